@@ -13,7 +13,7 @@ from bench.turns import measured, run, windows_s
 
 NUM_CELLS = 24
 TARGET_S = 0.5
-CHECKS_S, CHECKS_SHARE = 0.25, 0.05  # targets
+CHECKS_S, CHECKS_SHARE = 0.15, 0.03  # targets
 TOKENS = ["model=custom", "model.target=bench.own_networks.Tokens", "model.batch=bench.own_networks.make_batch"]
 NETWORKS = {
     "mlp": ["model=mlp", "batch_size=32"],

@@ -39,6 +39,7 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.ranges import MAX_NUMBER
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 
@@ -243,13 +244,19 @@ class CellRun:
         self.note_resources()
         if self.is_one_step or self.why_unchecked is not None:
             return
-        with self.seen.checking():
-            output_of_fed = self.last_output()
-            # What code keeps of every second batch shows in one of two.
-            for _ in range(2 if self.trains else 1):
-                unseen, is_unseen = self.unseen_batch()
-                output = self.measured_output(unseen)
-                self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
+        try:
+            with self.seen.checking():
+                self._keep_output(fed)
+        except Exception as error:  # the user's code may raise anything: it was measured all the same
+            self.why_unchecked = beginning(one_line(message_of(error)), checks.MAX_WHY)
+
+    def _keep_output(self, fed: Any) -> None:
+        output_of_fed = self.last_output()
+        # What code keeps of every second batch shows in one of two.
+        for _ in range(2 if self.trains else 1):
+            unseen, is_unseen = self.unseen_batch()
+            output = self.measured_output(unseen)
+            self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
 
     def _compared(self) -> Findings:
         precision, constant = self.cell.precision, self.cell.model.constant

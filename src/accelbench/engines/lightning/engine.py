@@ -200,8 +200,8 @@ class _Run(NetworkOutputs):
         self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
-        self.observer = Observer(self.network)
-        after_first_call(self.network, lambda inputs, output: self.workload.check_first(output))
+        self.observer = Observer(self.plain_network())
+        after_first_call(self.plain_network(), lambda inputs, output: self.workload.check_first(output))
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""

@@ -155,12 +155,12 @@ class DrawnFeed:
     def __iter__(self) -> Iterator[Any]:
         if self.fresh:
             yield from self._fresh()
-        looked_at = copied(self.batches[0])
+        looked_at = self.batches[0] if on_xla(self.batches[0]) else copied(self.batches[0])
         before = signature(looked_at)
         self._note(0)
         yield looked_at
         # This runs once the step is done that got the batch.
-        self.copies = self.copies or signature(looked_at) != before
+        self.copies = self.copies or (signature(looked_at) != before and not on_xla(looked_at))
         for index in count_from(1):
             place = index % len(self.batches)
             self._note(place)
@@ -192,6 +192,11 @@ class DrawnFeed:
     def samples_of_last(self, num_steps: int) -> int:
         """Samples in the batches that were given last."""
         return sum(self.given[len(self.given) - num_steps :])
+
+
+def on_xla(batch: Any) -> bool:
+    """Whether a copy of the batch would be a part of the step that XLA compiles."""
+    return any(tensor.device.type == "xla" for tensor in tensors_in(batch))
 
 
 def signature(batch: Any) -> list[tuple[int, bool]]:

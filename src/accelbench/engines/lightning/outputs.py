@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,13 @@ class NetworkOutputs(CellRun):
             flush_denormals()
 
     def in_worker(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.cell.device in XLA else torch.inference_mode()
+        return nullcontext() if self.cell.device in XLA else self._grad_context()
+
+    @contextmanager
+    def _grad_context(self) -> Iterator[None]:
+        inference = torch.inference_mode(self.grad_mode == INFERENCE_MODE)
+        with inference, torch.set_grad_enabled(self.grad_mode == WITH_GRAD):
+            yield
 
     def in_grad_mode(self, measure: Callable[[], None]) -> None:
         """Calls `measure`, of inference in torch.inference_mode, or with more of autograd if the network needs that."""
@@ -146,9 +152,7 @@ class NetworkOutputs(CellRun):
         first = NO_GRAD if self.cell.device in XLA else INFERENCE_MODE  # as Lightning's Trainer does
         for self.grad_mode in dict.fromkeys((first, NO_GRAD, WITH_GRAD)):
             try:
-                # The Trainer has entered inference mode.
-                inference = torch.inference_mode(self.grad_mode == INFERENCE_MODE)
-                with inference, torch.set_grad_enabled(self.grad_mode == WITH_GRAD):
+                with self._grad_context():  # the Trainer has entered inference mode
                     measure()
                 return
             except Exception as error:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from accelbench.measuring.checks import numbers_of
+from accelbench.measuring.checks import MAX_NUMBERS, numbers_of
 
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
@@ -122,6 +122,8 @@ def _leaves(structure: object) -> Iterator[Any]:
 def _array(part: Any) -> NDArray[Any]:
     if not isinstance(part, Tensor):
         return np.asarray(part)
+    if part.numel() > MAX_NUMBERS:  # before it is copied
+        part = part.reshape(-1)[:: -(-part.numel() // MAX_NUMBERS)]
     values = part.cpu().resolve_conj().resolve_neg()
     if values.dtype in (torch.bfloat16, torch.float16) or values.dtype.itemsize == 1 and values.is_floating_point():
         values = values.float()

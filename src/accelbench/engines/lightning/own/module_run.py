@@ -24,13 +24,12 @@ from accelbench.engines.lightning.precision import Observer, cast_tensor
 from accelbench.engines.lightning.training import TrainedNetwork, training_in_inference
 from accelbench.engines.lightning.work import Counter, busiest, not_counted
 from accelbench.engines.target import TargetRun, ends_of
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UserError
 from accelbench.measuring.breakdown import measure_breakdown
-from accelbench.measuring.checks import MAX_WHY, Output
+from accelbench.measuring.checks import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
-from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Span
 
 
@@ -179,13 +178,10 @@ class ModuleRun(_UsersRun):
         return counter.work(num_steps)
 
     def _keep_output(self) -> None:
-        try:
-            if not structure.num_rows(self.looked.batch):
-                raise UnsupportedError("its batches hold no tensors that accelbench finds")
-            self.seen.modes = training_in_inference(self.module)
-            self.keep_output()
-        except Exception as error:  # a user's module may raise anything: it was measured all the same
-            self.why_unchecked = beginning(one_line(message_of(error)), MAX_WHY)
+        if not structure.num_rows(self.looked.batch):
+            self.why_unchecked = "its batches hold no tensors that accelbench finds"
+        self.seen.modes = training_in_inference(self.module)
+        self.keep_output()
 
     def plain_network(self) -> nn.Module:
         return self.module
