@@ -246,11 +246,11 @@ class CellRun:
             return
         try:
             with self.seen.checking():
-                self._keep_output(fed)
+                self._keep(fed)
         except Exception as error:  # the user's code may raise anything: it was measured all the same
             self.why_unchecked = beginning(one_line(message_of(error)), checks.MAX_WHY)
 
-    def _keep_output(self, fed: Any) -> None:
+    def _keep(self, fed: Any) -> None:
         output_of_fed = self.last_output()
         # What code keeps of every second batch shows in one of two.
         for _ in range(2 if self.trains else 1):
