@@ -66,12 +66,6 @@ def pairs(batch_size):
     return {"pair": Pair(left, range(32), deque(["left", torch.zeros(1)])), "right": right}
 
 
-class OtherWhenExported(TwoInputs):
-    def forward(self, left, right):
-        left, right = self.left(left), self.right(right)
-        return left - right if torch.compiler.is_exporting() else left + right
-
-
 class Pixels(nn.Module):
     def __init__(self, width=4):
         super().__init__()
@@ -173,18 +167,6 @@ class Pooled(nn.Linear):
         return self.kept if self.is_stuck else pooled
 
 
-class Drawn(nn.Linear):
-    """Draws its weights from PyTorch's generator, or from one of NumPy's that accelbench can't seed."""
-
-    def __init__(self, seeded):
-        super().__init__(8, 3)
-        if not seeded:
-            nn.init.constant_(self.weight, float(np.random.default_rng().random()))
-
-    def forward(self, left, right):
-        return super().forward(right)
-
-
 class Branches(nn.Linear):
     """Looks at the contents of its inputs, so that it can't be exported."""
 
@@ -231,13 +213,6 @@ class Raises(TwoInputs):
         if self.calls % 50 == 49 or (self.for_ever and self.calls > 49):
             raise ValueError("no luck")
         return super().forward(left, right)
-
-
-class OtherWhenServing(TwoInputs):
-    """Computes nothing for a request that is timed."""
-
-    def forward(self, left, right):
-        return {"sum": left[:, :16].clone()} if is_timed() else super().forward(left, right)
 
 
 class OnlyFour(TwoInputs):

@@ -9,7 +9,7 @@ import pytest
 import own_code
 from accelbench.engines.lightning import engine
 from accelbench.engines.registry import host_spec
-from accelbench.engines.served import blocks_of, powers_up_to
+from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
@@ -125,8 +125,3 @@ def test_blocks_are_of_batches_that_follow_each_other():
     done = np.repeat(np.arange(1, 8) * 40_000_000, 4)  # 7 batches of 4 samples, each of 40 ms
     assert blocks_of(done, 0) == [Block(num_steps=3, num_samples=12, seconds=0.12)] * 2
     assert blocks_of(done[:4], 0) == [Block(num_steps=1, num_samples=4, seconds=0.04)]
-
-
-@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (8, [1, 2, 4, 8]), (6, [1, 2, 4, 6])])
-def test_sizes_of_batches_are_powers_of_two(most, sizes):
-    assert powers_up_to(most) == sizes

@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from accelbench.judging.row import summarise, warnings_of
 from accelbench.project import CEILINGS
 from accelbench.schema import record
 from accelbench.schema.plan_file import read_planned
@@ -94,16 +93,6 @@ def test_paths_with_spaces_umlauts_and_quotes(template, tmp_path):
     assert (project / out / "report/index.html").exists()
 
 
-def test_long_paths(template, tmp_path):
-    """Of the project, and of the temporary folder, in which there are sockets: their paths have 107 bytes at most."""
-    folder = tmp_path / ("d" * 200) / ("e" * 200)
-    (folder / "tmp").mkdir(parents=True)
-    project = Path(shutil.copytree(template, folder / "project"))
-    accelbench(project, *TINY, "out=runs/a", environment={"TMPDIR": str(folder / "tmp")})
-    assert is_measured(project / "runs/a")
-    accelbench(project, *TINY, f"out=runs/{'x' * 300}", status=2)
-
-
 @is_root
 def test_a_user_without_a_name_or_a_home_who_hides_files(project):
     """In a container, a user may have a number alone."""
@@ -154,67 +143,6 @@ def test_nothing_is_measured_by_clocks_that_a_library_replaces(project, clock):
     shown = accelbench(project, *TINY, "out=runs/a", status=2, environment=environment)
     assert "accelbench: libfaketime replaces the clocks, so that nothing can be timed" in shown
     assert not list(project.rglob("runs/a/*-*.json"))
-
-
-MEMORY = 300_000_000  # bytes: several times what a sweep needs, and hardly more than the cell `allocate` takes
-# The file of a limit, and what it says: in version 1 of control groups, and in version 2.
-LIMITS = {
-    "cpu": (("cpu.cfs_quota_us", "30000"), ("cpu.max", "30000 100000")),
-    "memory": (("memory.limit_in_bytes", str(MEMORY)), ("memory.max", str(MEMORY))),
-}
-
-
-@contextmanager
-def limited(controller):
-    """The words before a command that run it in a control group with a limit; skips the test without the right."""
-    groups = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
-    version, top = (0, f"{controller}{groups[controller]}") if controller in groups else (1, groups.get("", "/")[1:])
-    folder = Path("/sys/fs/cgroup", top, f"accelbench-test-{os.getpid()}")
-    name, limit = LIMITS[controller][version]
-    try:
-        folder.mkdir()
-        (folder / name).write_text(limit)
-    except OSError:
-        if folder.is_dir():
-            folder.rmdir()
-        pytest.skip(f"needs the right to make control groups with a limit: {controller}")
-    try:
-        yield ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh"]
-    finally:
-        deadline = time.monotonic() + 30
-        while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        folder.rmdir()
-
-
-def test_a_cell_that_a_quota_throttles_says_so(project):
-    with limited("cpu") as prefix:
-        words = [*TINY, "window.measure_s=1", "model.args.widths=[512,512]", "out=runs/a"]
-        accelbench(project, *words, prefix=prefix)
-    (found,) = read_planned(project / "runs/a")
-    assert [line for line in warnings_of(summarise(found)) if "CPU quota was used up for" in line]
-
-
-SWEEP = """
-import sys; sys.path.insert(0, sys.argv[1])
-from rich.console import Console
-from accelbench.isolation.hosts import Hosts
-from accelbench.sweep import run
-from fakes import faulty_host, make_cell, make_options
-with Hosts(faulty_host) as hosts:
-    run.run([make_cell(), make_cell("allocate"), make_cell(batch_size=8)], make_options(), Console(), hosts=hosts)
-"""
-
-
-def test_a_cell_that_the_kernel_kills_for_memory_is_a_record_and_the_sweep_goes_on(project):
-    environment = {**os.environ, "ACCELBENCH_LOCK": str(project)}
-    with limited("memory") as prefix:
-        command = [*prefix, sys.executable, "-c", SWEEP, str(TESTS)]
-        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    records = list(read_planned(project / "runs/test"))
-    assert [record.status for record in records] == [Status.ok, Status.oom, Status.ok]
-    assert (records[1].reason, records[1].measurement) == ("killed by the kernel: out of memory", None)
 
 
 def test_a_terminal_that_closes_leaves_whole_records_and_the_next_start_goes_on(project, monkeypatch):

@@ -15,10 +15,9 @@ import pytest
 from accelbench.devices import allocators
 from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
-from accelbench.isolation.messages import Outcome
 from accelbench.isolation.processes import descendants
-from accelbench.schema.cell import Options, Target
-from accelbench.schema.vocab import Allocator, Mode, Precision, Protocol, Status
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Allocator, Precision, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 from marks import slow
 
@@ -157,19 +156,3 @@ def test_how_an_export_fails_is_the_outcome_of_the_cell_and_the_next_one_exports
         outcome = hosts.run(make_cell("die"), tmp_path / "second")
         assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
         assert hosts.run(make_cell("die"), tmp_path / "second").status == Status.ok
-
-
-@pytest.mark.parametrize(
-    ("protocol", "content"),
-    [(Protocol.target, line) for line in (b"no JSON\n", b"3\n", b"[]\n", b"{}\n", b"\xff\n", b'{"epochs": "x"}\n')]
-    + [(Protocol.server, b"seven b"), (Protocol.multi_stream, bytes(32))],
-)
-def test_what_a_process_wrote_into_the_kept_file_itself_is_not_kept(protocol, content, tmp_path, monkeypatch):
-    killed = Outcome(status=Status.killed, reason="killed")
-    monkeypatch.setattr(
-        Hosts, "_ask", lambda self, spec, request, *_: Path(request.kept).write_bytes(content) and killed
-    )
-    mode = Mode.train if protocol == Protocol.target else Mode.infer
-    cell = make_cell(protocol=protocol, mode=mode, target=Target(accuracy=0.9) if mode == Mode.train else None)
-    with Hosts(faulty_host) as running:
-        assert running.run(cell, tmp_path, requests=tmp_path / "requests.npy") == killed

@@ -11,7 +11,6 @@ from statistics import median
 import psutil
 import pytest
 
-from accelbench.isolation import processes
 from accelbench.isolation.processes import Sampler
 from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
@@ -130,12 +129,6 @@ def test_a_vanished_process_ends_the_series_and_another_has_none(reap):
         assert not late.sample()
         assert late.series() == SystemSeries()
         assert late.series(peak_bytes=7).peak_host_bytes == 7
-
-
-def test_a_counter_that_can_not_be_read_now_has_no_value(tmp_path):
-    (tmp_path / "count").write_text("7\n")
-    (tmp_path / "odd").write_text("")
-    assert [processes._number_in(tmp_path / name) for name in ("count", "odd", "gone")] == [7.0, None, None]
 
 
 def test_one_failing_nvml_query_leaves_the_others(monkeypatch):

@@ -7,9 +7,8 @@ from accelbench.judging.load import while_sampled
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import DEVICE_MEASUREMENTS
-from accelbench.schema.vocab import Device, Status
-from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series, without
-from fakes import make_cell
+from accelbench.schema.vocab import Status
+from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series
 
 
 def load(others, own, waiting, steal=0.0):
@@ -59,14 +58,6 @@ def test_a_steady_state_between_two_samples_is_told_by_those_beside_it():
         record = make_record(values)
         short = dataclasses.replace(record.measurement, steady_boot_s=(101.2, 101.3))
         assert reason(dataclasses.replace(record, measurement=short)) == said
-
-
-def test_an_older_record_tells_by_the_threads_that_it_ran():
-    """As two threads were published: 12.7 samples/s known to 9 %, 152 on a quiet machine."""
-    values = {OTHERS: [101.0] * 3, OWN: [99.0] * 3}
-    assert reason(without(make_record(values), WAITING)) == "others used 1.0 of 2 cores"
-    assert reason(without(make_record(values, threads=1), WAITING)) is None
-    assert reason(without(make_record(values, cell=make_cell(device=Device.gpu)), WAITING)) is None
 
 
 def test_without_knowledge_nothing_is_disturbed():

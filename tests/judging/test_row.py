@@ -110,13 +110,6 @@ def test_the_steps_parts_are_medians_in_ms():
     assert row["data_wait_share"] == pytest.approx(0.1)
 
 
-def test_a_true_zero_stays_a_zero():
-    row = row_of(num_compiles=0, compile_s=0.0, peak_device_bytes=0, copy_in_s=[0.0], num_devices=4)
-    assert [row[name] for name in ("num_compiles", "compile_s", "peak_device_mb", "copy_in_ms")] == [0, 0, 0, 0]
-    assert row["batch_size_per_device"] == 8  # of 32, shared by the devices
-    assert row_of(system=SystemSeries(peak_host_bytes=0))["peak_host_mb"] == 0
-
-
 def test_memory_and_utilisation_over_the_steady_state():
     values = {
         "host_memory_mb": [900.0, 100.0, None, 300.0, 900.0],

@@ -284,21 +284,6 @@ def test_a_budget_that_is_used_up_before_fast_steps_leaves_whole_blocks_of_them(
     assert order_statistics.median(rates[1]) == pytest.approx(order_statistics.median(rates[0]), rel=0.01)
 
 
-def test_where_every_fourth_step_is_longer_the_median_is_not_taken_for_the_speed():
-    workload = OnHost()
-    workload.change = lambda: setattr(workload, "work", 0.3 if workload.num_computed % 4 == 3 else 0.1)
-    timing = clock.measure_steps(runner_of(workload, queues=False), 4, 200)
-    assert (timing.stop, sum(block.num_steps for block in timing.blocks)) == (Stop.fixed, 200)
-
-
-def test_a_budget_changes_nothing_where_there_is_time():
-    plain, bounded = (
-        clock.measure(runner_of(Workload(), ends=ends), WINDOW) for ends in (Ends(), Ends(budget_s=20.0, num_checks=5))
-    )
-    assert (bounded.stop, bounded.num_warmup_steps) == (plain.stop, plain.num_warmup_steps)
-    assert [block.num_steps for block in bounded.blocks] == [block.num_steps for block in plain.blocks]
-
-
 @pytest.mark.parametrize("measure", [clock.measure, lambda runner, window: clock.measure_steps(runner, 10, 50)])
 def test_a_compilation_does_not_tell_how_long_the_next_steps_take(workload, measure):
     workload.compile_steps = 1

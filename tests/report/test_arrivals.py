@@ -1,9 +1,6 @@
 """Trainings to a target: what the page, report.md, the terminal, MLflow and Python show of them."""
 
 import io
-import json
-import re
-from dataclasses import replace
 
 from rich.console import Console
 
@@ -48,30 +45,6 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
         for text in (repr(found), found._repr_html_().replace("&gt;", ">").replace("&#x27;", "'"))
     )
     assert "target reached in 12.3 s, 5.00 epochs" in repr(found[0])
-
-
-def test_the_page_draws_each_run_and_where_the_time_of_the_middle_one_went(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_sweep(tmp_path / "runs/mine", *RECORDS)
-    assert main(["report", "runs/mine"]) == 0
-    page = (tmp_path / "runs/mine/report/index.html").read_text()
-    lines = {kind: json.loads(text) for kind, text in re.findall(r"data-kind=\"(\w+)\" data-lines='(.*?)'", page)}
-    runs = [line[5] for line in lines["arrivals"] if line[1] == "fp32 b32"]
-    assert [run["seconds"] and round(run["seconds"], 3) for run in runs] == TIMES
-    assert [run["watched_s"] for run in runs] == [None] * 5 + [41.5]
-    spans = lines["spans"][0][5]
-    assert (round(sum(spans.values()), 3), spans["compile"], spans["test"]) == (12.3, 0.5, 0)
-    said = "fp32 b32: train takes 75 % of 12.3 s"
-    assert said in (tmp_path / "runs/mine/report/report.md").read_text()
-    silent = []  # as others' records may be: without a log of what the time went into
-    for each in RECORDS:
-        target = replace(each.measurement.target, log=[])
-        silent.append(replace(each, measurement=replace(each.measurement, target=target)))
-    write_sweep(tmp_path / "runs/mine", *silent)
-    assert main(["report", "runs/mine"]) == 0
-    report = (tmp_path / "runs/mine/report/report.md").read_text()
-    assert ANSWER.sentence.replace("[", "\\[") in report
-    assert "Where does the time to the target go?" not in report
 
 
 def test_mlflow_has_the_quality_over_steps_and_over_time():

@@ -1,7 +1,6 @@
 """`accelbench export`: each format beside its documented example."""
 
 import csv
-import dataclasses
 import json
 
 import pytest
@@ -86,18 +85,6 @@ def test_a_file_is_written_and_it_is_said_what_it_lacks(sweeps, tmp_path, capsys
     assert json.loads(printed.out) == json.loads((tmp_path / "out.json").read_text())
     assert "2 of 3 cells" in printed.err
     assert "--price-per-hour gpu=3: no ok record is of that device" in printed.err
-
-
-def test_cells_of_one_name_are_all_there_each_under_a_name_that_stays(tmp_path, capsys):
-    maker = Maker()
-    records = [maker.at(maker.ok(maker.cell(repeat=i), 1000.0 + i), i) for i in range(2)]
-    other = {"machine": {"cpu_name": "Another CPU", "num_cores": 8}}
-    moved = dataclasses.replace(records[0], environment=records[0].environment | other, identity="f" * 40)
-    folder = maker.suite(tmp_path, [maker.beside_others(records[0]), records[1], moved])
-    (folder / "plan.json").unlink()
-    names = [*json.loads(exported(tmp_path, "bencher", capsys))]
-    assert len(names) == 2
-    assert all(name.startswith("nets/mlp-cpu-fp32-b128-train") for name in names)
 
 
 @pytest.mark.parametrize(("last", "num"), [(20.0, 2), (None, 1)])  # None: it did not arrive

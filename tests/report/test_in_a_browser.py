@@ -19,7 +19,6 @@ from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
 from browsing import asked_for, open_page
 from marks import slow
-from report.pictures.samples import served
 
 pytestmark = pytest.mark.browser
 NUM_CELLS, NUM_FOLDED = 44, 6
@@ -136,23 +135,6 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
     assert (text(browser, "shown"), browser.get_log("browser")) == ("0 of 44 cells", [])
 
 
-def test_filters_and_the_keyboard_reach_the_gains(show) -> None:
-    browser, gains = show(), "[data-title='Which precision?']"
-    assert len(marks(browser, gains)) == 8  # of more
-    for name, value in {"mode": "infer", "model": "mlp"}.items():
-        choose(browser, name, value)
-    of = [f"mlp-{device}-bf16_mixed-b{size}-infer" for device in ("cpu", "xla_cpu") for size in (32, 128)]
-    assert sorted(marks(browser, gains)) == sorted(of)
-    browser.find_element(By.CSS_SELECTOR, f"{gains} .mark[tabindex='0']").send_keys(Keys.ENTER)
-    mark = browser.switch_to.active_element
-    assert mark.find_elements(By.XPATH, "ancestor::*[@data-title='Which precision?']")
-    told = mark.accessible_name.split("; ")
-    assert re.fullmatch(r"\S+: .+: [\d.]+x, [a-z' ]+, within [\d.]+ to [\d.]+", told[0])
-    assert told[1] in text(browser, "card")
-    browser = show("#precision=fp32")  # which gains nothing
-    assert not browser.find_element(By.CSS_SELECTOR, gains).find_element(By.XPATH, "..").is_displayed()
-
-
 def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     browser = show("#model=mlp&mode=train&device=cpu&protocol=window&as=bars")
     (focusable,) = browser.find_elements(By.CSS_SELECTOR, "[data-folder] .mark[tabindex='0']")
@@ -187,24 +169,6 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
         gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
         maker.suite(folder / "results", [*records, gpu])
     return build.build(folder / "results", folder / "report").parent
-
-
-@pytest.mark.parametrize("scheme", [slow("light"), "dark"])
-def test_probes_are_marked_by_their_verdict_and_reached_by_keys(show, maker, tmp_path, scheme) -> None:
-    maker.suite(tmp_path / "results", served(maker))
-    browser = show(scheme=scheme, folder=build.build(tmp_path / "results", tmp_path / "report").parent)
-    assert browser.get_log("browser") == []
-    chart = browser.find_element(By.CSS_SELECTOR, "[data-kind=requests] svg[role=group]")
-    looks = [mark.get_attribute("class") for mark in chart.find_elements(By.CSS_SELECTOR, ".dot")]
-    assert sorted(looks) == [*["dot fails"] * 2, *["dot passes"] * 4, "dot unknown"]
-    legend = [entry.text for entry in browser.find_elements(By.CSS_SELECTOR, "[data-kind=requests] .legend li")]
-    assert legend[2:5] == ["p99", "p90", "p50"]
-    assert sorted(legend[5:]) == ["can't tell", "sure fail", "sure pass"]
-    chart.find_element(By.CSS_SELECTOR, ".mark[tabindex='0']").send_keys(Keys.ARROW_LEFT)
-    assert "100 requests/s: sure fail" in text(browser, "card")
-    assert "p99 80.0 ms" in text(browser, "card")
-    choose(browser, "batch_size", "1")
-    assert len(marks(browser, "[data-kind=requests]")) == 2
 
 
 @pytest.mark.parametrize(("scheme", "width"), [slow("light", 1100), ("dark", 420)])

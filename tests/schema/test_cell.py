@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import pytest
 
-from accelbench.schema.cell import Cell, Generate, KerasSettings, Options, Server, TrainerSettings
+from accelbench.schema.cell import Cell, KerasSettings, Options, Server, TrainerSettings
 from accelbench.schema.serialize import load
 from accelbench.schema.setting import declared
 from accelbench.schema.vocab import (
@@ -71,12 +71,6 @@ def test_the_bounds_of_a_protocol_are_part_of_the_id_of_its_cells_only(path):
     for protocol in Protocol:
         cell = make_cell(protocol=protocol)
         assert (with_another(cell, path, OTHER.get(path)).id == cell.id) == (protocol not in using)
-
-
-def test_what_is_generated_is_part_of_the_id_of_cells_that_generate_alone():
-    longer = {mode: make_cell(mode=mode, generate=Generate(new_tokens=64)) for mode in Mode}
-    assert [mode for mode, cell in longer.items() if cell.id != make_cell(mode=mode).id] == [Mode.generate]
-    assert longer[Mode.generate].label == "mlp-cpu-fp32-b32-generate-128+64tokens"
 
 
 OWN = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})

@@ -9,9 +9,8 @@ import pytest
 import fakes
 from accelbench.errors import UserError
 from accelbench.schema import parallel, plan_file, record
-from accelbench.schema.measurement import Block, Check, Data, Epoch, Evaluation, SystemSeries, Work
-from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Promise, Status
+from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
+from accelbench.schema.vocab import Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement, write_plan_of
 
@@ -191,39 +190,7 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many)
     assert reasons == ["not a regular file)", "Is a directory)", "No such file or directory)", "larger than 512 MB)"]
 
 
-def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
-    half, refused = (tmp_path / f"{index:012x}-{8 * '0'}.json" for index in range(2))
-    half.write_text("{")
-    refused.symlink_to(refused.name)
-    found = record.read_all([half, refused])
-    assert list(found) == []
-    of_half, of_refused = found.problems(lambda path: path.name)
-    assert of_half.endswith("; delete it and run the sweep again")
-    assert of_refused == f"{refused.name}: Too many levels of symbolic links"
-
-
 HIDDEN = "q8ZpL2xVw7"
-
-
-def test_no_text_of_a_record_keeps_a_secret_whoever_wrote_it(tmp_path, monkeypatch):
-    """In the warnings of a check that raised, in the work that was not counted, in the data's source, ..."""
-    monkeypatch.setenv("SERVICE_TOKEN", HIDDEN)
-    given = make_record(error=f"401 for {HIDDEN}", reason=HIDDEN)
-    texts = [f"ValueError: sent {HIDDEN}", "clean"]
-    changes = {"warnings": texts, "notes": texts, "defects": texts, "fallbacks": texts, "allocator_library": HIDDEN}
-    work = Work(uncounted=[f"ValueError: 401 for {HIDDEN}"])
-    checks = [Check(promise=next(iter(Promise)), observed=f"not: {HIDDEN}")]
-    measured = dataclasses.replace(given.measurement, **changes, work=work, checks=checks)
-    data = Data(name="mine", digest="ab", source=f"https://me:{HIDDEN}@host/", stand_in=False)
-    environment = {**given.environment, "git": {"revision": None, "branch": HIDDEN}}
-    spoilt = dataclasses.replace(given, measurement=measured, data=data, environment=environment)
-    file = record.write(spoilt, tmp_path)
-    assert HIDDEN not in file.read_text()
-    file.write_text(json.dumps(plain(spoilt) | {"cell_id": given.cell.id, "label": given.label}))  # an older release
-    read = record.read(file)
-    assert HIDDEN not in str(read)
-    assert read.measurement.warnings == ["ValueError: sent ***", "clean"]
-    assert (read.cell, read.measurement.blocks) == (given.cell, given.measurement.blocks)
 
 
 def test_a_record_whose_settings_hold_a_secret_is_not_shown(tmp_path):

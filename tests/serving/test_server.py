@@ -16,7 +16,7 @@ from accelbench.errors import UserError
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving import batcher, generator, loadgen
+from accelbench.serving import batcher, generator
 from accelbench.serving import server as serving
 from accelbench.serving.batcher import due_ns, num_requests
 from accelbench.serving.server import Service, serve
@@ -150,23 +150,6 @@ def test_a_killed_generator_makes_the_run_invalid():
     assert 10 < len(served.due) < NUM
     assert served.num_errors == 0
     assert others(served) == [f"the process that issues requests ended after {len(served.due)} of {NUM} (SIGKILL)"]
-
-
-def test_a_generator_that_fails_after_its_last_request_makes_the_run_invalid(monkeypatch, tmp_path):
-    source = Path(batcher.generator.__file__).read_text()
-    (tmp_path / "generator.py").write_text(f"{source}    sys.exit(3)\n")
-    monkeypatch.setattr(batcher.generator, "__file__", str(tmp_path / "generator.py"))
-    assert others(run(make())) == [f"the process that issues requests ended after {NUM} of {NUM} (exit code 3)"]
-
-
-def test_a_trace_without_each_request_is_none():
-    line = '"name":"Sample","ph":"b","ts":{}.000,"args":{{"sample_seq":{},"query_seq":{}'
-    trace = "\n".join(line.format(5 + i, i, i) for i in range(2))
-    times = memoryview(bytearray(96)).cast("q")
-    with pytest.raises(ValueError, match="trace has 2 of 3 requests"):
-        loadgen._note_due(times, trace)
-    loadgen._note_due(times[:8], trace)
-    assert times[1] - times[0] == 1000
 
 
 def test_late_requests_make_the_run_invalid():

@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.measuring import progress
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Generator, Protocol, Verdict
+from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving import batcher
 from accelbench.serving.batcher import TIME_LIMIT, due_ns
 from accelbench.serving.server import Served, Service, serve
@@ -113,9 +113,3 @@ def test_a_process_that_is_killed_leaves_the_rows_of_a_run_that_ends(protocol, t
     assert (hung[:, :num_done] == rows[:, :num_done]).all()
     assert hung[2, num_done] == rows[2, num_done] > 0
     assert (hung[3, num_done:] == -1).all()
-
-
-def test_nobody_knows_when_requests_of_loadgen_were_due_until_its_trace_is_read():
-    times = np.array([[5, 7, 0], [5, 8, 0], [6, 9, 0], [7, 0, 0]])
-    cell = make_cell(protocol=Protocol.server, server=Server(rate=9.0, generator=Generator.loadgen))
-    assert until_killed(times.tobytes(), cell).tolist() == [[-1, 7], [5, 8], [6, 9], [7, -1]]

@@ -2,20 +2,17 @@
 
 import json
 import os
-import sys
 
 import pytest
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
-from accelbench.cli import main
 from accelbench.devices import interpreters
 from accelbench.devices.packages import DISTRIBUTIONS
 from accelbench.devices.registry import absent
 from accelbench.grid import plan
 from accelbench.grid.plan import skip_reason
-from accelbench.schema.record import read_all
 from accelbench.schema.vocab import Device, Engine, Status
 from environments import make_environment
 from fakes import make_cell
@@ -80,19 +77,3 @@ def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_
     assert skip_reason(make_cell(python=second, device=Device.gpu)) == "none here"
     assert (asked[0]["torch_folder"] / "version.py").is_file()
     assert "leave python= out" in skip_reason(make_cell(python=second, device=Device.xla_cpu))
-
-
-@pytest.mark.slow
-def test_code_of_the_user_that_can_not_be_imported_there_fails_there_alone(project, second, monkeypatch, capsys):
-    text = "import timm, torch\nif timm.__version__ == '99.0':\n    from timm import missing\n"
-    (project / "nets.py").write_text(f"{text}def net():\n    return torch.nn.Linear(8, 10)\n")
-    monkeypatch.syspath_prepend(project)
-    monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
-    words = ["model=custom", "model.target=nets.net", "model.factory=true"]
-    words += ["model.input_shape=[8]", "mode=infer", "data=random", "batch_size=4", "tracking=none", "out=runs/mine"]
-    assert main(["-m", *words, f"python={sys.prefix},{second}"]) == 1
-    home, other = sorted(read_all((project / "runs/mine").glob("*-*.json")), key=lambda each: each.cell.python or "")
-    assert (home.status, home.cell.python, other.status) == (Status.ok, None, Status.failed)
-    assert other.reason.startswith("model.target=nets.net: can't be imported (cannot import name 'missing' from 'timm'")
-    assert main([*words, "python=/bin/true"]) == 2
-    assert "python=/bin/true: not a Python interpreter" in capsys.readouterr().err

@@ -57,13 +57,6 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merge
     assert main(["merge", "b", "--into", "all"]) == 1
 
 
-def test_what_was_cut_off_where_it_was_merged_is_set_aside_for_the_whole_one(here, merged):
-    merged.write_text('{"cell": {')
-    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
-    assert record.read(merged) == CNN
-    assert merged.with_name(f"{merged.name}.unreadable").read_text() == '{"cell": {'
-
-
 def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
     plan = merged.with_name("plan.json")
     plan.write_text("{")
@@ -119,14 +112,6 @@ def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
     ]
     assert f"a: left out {other.name}.safetensors: 8,796 GB, and there is room for" in room
     assert sorted(contents(here / "all/nets")) == sorted([f"{good.name}.json", f"{other.name}.json", "plan.json"])
-
-
-def test_the_order_of_interleaved_processes_comes_along_once(here):
-    for folder, text in (("a", "{}"), ("b", "[]")):
-        (sweep(here / folder / "nets", CNN) / "compare.json").write_text(text)
-    assert said(merge(["a"], here / "all")) == (1, 0, [], [])
-    assert "b has another one; the one here stays" in merge(["b"], here / "all").conflicts[0]
-    assert (here / "all/nets/compare.json").read_text() == "{}"
 
 
 def test_an_address_is_read_by_fsspec(here):

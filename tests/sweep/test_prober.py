@@ -2,13 +2,13 @@ import dataclasses
 
 import pytest
 
-from accelbench.isolation.hosts import Hosts, ProbeFailedError
+from accelbench.isolation.hosts import ProbeFailedError
 from accelbench.judging.row import summarise
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.measurement import Block, Work
 from accelbench.schema.vocab import Precision, Status
-from accelbench.sweep.prober import Prober, flops_per_s, slow_formats
-from fakes import faulty_host, make_ceilings, make_cell, make_measurement, make_record
+from accelbench.sweep.prober import Prober, slow_formats
+from fakes import make_ceilings, make_cell, make_measurement, make_record
 
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
@@ -122,14 +122,6 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
     assert sum(f"about 5 s, again: {judged.label} was faster)" in each for each in said) == len(rates) - 1
 
 
-def test_what_has_no_count_or_failed_is_left_as_it_is(prober):
-    one = prober(1e9)
-    one.ceilings(CELL)
-    assert one.judged(record_of(3e9, uncounted=["aten.fft"])).status == Status.ok
-    assert flops_per_s(record_of(3e9, Status.failed)) is None
-    assert one.judged(record_of(3e9, Status.failed)).status == Status.failed
-
-
 @pytest.fixture
 def load_counts(monkeypatch):
     monkeypatch.delenv("ACCELBENCH_BUSY")
@@ -166,13 +158,6 @@ def test_the_next_sweep_takes_it_again_once_the_machine_is_quiet(load_counts, pr
     again = prober(171e9, waits=[True]).ceilings(CELL)
     assert (again.flops_per_s, again.disturbed) == ({"fp32": 171e9}, {})
     assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"] == again
-
-
-def test_a_probe_is_sampled_as_a_cell_is(load_counts, tmp_path, said, monkeypatch):
-    monkeypatch.setattr("accelbench.isolation.hosts.while_sampled", lambda system: system and OTHERS)
-    with Hosts(lambda cell: dataclasses.replace(faulty_host(cell), prober="faulty_prober")) as hosts:
-        found = Prober(hosts, tmp_path, ENVIRONMENT, said.append).ceilings(CELL)
-    assert found.disturbed == dict.fromkeys(found.probed, OTHERS)
 
 
 WITHOUT_UNITS = {"fp32": 90e9, "bf16": 15e9, "fp16": 2.4e9, "fp64": 44e9, "int8": 9e9}

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from accelbench.devices.proc import CpuTimes
 from accelbench.errors import UserError
-from accelbench.grid.estimate import Length
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.vocab import Status
@@ -62,18 +61,6 @@ def test_on_a_machine_that_is_never_quiet_all_waits_together_have_an_end():
     assert not any(waiting.comes("a cell was disturbed") for _ in range(500))
     assert 30 <= machine.slept_s <= 60
     assert len(machine.said) == 5  # 30, 15, 7, 3 and 1 seconds
-
-
-def test_all_waits_together_take_no_longer_than_the_sweep_is_expected_to():
-    machine = Machine(BUSY_CORE, BUSY_CORE, IDLE, BUSY_CORE)
-    waiting = machine.quiet(30)
-    waiting.limit(Length(seconds=8.0, num=2))
-    assert waiting.comes("a cell was disturbed")
-    assert not any(waiting.comes("a cell was disturbed") for _ in range(9))
-    assert machine.slept_s == waiting.waited_s == 8
-    waiting.limit(Length(seconds=8.0, num=2, num_unknown=1))
-    assert not any(waiting.comes("a cell was disturbed") for _ in range(9))
-    assert machine.slept_s <= 30
 
 
 class Loaded(Hosts):

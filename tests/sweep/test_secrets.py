@@ -1,22 +1,11 @@
 """What a sweep leaves behind, in every file, while the environment is full of secrets."""
 
-import dataclasses
 import itertools
 import secrets
-import shutil
-from pathlib import Path
-
-import pytest
 
 from accelbench.cli import main
-from accelbench.grid.fingerprint import fingerprint
 from accelbench.schema import record
-from accelbench.schema.serialize import plain, write_json
-from accelbench.schema.vocab import Engine, Status
-from accelbench.sinks.delivery import sync
-from fakes import give_ceilings, make_project, write_plan_of
-from tests.sinks.samples import cell
-from tests.sinks.samples import record as make
+from fakes import give_ceilings, make_project
 
 # How the variables of libraries begin, and how those of services do.
 PREFIXES = (
@@ -88,45 +77,6 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
     told = capfd.readouterr()
     assert [name for name, value in values.items() if value in told.out + told.err] == []
     assert holders(tmp_path, values) == []
-
-
-@pytest.fixture
-def old(tmp_path, monkeypatch):
-    """A project with a record of an earlier release, which kept variables by the beginnings of their names."""
-    make_project(tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    values, here = given(), fingerprint(Engine.lightning)
-    text = f"no: hf_{values['HF_TOKEN']} at https://me:{values['CC_SECRET']}@host/x, api_key='{values['CC_AUTH']}'"
-    variables = {**values, "OMP_PROC_BIND": "1"}
-    first = make(cell("cnn"))
-    found = [
-        dataclasses.replace(first, environment=first.environment | here | {"variables": variables}),
-        dataclasses.replace(make(cell("mlp"), number=2), status=Status.failed, reason=text, error=text,
-                            environment=first.environment | here | {"variables": variables}),
-    ]  # fmt: skip
-    folder = Path("runs/nets")
-    for each in found:
-        write_json(folder / f"{each.name}.json", plain(each) | {"cell_id": each.cell.id, "label": each.label})
-    write_plan_of(folder, found)
-    assert holders(folder, values)
-    return values
-
-
-def test_an_old_records_secrets_are_in_no_report_and_no_store_and_not_merged(old, capsys, empty_store):
-    shutil.copy(empty_store / "mlflow.db", ".")
-    for num_there in (0, 2):  # merging again changes nothing
-        before = {path: path.read_bytes() for path in Path("all").rglob("*.json")}
-        assert main(["merge", "runs/nets", "--into", "all"]) == 0
-        assert f"{num_there} were there already" in capsys.readouterr().out
-        assert not before or {path: path.read_bytes() for path in Path("all").rglob("*.json")} == before
-    mine, theirs = (record.read_all(sorted(Path(top).rglob("*-*.json"))) for top in ("all", "runs"))
-    assert list(mine) == list(theirs)
-    assert next(iter(mine)).environment["variables"] == {"OMP_PROC_BIND": "1"}
-    assert main(["report", "runs"]) == 0
-    assert sync(Path.cwd(), [Path("runs")]).num_delivered == 2
-    shutil.rmtree("runs/nets")
-    assert holders(Path.cwd(), old) == []
 
 
 def test_a_password_in_an_address_is_in_no_message(tmp_path, monkeypatch, capsys):

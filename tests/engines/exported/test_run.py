@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from accelbench.devices.cpu import FAST_INTEGERS, has_any, look, usable_cores
+from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
@@ -20,8 +20,8 @@ from accelbench.grid.support import MODULES, why_not
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options, Window
-from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
 
@@ -145,16 +145,6 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
-def test_a_network_whose_weights_are_drawn_is_exported_once(hosts, tmp_path, engine):
-    # What its first output in torch shows is known where it is loaded.
-    cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": True}, samples="own_code.one_sample")
-    first, again = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in range(2))
-    assert first.export_s == again.export_s
-    assert all(block.num_samples == block.num_steps for block in again.blocks)
-
-
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL)
     found = exported_run.run(InBf16, cell, digits)
@@ -204,16 +194,3 @@ def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_
     assert row["fp32_accuracy"] > 0.7
     assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]
     assert row["bytes_per_sample"] is None  # unknown, of a network of which a part is quantised
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", [marked(engine) for engine in HAVE_FORMATS])
-def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, engine):
-    args = {"img_size": 32, "depth": 2}
-    model = ModelSpec(name="vit_tiny_patch16_224", library=Library.timm, args=args, input_shape=(3, 32, 32))
-    data = DataSpec(name="random", pipeline=Pipeline.host)
-    cell = make_cell(engine=engine, model=model, data=data, precision=Precision.int8, batch_size=8, threads=1)
-    found = run(hosts, tmp_path, cell)
-    assert judge(cell, found) is None
-    # Without such units OpenVINO adds up products of bytes in 16 bits, which saturate; ONNX Runtime gets 7-bit weights.
-    assert 0 < found.output_error < (0.06 if has_any(look(), FAST_INTEGERS) else 0.2)

@@ -11,9 +11,8 @@ import tensorflow as tf
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
-from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, KerasBackend, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
 from engines.keras.twins import lightning_side
@@ -22,7 +21,6 @@ from marks import slow
 
 # Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
-FIT = {"protocol": Protocol.fit, "model": SGD, "epochs": 2}
 
 
 @pytest.mark.parametrize(
@@ -102,16 +100,6 @@ def test_one_execution_runs_several_steps(digits, mode):
     assert measured.num_compiles == 1
 
 
-def test_epochs_of_inference_take_the_whole_test_set(digits):
-    measured = engine.run(keras_cell(mode=Mode.infer, **FIT), digits)
-    assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
-    assert measured.evaluation is None
-    assert_epochs_in_turn(measured)
-    assert measured.num_compiles == 2  # the last batch is short
-    assert measured.first_step_s > measured.epochs[-1].seconds / 3  # it compiles
-    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
-
-
 # Of 20 batches, how many are different ones.
 DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 
@@ -157,14 +145,6 @@ def test_it_serves_requests(digits, jit_compile):
     assert (serving.num_requests, serving.num_errors) == (100, 0)
     assert serving.sizes == ([1, 2, 4] if jit_compile else [])
     assert sum(int(size) * num for size, num in serving.batches.items()) == 100
-
-
-@pytest.mark.slow
-def test_jax_serves_requests(digits, hosts, tmp_path):
-    cell = keras_cell({"backend": KerasBackend.jax, "jit_compile": True}, **SERVES)
-    outcome = hosts.run(cell, digits, requests=tmp_path / "a.requests.npy")
-    assert (outcome.status, outcome.measurement.serving.sizes) == (Status.ok, [1, 2, 4]), outcome.error
-    assert np.load(tmp_path / "a.requests.npy").shape == (4, 100)
 
 
 def test_a_forked_cell_has_the_threads_that_it_was_given(digits, hosts):

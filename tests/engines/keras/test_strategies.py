@@ -8,7 +8,7 @@ from accelbench.engines.keras import engine, on_tensorflow
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
-from accelbench.schema.vocab import STEP_MODES, Device, Mode, Promise, Status
+from accelbench.schema.vocab import STEP_MODES, Device, Mode, Promise
 from accelbench.schema.workload import DataSpec
 from engines.keras.cells import elsewhere, keras_cell, trained
 from engines.keras.others import on_jax, on_two_devices
@@ -70,15 +70,6 @@ def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
         assert both.evaluation.loss == pytest.approx(alike.evaluation.loss, rel=1e-4)
         assert both.evaluation.accuracy == alike.evaluation.accuracy
     assert found.num_compiles == alone.num_compiles == 2  # for training and for testing
-
-
-@pytest.mark.slow
-def test_windows_on_two_devices_count_every_sample(digits, hosts):
-    for mode in STEP_MODES:
-        outcome = hosts.run(keras_cell(mode=mode, devices=2), digits)
-        assert outcome.status == Status.ok, outcome.reason
-        assert outcome.measurement.num_devices == 2
-        assert all(block.num_samples == 32 * block.num_steps for block in outcome.measurement.blocks)
 
 
 @pytest.mark.parametrize(

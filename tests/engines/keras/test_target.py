@@ -39,10 +39,3 @@ def test_it_is_evaluated_on_what_it_does_not_train_on(digits):
     chosen = [np.concatenate(list(train.order)), parts_of(300, 0.1)[1]]
     assert sorted(np.concatenate(chosen)) == list(range(300))
     assert np.array_equal(next(iter(held_out))[0], train.arrays[0][chosen[1]])
-
-
-@pytest.mark.slow
-def test_equal_seeds_give_equal_curves(digits):
-    one, two = (engine.run(target_cell(accuracy=1.0), digits).target for _ in range(2))
-    assert one.deterministic
-    assert [each.value for each in one.evaluations] == [each.value for each in two.evaluations]

@@ -1,6 +1,5 @@
 """The engine on colour pictures, decoded before or for each batch, and on random images."""
 
-import math
 from io import BytesIO
 
 import numpy as np
@@ -11,7 +10,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
-from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
@@ -80,16 +79,3 @@ def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
     measured = engine.run(cell, pets)
     assert (measured.num_train_samples, measured.epochs[0].num_samples) == (40, 40)
     assert measured.evaluation.num_samples == measured.num_test_samples == 16
-
-
-def random_cell(pipeline, **changes):
-    return make_cell(model=PETS, data=DataSpec(name="random", pipeline=pipeline), batch_size=4, **changes)
-
-
-@pytest.mark.parametrize("pipeline", [slow(p) if p != Pipeline.host else p for p in RANDOM_IMAGE_PIPELINES])
-def test_random_images_in_the_models_shape_and_the_cells_precision(tmp_path, pipeline):
-    describe(Obtained(classes=(), source="random"), "random", tmp_path)
-    measured = engine.run(random_cell(pipeline, mode=Mode.train, precision=Precision.bf16), tmp_path)
-    assert (measured.precision, measured.num_train_samples) == ("bf16", None)
-    assert measured.blocks[0].num_samples == 4 * measured.blocks[0].num_steps
-    assert math.isfinite(measured.loss)

@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from accelbench.data.obtain import Obtained
-from accelbench.data.prepare import describe
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import engine, options, zoo
 from accelbench.engines.lightning.module import ImageTask
@@ -15,8 +13,8 @@ from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.judging.asked import judge
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Library, Pipeline, Precision
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import Device, Library
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
@@ -26,17 +24,6 @@ RESNET = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3,
 # Why this machine compiles nothing, if so.
 NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
 compiles = pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
-RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
-
-
-def resnet(**changes):
-    return make_cell(**{"model": RESNET, "data": RANDOM, "batch_size": 4, **changes})
-
-
-@pytest.fixture
-def nothing(tmp_path):
-    describe(Obtained(classes=(), source="random"), "random", tmp_path)
-    return tmp_path
 
 
 def resnet_network():
@@ -59,17 +46,6 @@ def test_folding_leaves_no_batch_normalisation_and_the_output_as_it_was():
     folded = options.prepared(network, Options(freeze=True))
     assert (len(norms(folded)), len(norms(network))) == (0, 20)
     assert torch.allclose(folded(images), before, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
-def test_the_output_is_the_plain_networks(nothing, precision):
-    plain = engine.run(resnet(precision=precision), nothing)
-    measured = engine.run(resnet(precision=precision, options=Options(channels_last=True, freeze=True)), nothing)
-    assert judge(resnet(precision=precision), measured) is None
-    assert measured.output_error < (1e-5 if precision == Precision.fp32 else 0.05)
-    assert (measured.warnings, measured.num_compiles) == ([], None)
-    assert measured.num_params == plain.num_params
 
 
 def test_channels_last_is_how_weights_and_inputs_lie_in_memory():

@@ -1,7 +1,6 @@
 """Cells on several devices: real processes on the CPU, joined by gloo."""
 
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from accelbench.engines.lightning.ranks import Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.measurement import Observed
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status, Stop
+from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from engines.lightning.test_target import target_cell
 from fakes import make_cell
@@ -62,15 +61,6 @@ def test_two_ranks_decide_alike(hosts, digits):
     assert values[1] == pytest.approx(values[0], abs=0.04)
 
 
-@pytest.mark.slow
-def test_two_ranks_end_before_the_time_limit_as_not_arrived(hosts, digits):
-    slow_cell = target_cell(replace(MODEL, learning_rate=1e-6), epochs=10**7, devices=2, timeout_s=30.0)
-    late = hosts.run(slow_cell, digits)
-    assert (late.status, late.reason) == (Status.ok, None)
-    assert late.measurement.stop == Stop.timeout
-    assert late.measurement.target.hit is None
-
-
 def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):
     folder = shutil.copytree(digits, tmp_path / "digits")
     outcome = run(folder, suite="tell", model=DROPPING, **FIT)
@@ -96,23 +86,6 @@ def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason)
     outcome = run(suite=fault, **changes)
     assert outcome.status == status
     assert reason in outcome.reason
-
-
-@pytest.mark.parametrize(
-    "precision",
-    [
-        each if each == Precision.fp16_mixed else slow(each)
-        for each in NOT_QUANTIZED
-        if each not in (Precision.tf32, Precision.fp32)
-    ],
-)
-def test_every_precision_learns_alike_on_two_devices(run, precision):
-    one, two = (run(precision=precision, devices=num, **FIT) for num in (1, 2))
-    assert two.status == Status.ok
-    assert two.measurement.precision == precision
-    ours, theirs = ([epoch.loss for epoch in each.measurement.epochs] for each in (two, one))
-    assert ours == pytest.approx(theirs, rel=0.02)
-    assert two.measurement.first_step_s
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [(Mode.train, Protocol.window), (Mode.infer, Protocol.steps)])

@@ -104,11 +104,3 @@ def test_a_loss_that_is_not_finite_ends_it_as_not_arrived(digits, target):
     assert [each.value for each in measured.target.evaluations] == [None]
     assert (measured.target.hit, measured.defects, judge(cell, measured)) == (None, [], None)
     assert measured.evaluation.loss is None
-
-
-@pytest.mark.slow
-def test_an_autoencoder_trains_to_a_loss(digits):
-    model = ModelSpec(name="autoencoder")
-    target = {"accuracy": None, "metric": "loss", "value": 1.0}
-    seen = engine.run(target_cell(model, target), digits).target
-    assert (seen.hit, seen.stayed) == (0, True)

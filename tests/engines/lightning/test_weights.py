@@ -211,29 +211,6 @@ def test_torchvisions_file_is_loaded_if_its_checksum_is_right_and_refused_before
         built(TINY)
 
 
-def test_a_file_that_is_replaced_after_it_was_verified_is_not_read(published, hostile):
-    state, path = published
-    with weights.verified(f"https://localhost/models/{path.name}"):
-        path.write_bytes(hostile)
-        loaded = torch.load(str(path), weights_only=False)
-    assert loaded.keys() == state.keys()
-
-
-def test_all_weights_of_torchvisions_networks_have_a_checksum():
-    names = models.list_models(module=models)
-    assert names
-    for name in names:
-        assert torch.hub.HASH_REGEX.search(models.get_model_weights(name).DEFAULT.url), name
-
-
-def test_torchvisions_file_is_refused_to_the_same_builder_under_another_name(published, monkeypatch):
-    monkeypatch.setattr(torch, "__version__", UNSAFE)
-    args = {"weights": "DEFAULT"}
-    own = ModelSpec(name="mine", library=Library.custom, network=f"torchvision.models.{TINY.name}", args=args)
-    with pytest.raises(UserError, match=r"model=mine: tiny-\w+.pth is not loaded"):
-        built(own)
-
-
 @needs("timm")
 def test_timms_weights_are_safetensors_and_its_pickles_are_refused_before_they_are_read(hostile, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 from accelbench.devices.packages import is_safe_torch
 from accelbench.engines.lightning import work, zoo
@@ -92,44 +91,6 @@ def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
     assert attention.flops == 2 * (2 * 2 * 4 * 10 * 8 * 8) + (2 + 5) * product
 
 
-def test_a_transformers_layer_counts_the_same_as_one_operator_and_as_its_parts(monkeypatch):
-    network = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 24, batch_first=True), 2)
-    batch, length, width, inner = 3, 7, 16, 24
-    layer = 2 * batch * (4 * length * width**2 + 2 * length**2 * width + 2 * length * width * inner)
-    fused = counted(network, torch.rand(batch, length, width))
-    assert fused.num_operators < 10
-    assert fused.flops == 2 * layer
-    monkeypatch.setattr(torch.backends.mha, "get_fastpath_enabled", lambda: False)
-    parts = counted(network, torch.rand(batch, length, width))
-    assert (parts.flops, parts.num_operators > 10) == (2 * layer, True)
-
-
-class Averaged(nn.Module):
-    """A recurrent layer's outputs, averaged over the time steps."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, images):
-        return self.layer(images)[0].mean(1)
-
-
-@pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
-@pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("num_layers", [1, 3])
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers_count_the_same_as_one_operator_and_as_its_parts(kind, num_layers, train):
-    images, how = torch.rand(3, 4, 5), {"bias": num_layers == 1, "bidirectional": num_layers > 1}
-    network = Averaged(kind(5, 6, num_layers, batch_first=True, **how))
-    found = counted(network, images, train=train)
-    with torch.backends.mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counter:
-        output = network(images)
-        if train:
-            functional.cross_entropy(output, torch.zeros(3, dtype=torch.int64)).backward()
-    assert found.flops == counter.get_total_flops() > 0
-
-
 @pytest.mark.parametrize("name", [name if name == "cnn" else slow(name) for name in OWN])
 def test_the_studies_networks_count_the_same_in_every_precision(name):
     """An LSTM is one operator in some of them, and many in others."""
@@ -171,26 +132,6 @@ def test_the_optimisers_step_is_bytes_and_operators_without_flops():
     assert (step.num_operators, step.bytes) == (1, 3 * 4 * 50 * 70)  # it reads weights and gradients, and writes
     assert adam.bytes - sgd.bytes > 6 * 4 * 50 * 70
     assert adam.num_operators - sgd.num_operators >= 5
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_as_of_a_transformer_with_a_mask_run_and_are_not_counted():
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1).eval()
-    with torch.inference_mode(), work.Counter() as step:
-        encoder(torch.rand(2, 4, 8), src_key_padding_mask=torch.zeros(2, 4, dtype=torch.bool))
-    assert step.work().flops is None
-    assert any("nested" in each for each in step.uncounted)
-
-
-def test_what_is_counted_stays_as_it_was():
-    network = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Dropout(0.5), nn.Linear(7, 3)).eval()
-    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    random = torch.get_rng_state()
-    assert counted(network, torch.rand(4, 5, generator=torch.Generator()), train=True).flops
-    assert torch.equal(torch.get_rng_state(), random)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
-    assert not network.training
-    assert all(parameter.grad is None for parameter in network.parameters())
 
 
 def test_an_operator_of_ones_own_makes_the_flops_unavailable():

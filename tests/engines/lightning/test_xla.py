@@ -7,9 +7,7 @@ import dataclasses
 
 import pytest
 
-import xla_world
 from accelbench.engines.lightning import engine
-from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import SHORT, make_cell, needs
@@ -143,36 +141,6 @@ def test_the_wait_is_for_what_was_launched(printed, num_devices):
     (line,) = printed(IMPORTS + WAIT.format(num_devices=num_devices), CPU_NUM_DEVICES=str(num_devices))
     waited, read = map(float, line.split())
     assert waited > read  # the products were done by then
-
-
-def ranks_cell(**changes):
-    settings = {"model": SGD, "device": Device.xla_cpu, "devices": 2, "xla_processes": True, "window": SHORT}
-    return make_cell(**{**settings, "timeout_s": 240, **changes})
-
-
-@pytest.fixture(scope="module")
-def world():
-    with Hosts(xla_world.host) as running:
-        yield running
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
-def test_each_process_infers_its_share_of_the_batches(world, digits, protocol):
-    outcome = world.run(ranks_cell(mode=Mode.infer, protocol=protocol), digits)
-    measured = outcome.measurement
-    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    assert (measured.num_devices, measured.warnings, measured.fallbacks) == (2, [], [])
-    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
-    assert [epoch.num_samples for epoch in measured.epochs] == [90] * len(measured.epochs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
-def test_weights_that_were_not_joined_are_found_out(world, digits, protocol):
-    outcome = world.run(ranks_cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
-    assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
-    assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
 
 
 # The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
