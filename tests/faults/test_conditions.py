@@ -1,6 +1,6 @@
 """The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables.
 
-Also clocks that jump, limits on processor and memory, and terminals that close.
+Also clocks that jump, and terminals that close.
 """
 
 import os

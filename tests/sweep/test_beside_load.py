@@ -1,7 +1,4 @@
-"""Real cells beside a busy process: none is published with a false speed.
-
-The generator burns one core for a limited time. Whether the machine is quiet otherwise is looked at, not assumed.
-"""
+"""A real cell beside busy processes is not published with a false speed."""
 
 import contextlib
 import os
