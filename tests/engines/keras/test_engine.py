@@ -73,6 +73,13 @@ def test_the_precision_that_was_asked_for_runs_and_fp16s_loss_is_scaled(digits, 
         assert measured.output_error is None
 
 
+def test_adam_in_bf16_which_trains_nothing_is_a_doubt(digits):
+    cell = keras_cell(model=replace(SGD, optimizer="adam"), precision=Precision.bf16, mode=Mode.train)
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured) is None
+    assert any("rounding to 16 bits" in each for each in measured.warnings)
+
+
 NETWORKS = [("cnn", {"channels": 8}, Mode.train), ("rnn", {"units": 16}, None)]
 NETWORKS += [("lstm", {"units": 16}, None), ("autoencoder", {}, None)]
 
