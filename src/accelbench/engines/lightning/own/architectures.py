@@ -39,12 +39,14 @@ def config_of(model: ModelSpec) -> Any:
     check_name(model, list(CONFIG_MAPPING_NAMES))
     default = transformers.CONFIG_MAPPING[name]()
     has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
-    if not has_task or not isinstance(getattr(default, "vocab_size", None), int):
+    if not has_task or not hasattr(default, "vocab_size"):
         raise UserError(f"model.task={model.task}: {name} has no such task on token ids, which are all that runs here")
     known = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
     if unknown := [arg for arg in model.args if arg not in known]:  # transformers would keep them in silence
         raise UserError(f"model.args.{unknown[0]}: {name}'s configuration has no such argument")
     config = transformers.AutoConfig.for_model(name, **model.args)
+    if not isinstance(config.vocab_size, int):
+        raise UserError(f"model.args.vocab_size: {name} has no default: name the number of its token ids")
     config.use_cache = False
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
         config.is_decoder = True  # else BERT and its kin would attend to later tokens
