@@ -13,7 +13,7 @@ from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import VALIDATION, Last, Order, parts_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, ModelOutput, Protocol, Weights
+from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, Protocol, Weights
 from accelbench.schema.workload import ModelSpec
 
 Shape = tuple[int, ...]
@@ -102,15 +102,6 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
     return images.reshape(num, *shape)
 
 
-def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
-    """Those of `fed`, (n, height, width, ...), moved and shifted: never fed, and as much to do for a network."""
-    numbers = np.random.default_rng()
-    height, width = fed.shape[1:3]
-    order = numbers.permutation(len(fed))
-    shift = numbers.integers(1, [max(2, height), max(2, width)])
-    return np.roll(fed[order], shift, (1, 2))
-
-
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
     """The maker of the optimiser `word`; an UnknownChoiceError for an unknown word."""
     if word not in makers:
@@ -132,15 +123,6 @@ def check_name(model: ModelSpec, known: Sequence[str]) -> None:
     if model.definition not in known:
         meant = did_you_mean(model.definition, known)
         raise UserError(f"model.name={model.definition}: {model.library} has no such network.{meant}")
-
-
-def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:
-    """The shapes that the output for a batch of images may have; None if it may be any structure of tensors."""
-    if model.output == ModelOutput.any:
-        return None
-    if model.is_own("autoencoder"):
-        return [(batch_size, *image)]
-    return [(batch_size, num_classes), *([(batch_size, 1)] if num_classes == 2 else [])]  # one logit for two classes
 
 
 def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:

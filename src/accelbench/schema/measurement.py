@@ -391,6 +391,7 @@ class Environment(TypedDict, total=False):
     code: str  # digest of the code that measures
     probe_code: str  # digest of the code that probes devices
     git: Git  # the checkout
+    files: Mapping[str, str]  # digests of own code, of weights and of an allocator's library
     home: Mapping[str, Any]  # with the setting `python`: machine and versions of accelbench's own environment
     node: Mapping[str, str]  # of a cluster; not there on a machine alone
     idle_w: Mapping[str, Reading]  # watts of each device while nothing ran
