@@ -13,11 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy
-import torch  # noqa: F401
 
-from accelbench.devices import malloc_thresholds
-
-malloc_thresholds.note()  # what a script that imports only torch has
 NAME = "torchmetrics"
 LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", "__version__": f"{NAME}.__about__"}
 

@@ -15,13 +15,14 @@ from accelbench.schema.vocab import Device, Library
 
 ENGINE = "accelbench.engines.lightning.engine"
 PROBER = "accelbench.engines.lightning.probe"
+TORCH_IMPORT = "accelbench.engines.lightning.torch_import"  # before all others
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"  # before Lightning
 SLOW = ("timm", "torchvision", "transformers")  # their imports take seconds: once, if a cell needs them
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
-    preload: tuple[str, ...] = (LIGHT_IMPORT, "accelbench.isolation.host_process", ENGINE)
+    preload: tuple[str, ...] = (TORCH_IMPORT, LIGHT_IMPORT, "accelbench.isolation.host_process", ENGINE)
     named = _named(*cell.own_code.values())
     preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
     environment: dict[str, str] = {}
