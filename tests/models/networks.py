@@ -5,9 +5,14 @@ from torchvision import models
 
 
 def build(name):
-    few = {"progress": False} if name.startswith("raft") else {"num_classes": 4}
-    backbone = {"weights_backbone": None} if name not in models.list_models(models.video) else {}
-    return models.get_model(name, weights=None, **few, **({} if name.startswith("raft") else backbone))
+    if name.startswith("raft"):
+        return models.get_model(name, weights=None)
+    args = {"num_classes": 4}
+    if name not in models.list_models(models.video):
+        args["weights_backbone"] = None
+    if any(word in name for word in ("rcnn", "fcos", "retinanet")):  # which enlarge images to 800 pixels
+        args |= {"min_size": 64, "max_size": 128}
+    return models.get_model(name, weights=None, **args)
 
 
 def pictures(batch_size, side=64):
@@ -20,6 +25,10 @@ def pairs(batch_size):
 
 def clips(batch_size, frames=8, side=64):
     return torch.randn(batch_size, 3, frames, side, side)
+
+
+def long_clips(batch_size):
+    return clips(batch_size, 16, 224)
 
 
 def marked(batch_size):
