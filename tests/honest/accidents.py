@@ -14,10 +14,13 @@ from own_modules import made
 
 def deep(layers=6, width=256):
     """Layers that take most of the time of a network."""
-    parts = []
+    parts = [nn.Linear(WIDTH, width), nn.Tanh()]
     for _ in range(layers):
         parts += [nn.Linear(width, width), nn.Tanh()]
-    return nn.Sequential(nn.Linear(WIDTH, width), nn.Tanh(), *parts, nn.Linear(width, WIDTH))
+    parts.append(nn.Linear(width, WIDTH))
+    for layer in parts[::2]:  # so that what comes from the input stays as large
+        nn.init.xavier_normal_(layer.weight, 1.5)
+    return nn.Sequential(*parts)
 
 
 class Deep(Plain):

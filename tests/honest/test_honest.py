@@ -273,7 +273,7 @@ ACCIDENTS = [
     accident("HalfInThread", "bf16|not observed", quick="infer"),
     accident("NeverMaterialised", "meta|not observed|does not depend"),
     accident("OneThread", "threads", threads=2),
-    accident("NumpysThreads", "threads"),
+    accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
     accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),
     # outputs
     accident("IgnoresInput", SAME, quick="infer"),

@@ -31,7 +31,7 @@ from accelbench.engines.lightning.precision import (
     plugin_for,
     step_context,
 )
-from accelbench.engines.lightning.structure import mapped, num_rows, varied
+from accelbench.engines.lightning.structure import mapped, num_rows, parts_of, varied
 from accelbench.engines.lightning.training import with_modes
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
@@ -73,28 +73,50 @@ def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = 
         stack.callback(global_state.restore, global_state.snapshot())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
+        stack.enter_context(_outside_autocast())
         for each in {"cpu", torch_type}:
-            stack.enter_context(torch.autocast(each, enabled=False))
+            torch.set_autocast_enabled(each, False)
         # A default device costs time at each call of torch.
         values = global_state.values_of_a_cell(allow_tf32=tf32)
         global_state.restore({**values, global_state.DEFAULT_DTYPE: dtype, global_state.DEFAULT_DEVICE: None})
         yield
 
 
+@contextlib.contextmanager
+def _outside_autocast() -> Iterator[None]:
+    """As outside of every autocast: one drops its cast weights only when the outermost one ends."""
+    num = torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+    for _ in range(num):
+        torch.autocast_decrement_nesting()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for _ in range(num - 1):
+            torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+
+
 def _copy_of(network: nn.Module) -> nn.Module:
     """A copy that shares no weights with the user's network. Raises UserError: the network can't be copied."""
     instead = "measure a function that runs it: accelbench.measure(lambda: model(batch), samples=...)"
+    # Tensors that the network computes of its weights, such as pruned ones, refuse to be copied.
+    values = itertools.chain.from_iterable(vars(layer).values() for layer in network.modules())
+    computed = [value for value in values if isinstance(value, Tensor) and not value.is_leaf]
     try:
-        copied = copy.deepcopy(network)
+        with torch.no_grad():  # the weights of a scripted copy stay leaves
+            copied = copy.deepcopy(network, {id(value): value.detach().clone() for value in computed})
     except Exception as error:  # a user's class may raise anything
         raise UserError(f"model: can't be copied ({type(error).__name__}: {error}): {instead}") from error
-    mine, its = (
-        {tensor.untyped_storage().data_ptr() for tensor in itertools.chain(each.parameters(), each.buffers())} - {0}
-        for each in (network, copied)
-    )
-    if copied is network or mine & its:
+    for own, weight in zip(network.parameters(), copied.parameters(), strict=True):
+        weight.requires_grad_(own.requires_grad)
+    if copied is network or _addresses(network) & _addresses(copied):
         raise UserError(f"model: its copy shares weights with it, and measuring must not change them: {instead}")
     return copied
+
+
+def _addresses(network: nn.Module) -> set[int]:
+    """Where the weights and buffers are in memory."""
+    tensors = itertools.chain(network.parameters(), network.buffers())
+    return {part.untyped_storage().data_ptr() for tensor in tensors for part in parts_of(tensor.detach())} - {0}
 
 
 class _LiveWorkload(OwnWorkload):
@@ -186,9 +208,9 @@ def measure_network(
         UnsupportedError: the model computes nothing with floating-point numbers.
     """
     tensors = tensors_of("batch: should be", batch)
-    shape = tuple(tensors[0].shape)
-    samples = samples or next(iter(shape), 0)
+    samples = samples or (tensors[0].size(0) if tensors[0].dim() else 0)
     if not samples:
+        shape = tuple(tensors[0].shape)
         raise UserError(f"samples: its number is unknown, since the batch's first tensor has the shape {shape}")
     torch_type, dtype = "cuda" if cell.device == Device.gpu else "cpu", STORED_DTYPES[cell.precision]
     stays = torch_type != "cpu" and all(each.device.type == torch_type for each in tensors)

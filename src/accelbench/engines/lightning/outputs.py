@@ -60,11 +60,14 @@ def state_of(network: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Gives a new network on the CPU the state of another one, apart from what differs by rounding only."""
+def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> bool:
+    """Gives a new network on the CPU the state of another one, apart from what differs by rounding only.
+
+    Whether both have the same tensors: options may have changed its layers. Then a seed gives both the same weights.
+    """
     own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     if own.keys() != state.keys():
-        return  # options have changed its layers: then a seed gives both the same weights
+        return False
     for name, tensor in own.items():
         is_plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
         if not is_plain or tensor.shape != state[name].shape:  # a cache that grows is filled again
@@ -72,6 +75,7 @@ def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> None:
         measured = state[name].to("cpu")
         if not torch.equal(tensor.to(measured.dtype), measured):
             tensor.copy_(measured)
+    return True
 
 
 @torch.no_grad()
@@ -191,7 +195,7 @@ class NetworkOutputs(CellRun):
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
             network = cast_module(self.built_anew(), dtype)
-            adopt(network, self.state)
+            is_like_measured = adopt(network, self.state)
         if other:
             draw_again(network)
         if has_mode(network):
@@ -214,6 +218,9 @@ class NetworkOutputs(CellRun):
                 new_tensors_in(dtype),
                 torch.set_grad_enabled(self.trains or self.grad_mode == WITH_GRAD),
             ):
+                if not is_like_measured:  # perhaps it makes layers when it runs first
+                    self.computed_anew(network, copied(own_batch), dtype)
+                    adopt(network, self.state)
                 return arrays_in(self.computed_anew(network, own_batch, dtype))
 
         return run

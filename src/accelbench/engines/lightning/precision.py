@@ -100,7 +100,16 @@ def unmixed_plugin(precision: Precision, plugins: Any = lightnings) -> Any:
         plugin = plugins.HalfPrecision("16-true" if precision == Precision.fp16 else "bf16-true")
         plugin.convert_module = partial(cast_module, dtype=STORED_DTYPES[precision])  # its own drops imaginary parts
         return plugin
-    return plugins.Precision()
+    plugin = plugins.Precision()
+    plugin.convert_module = _without_doubles
+    return plugin
+
+
+def _without_doubles(module: nn.Module) -> nn.Module:
+    """A module whose numbers are all fp64, as where a script makes that its default, in fp32."""
+    tensors = [*module.parameters(), *module.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return cast_module(module, torch.float32) if dtypes == {torch.float64} else module
 
 
 def check_normalises(network: nn.Module, cell: Cell) -> None:

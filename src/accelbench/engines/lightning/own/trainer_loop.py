@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from accelbench.engines.lightning.own.workload import counted
-from accelbench.engines.lightning.structure import num_rows, tensors_in
+from accelbench.engines.lightning.structure import copied, num_rows, tensors_in
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 
@@ -235,9 +235,9 @@ class StepProbe:
         if name == LOADED:
             self.loaded = args[0]
         elif name == COPIES:
-            self.batch = args[0]
+            self.batch = copied(args[0])  # the user's code may change its batch
         elif PHASES[name] == Phase.forward:
-            self.given = args[0]
+            self.given = copied(args[0])
             self.result = section(*args, **kwargs)
             return self.result
         return section(*args, **kwargs)
