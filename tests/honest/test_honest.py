@@ -4,6 +4,7 @@ One line a program. Of each, `make test` runs the mode that `quick` names, and `
 """
 
 import importlib
+import os
 import re
 from itertools import chain
 from typing import Any, NamedTuple
@@ -378,7 +379,8 @@ def run(row, hosts, folder):
     if outcome.status != Status.ok:
         return Seen(outcome.status, f"{outcome.reason}\n{outcome.error or ''}", [], [])
     assert outcome.measurement.precision == row.precision
-    beside = {"system": outcome.system, "environment": {BUSY: ALLOWED}}
+    machine = {"machine": {"num_threads": os.cpu_count()}, BUSY: ALLOWED}
+    beside = {"system": outcome.system, "environment": machine}
     summary = summarise(make_record(cell, measurement=outcome.measurement, **beside))
     return Seen(outcome.status, "", about_program(warnings_of(summary)), remarks_in(summary, Kind.note))
 
@@ -402,7 +404,10 @@ def run_live(row):
 def test_what_plain_pytorch_runs_a_cell_runs_and_accuses_of_nothing(hosts, tmp_path, row):
     seen = run(row, hosts, tmp_path)
     assert seen.status == Status.ok, seen.reason
-    assert [text for text in seen.doubts if not (row.found and re.search(row.found, text))] == []
+    true = row.found or "nothing"
+    if row.precision != Precision.fp32:  # rounding may choose other boxes, experts or codes
+        true += "|the output differs from fp32's"
+    assert [text for text in seen.doubts if not re.search(true, text)] == []
 
 
 @pytest.mark.parametrize("row", [*chain(*ACCIDENTS)])

@@ -85,14 +85,14 @@ def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = 
 @contextlib.contextmanager
 def _outside_autocast() -> Iterator[None]:
     """As outside of every autocast: one drops its cast weights only when the outermost one ends."""
-    num = torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+    num = torch.autocast_increment_nesting()
     for _ in range(num):
-        torch.autocast_decrement_nesting()  # type: ignore[no-untyped-call]
+        torch.autocast_decrement_nesting()
     try:
         yield
     finally:
         for _ in range(num - 1):
-            torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+            torch.autocast_increment_nesting()
 
 
 def _copy_of(network: nn.Module) -> nn.Module:

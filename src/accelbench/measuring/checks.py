@@ -41,6 +41,7 @@ MAX_ROUNDING, MAX_ROUNDING_FP32 = 4.0, 10.0
 # In which a new network rounds as a cell does, if not in its precision. No CPU has tf32: bf16 rounds to fewer bits.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
 MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes: rounding may change so many
+NUM_OTHERS = 8  # other weights of a network whose outputs are whole numbers, which are the same by chance
 MAX_NUMBERS = 1 << 22  # of a tensor that are compared
 
 NO_TENSOR = "it holds no tensor that accelbench finds"
@@ -245,11 +246,13 @@ def _look_at_constant(measured: Measured, new_network: Callable[..., NewNetwork]
     """Notes whether other weights make an output that is the same for all inputs depend on them."""
     if measured.fed is None:
         return
-    other = new_network(Precision.fp32, other=True)
-    if _is_same(other(measured.unseen, 0), other(measured.fed, 0)):
-        found.warnings.append(CONSTANT)
-    else:
-        found.notes.append(SAME_FOR_ALL)
+    is_whole = all(array.dtype.kind != "f" for array in measured.output)
+    for _ in range(NUM_OTHERS if is_whole else 1):
+        other = new_network(Precision.fp32, other=True)
+        if not _is_same(other(measured.unseen, 0), other(measured.fed, 0)):
+            found.notes.append(SAME_FOR_ALL)
+            return
+    found.warnings.append(CONSTANT)
 
 
 @dataclass
