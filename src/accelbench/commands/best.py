@@ -48,14 +48,13 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.compare.answer import terms
     from accelbench.isolation.hosts import Hosts
     from accelbench.search import largest_batch, search
-    from accelbench.search.goal import Goal
     from accelbench.settings.compose import cells_of, compose, one_cell
 
     with Hosts() as hosts:
         if chosen.largest_batch:
             return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s)
         margin = terms(chosen.margin, None, anyway=False).margin
-        goal = Goal(chosen.by or "throughput", limit_ms, margin, budget_s, chosen.per_batch)
+        goal = search.Goal(chosen.by or "throughput", limit_ms, margin, budget_s, chosen.per_batch)
         return search.search(*cells_of(compose(words)), goal, context.console, hosts)
 
 
@@ -188,7 +187,7 @@ COMMAND = Command(
         flag("--search", help="find the best of all combinations within --budget"),
         flag("--serve", help="find the most requests/s within --latency-ms"),
         *to_target.FLAGS,
-        flag("--margin", metavar="2%", help="with --search: how much better another cell may be (2%%)"),
+        flag("--margin", metavar="2%", help="with --search: by how much the two best may differ to be the same (2%%)"),
         flag(
             "--by",
             metavar="WHAT",

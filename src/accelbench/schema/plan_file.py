@@ -241,8 +241,8 @@ class RacedCell:
     label: str  # as in the plan
     group: str  # what it did; only cells of one group race against each other
     outcome: RaceOutcome
-    value: float | None = None  # the median over its processes, as in `RacedProcess`; None if unknown
-    after: Count | None = None  # how many processes, of all cells, had run when it dropped out; None if it did not
+    value: float | None = None  # of its processes, as in `RacedProcess`; None if unknown
+    after: Count | None = None  # of earlier releases: how many processes had run when it dropped out
 
 
 @dataclass(frozen=True, kw_only=True)

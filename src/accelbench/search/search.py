@@ -1,30 +1,176 @@
-"""Finds the best of many cells within a budget of time: a race of short processes, with longer ones for the best."""
+"""Finds the best of many cells within a budget of time: a race of short processes, with full ones of the last two."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
 from rich.console import Console
 
+from accelbench.answers.process import Process
+from accelbench.answers.words import environment_names, short_text, speed_unit, workload_text
+from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.estimate import COMPILED_S, expected_s, needs
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
-from accelbench.project import RECORDS, shown
-from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.judging.row import steady_rates, summarise
+from accelbench.presentation import and_more, duration, say, significant
+from accelbench.project import shown
+from accelbench.report.tables.table import Column, Table, count, number, rendered, tabulate_known, word
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
+from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, grouped
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
-from accelbench.search.goal import Found, Goal, show
-from accelbench.search.race import Race, Sample, Schedule
+from accelbench.search.race import Candidate, Race
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
-UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here, and it compiles nothing
-COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
+MAX_CELLS = 8  # of a table
+MAX_NAMED = 6  # cells that were not tried
+BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
+# What a search may look for -> the unit of its values. More throughput is better, and less of the others.
+UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
+# Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
+SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
+UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a search looks for."""
+
+    by: str  # one of `UNITS`
+    latency_ms: float | None  # the longest median step of a cell that may be the best; None for no limit
+    margin: float  # by which share cells that are the same may differ
+    budget_s: float
+    per_batch: bool  # whether each batch size has a best cell of its own
+
+    def short(self, cell: Cell) -> Cell:
+        """The cell in a short window; the same cell if its protocol has no window, or energy needs all of it."""
+        if cell.protocol != Protocol.window or self.by == "energy":
+            return cell
+        return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
+
+    def value(self, record: Record) -> float | None:
+        """Samples/s, ms of the median step, or J/sample; None unless it is ok and whole. Raises UserError."""
+        measured = record.measurement
+        if record.status != Status.ok or measured is None or measured.is_partial:
+            return None
+        if self.by == "throughput":
+            return median(steady_rates(measured))
+        if self.by == "latency":
+            return _latency_ms(record)
+        joules = summarise(record)["energy_j_per_sample"]
+        if not isinstance(joules, float):
+            raise UserError(f"--by energy: no counter of energy here covers {record.label}")
+        return joules
+
+    def turned(self, value: float) -> float:
+        """A value as one of which more is better, and back."""
+        return value if self.by == "throughput" else 1 / value
+
+
+def _latency_ms(record: Record) -> float | None:
+    steps = record.measurement.latency_s if record.measurement else []
+    return 1e3 * median(steps) if steps else None
+
+
+@dataclass
+class _Group(Race):
+    """The race of the cells that do the same, and what it has found."""
+
+    goal: Goal
+
+    @property
+    def known(self) -> list[Process]:
+        """The last process of each cell that has one."""
+        return [each.process for each in self.candidates if each.process]
+
+    @property
+    def name(self) -> str:
+        """What the cells do, with their batch size if each has a best cell of its own."""
+        if not self.known:
+            return self.candidates[0].item.label
+        batch = f", batch {self.known[0].cell.batch_size}" if self.goal.per_batch else ""
+        return f"{workload_text(self.known[0])}{batch}"
+
+    @property
+    def untried(self) -> list[str]:
+        return [each.item.label for each in self.candidates if each.outcome == RaceOutcome.untried]
+
+    def outcome(self, candidate: Candidate) -> RaceOutcome:
+        """What became of a cell."""
+        if candidate is self.leader:
+            return RaceOutcome.best if self.is_decided else RaceOutcome.leads
+        ratio = self.ratio if candidate.outcome == RaceOutcome.left else None
+        is_beaten = ratio and ratio.verdict(self.margin) == "faster"
+        return RaceOutcome.dropped if is_beaten else candidate.outcome
+
+    def value(self, candidate: Candidate) -> float | None:
+        """That of the cell's processes, in the goal's unit; None if none gave a number."""
+        return self.goal.turned(candidate.value) if candidate.short else None
+
+    def sentences(self) -> Iterator[str]:
+        """What is best, how sure that is, and which cells were not tried."""
+        leader = self.leader
+        if leader is None:
+            yield f"{self.name}: no cell within the limits was measured often enough to recommend it."
+        else:
+            so_far = "" if self.is_decided else "so far "
+            value = f"{significant(self._shown_value(leader))} {self._unit[1]}"
+            yield f"{self.name}: {so_far}{BEST[self.goal.by]} with {self._text(leader)}: {value}"
+            counts = Counter(self.outcome(each) for each in self.candidates).most_common()
+            yield f"{self._lead()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
+        if self.untried:
+            more = f" {and_more(num, 'cell')}" if (num := len(self.untried) - MAX_NAMED) > 0 else ""
+            yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
+
+    def _lead(self) -> str:
+        """How much better the leader is than the next cell, and how sure that is."""
+        ratio, left = self.ratio, self.left
+        if ratio is None:
+            return "No other cell is left"
+        how_sure = "can't tell: too few processes in full"
+        if ratio.low is not None:
+            verdict = ratio.verdict(self.margin)
+            sureness = verdict if verdict in ("same", "can't tell") else "sure"
+            how_sure = f"{sureness}: {significant(ratio.low)} to {significant(ratio.high)} times"
+        good = "economical" if self.goal.by == "energy" else "fast"
+        times = left[0].value / left[1].value
+        return f"It is {significant(times)} times as {good} as {self._text(left[1])} ({how_sure})"
+
+    def _text(self, candidate: Candidate) -> str:
+        assert candidate.process
+        has_engines = len({each.cell.engine for each in self.known}) > 1
+        environment = environment_names(self.known).get(candidate.process.measured_key)
+        return short_text(candidate.process, has_engines=has_engines, environment=environment)
+
+    @property
+    def _unit(self) -> tuple[int, str]:
+        """How many of the unit that is shown a value has, and the unit."""
+        is_speed = self.known and self.goal.by == "throughput"
+        return speed_unit(self.known[0].cell) if is_speed else (1, UNITS[self.goal.by])
+
+    def _shown_value(self, candidate: Candidate) -> float | None:
+        value = self.value(candidate)
+        return value and self._unit[0] * value
+
+    def table(self) -> Table | None:
+        """The leader, and then the others by their values."""
+        columns = [
+            Column[Candidate]("with", lambda each: word(self._text(each))),
+            Column(self._unit[1], lambda each: number(self._shown_value(each))),
+            Column("processes", lambda each: count(len(each.short + each.full))),
+            Column("", lambda each: word(self.outcome(each))),
+        ]
+        measured = [each for each in self.candidates if each.short and each.outcome != RaceOutcome.over]
+        measured.sort(key=lambda each: (each is not self.leader, -each.value))
+        return tabulate_known("", columns, measured[:MAX_CELLS])
 
 
 def search(
@@ -43,98 +189,153 @@ def search(
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
         raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
-    if goal.needs_latency and any(cell.protocol == Protocol.fit for cell in cells):
+    if (goal.by == "latency" or goal.latency_ms) and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds; --serve finds the highest rate")
-    decides = "--search decides how many processes each cell gets"
-    return search_alone(context, cells, decides, lambda ready: _Search(context, ready, goal, now))
+    return search_alone(
+        context,
+        cells,
+        "--search decides how many processes each cell gets",
+        lambda ready: _Search(context, ready, goal, now),
+    )
 
 
 class _Search(BaseSearch):
-    """One search: the race of its cells, and their records."""
+    """One search: the races of its cells, and their records."""
+
+    race_ends_s: float  # of the race that runs
 
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
         super().__init__(context, ready, goal.budget_s, now)
-        # The cells as the user asked for them; the race has them by their positions. Equal costs are common where
-        # nothing was measured yet: cells that need no compilation come first then.
-        self.asked.sort(
-            key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size)
-        )
         self.what, self.goal = f"{len(self.asked)} cells ({len(self.skipped)} skipped)", goal
-        self.short = [goal.short(item.cell) for item in self.asked]
-        limit = None if goal.latency_ms is None else math.log(goal.latency_ms)
+        self.records: list[tuple[Candidate, bool, Record]] = []  # with whether the cell was measured in full
+        self.disturbed: list[str] = []  # what disturbed processes that do not count
         # Cells race against each other that do the same, with other settings that the user can choose.
-        chosen = set(CHOSEN_SETTINGS) - ({"batch_size"} if goal.per_batch else set())
-        work = [{k: v for k, v in item.cell.settings().items() if k not in chosen} for item in self.asked]
-        race = Race(list(map(canonical_json, work)), goal.margin, limit=limit)
-        self.found = Found(goal, race, [item.label for item in self.asked])
-        self.records: list[tuple[int, bool, Record]] = self.found.records
-        self.goes_on = any(context.folder.glob(RECORDS))  # from an earlier search
-        self.ready_needs: set[tuple[object, ...]] = set()  # see `estimate.needs`: of the cells that have run
+        chosen = dict.fromkeys(CHOSEN_SETTINGS)
+        if goal.per_batch:
+            del chosen["batch_size"]
+
+        def work(item: Planned) -> str:
+            return canonical_json(item.cell.settings() | chosen)
+
+        self.groups = [
+            _Group(
+                [*map(Candidate, items)],
+                goal.margin,
+                goal.latency_ms or math.inf,
+                self._measure,
+                self._cost_s,
+                self._left_s,
+                goal,
+            )
+            for items in grouped(sorted(self.asked, key=_plainness), work).values()
+        ]
 
     def race(self) -> None:
-        race = self.found.race
         try:
-            first = [min(members, key=self._plainness) for members in race.groups.values()]
-            Schedule(race, self._measure, self._cost_s, lambda: self.ends_s - self.now(), self.budget_s, first).run()
+            for i, group in enumerate(self.groups):  # each has its part of the time that all have left
+                self.race_ends_s = self.now() + (self.ends_s - self.now()) / (len(self.groups) - i)
+                group.run()
         finally:  # an interrupted search keeps what it tells too
-            self._note_drops()
             if self.records:
                 with writing_errors(f"out={shown(self.context.folder)}"):
-                    self.found.file().write(self.context.folder)
+                    self._file().write(self.context.folder)
+
+    def _left_s(self) -> float:
+        return self.race_ends_s - self.now()
+
+    def _took_s(self) -> float:
+        return sum(record.wall_s for _, _, record in self.records)
+
+    def _file(self) -> RaceFile:
+        """The contents of race.json."""
+        cells = {
+            each: RacedCell(
+                label=each.item.label, group=group.name, outcome=group.outcome(each), value=group.value(each)
+            )
+            for group in self.groups
+            for each in group.candidates
+        }
+        numbers = [*cells]
+        processes = [
+            RacedProcess(
+                record=record.name,
+                cell=numbers.index(candidate),
+                is_full=is_full,
+                value=self.goal.value(record),
+                took_s=record.wall_s,
+            )
+            for candidate, is_full, record in self.records
+        ]
+        return RaceFile(
+            by=self.goal.by,
+            margin=self.goal.margin,
+            took_s=self._took_s(),
+            answers=[line for group in self.groups for line in group.sentences()],
+            cells=[*cells.values()],
+            processes=processes,
+        )
 
     def show(self) -> int:
-        return show(self.found, self.context.folder, self.context.console)
+        """Raises UserError: no cell was tried."""
+        console, folder = self.context.console, shown(self.context.folder)
+        if self.groups and not self.records:
+            if self.disturbed:
+                raise UserError(f"every process was disturbed ({self.disturbed[0]}): search on a quiet machine")
+            raise UserError(f"--budget: {self.budget_s:g} s is too short to measure one cell: give it more")
+        for group in self.groups:
+            console.print()
+            for line in group.sentences():
+                say(console, line)
+            if (table := group.table()) is not None:
+                console.print(rendered(table, console.width))
+        if self.disturbed:
+            num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
+            say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")
+        say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self._took_s())})")
+        say(console, f"A page to share: accelbench report {folder}")
+        if any(group.untried or not group.is_decided for group in self.groups):
+            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
+        return 0 if all(group.leader for group in self.groups) else 1
 
-    def _plainness(self, i: int) -> tuple[object, ...]:
-        """The least of each group is the baseline: plain PyTorch in fp32, which users run today, or what comes next."""
-        cell = self.asked[i].cell
-        return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, i
-
-    def _item(self, i: int, is_full: bool, repeat: int) -> Planned:
-        asked = self.asked[i]
-        cell = replace(asked.cell if is_full else self.short[i], repeat=repeat)
-        return self.ready.process(cell, f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}")
-
-    def _next(self, i: int, is_long: bool) -> tuple[Planned, bool]:
+    def _next(self, candidate: Candidate, is_long: bool) -> tuple[Planned, bool]:
         """The next process of a cell, and whether it measures the cell in full."""
-        is_full = is_long or self.short[i] == self.asked[i].cell
-        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.records)
-        return self._item(i, is_full, num), is_full
+        asked = candidate.item
+        cell = asked.cell if is_long else self.goal.short(asked.cell)
+        is_full = cell == asked.cell
+        repeat = sum((each, of_full) == (candidate, is_full) for each, of_full, _ in self.records)
+        label = f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}"
+        return self.ready.process(replace(cell, repeat=repeat), label), is_full
 
-    def _cost_s(self, i: int, is_long: bool) -> float:
-        if self.goes_on and self.is_there(self._next(i, is_long)[0]):
+    def _cost_s(self, candidate: Candidate, is_long: bool) -> float:
+        item, _ = self._next(candidate, is_long)
+        if self.is_there(item):
             return 0.0
-        cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
-        # Until its host has started, or its network was exported.
-        is_ready = needs(cell) in self.ready_needs
-        length = evidence.length(cell, waits=not is_ready)
-        if not length.num_unknown:
-            return length.seconds
-        compiles = cell.options.compile or (cell.engine in COMPILED_FIRST and not is_ready)
-        return COMPILED_S if compiles else max(UNKNOWN_S, expected_s(cell, 0.0, (0, 0)))
+        return self.session.evidence.length(item.cell).seconds or UNKNOWN_S
 
-    def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
-        self._note_drops()
-        item, is_full = self._next(i, is_long)
-        record = self.known([item]).get(item.record_name) if self.goes_on else None
+    def _measure(self, candidate: Candidate, is_long: bool, left_s: float) -> ComparedProcess | None:
+        item, is_full = self._next(candidate, is_long)
+        record = self.known([item]).get(item.record_name)
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-            if record.measurement is not None:
-                self.ready_needs.add(needs(self.asked[i].cell))
-        sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
-            self.found.disturbed.append(why)
-        elif not sample.is_cut:
-            self.records.append((i, is_full, record))
-            if is_full or sample.score is None:
-                published = (record for _, is_full, record in self.records if is_full or record.status != Status.ok)
-                self.write_plan(published)
-        return sample
+            self.disturbed.append(why)
+            return None
+        if record.was_cut(item.cell.timeout_s):
+            return None
+        value = self.goal.value(record)
+        rates = [] if value is None else [self.goal.turned(value)]
+        candidate.process = Process.of(record)
+        self.records.append((candidate, is_full, record))
+        if is_full or not rates:
+            self.write_plan(record for _, is_full, record in self.records if is_full or record.status != Status.ok)
+        candidate.limited.append(_latency_ms(record) or 0.0)
+        return replace(ComparedProcess.of(record), rates=rates)
 
-    def _note_drops(self) -> None:
-        for i, candidate in enumerate(self.found.race.candidates):
-            if candidate.was_tried and not candidate.is_in:
-                self.found.dropped_after.setdefault(i, len(self.records))
+
+def _plainness(item: Planned) -> tuple[object, ...]:
+    """The least of a group is its baseline: plain PyTorch in fp32, which users run today, or what comes next."""
+    cell = item.cell
+    return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size
