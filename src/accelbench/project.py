@@ -24,7 +24,6 @@ MLLOG = ".mllog"  # of the events of a training to a target, beside a record, as
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 REPLAY = "replay.json"  # what a replay says of another's claims
-BISECTION = "bisect.json"  # how a search for the first slower commit went
 RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`

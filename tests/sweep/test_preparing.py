@@ -93,7 +93,7 @@ class Checks:
     def __init__(self, status=Status.failed, fails_on=tuple(Device)):
         self.checked, self.status, self.fails_on = [], status, fails_on
 
-    def check(self, cell, data_folder, within_s):
+    def check(self, cell, data_folder):
         self.checked.append(cell)
         is_bad = cell.model.name == "bad" and cell.device in self.fails_on
         bad = Outcome(status=self.status, reason="nets.py:3: no")

@@ -7,9 +7,9 @@ from accelbench.commands.command import VERBOSE, Command, Context, flag
 from accelbench.errors import UserError
 
 DESCRIPTION = """\
-Measures commits between GOOD and BAD, each in a worktree, in processes interleaved with GOOD's. \
-A commit counts as slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it gets \
-more processes. One that does not run is skipped. Only what is committed counts.
+Searches the commits between GOOD and BAD by `git bisect`. It measures each in a worktree, in processes interleaved \
+with GOOD's. A commit is slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it \
+gets more processes. A commit that does not run is skipped. Only what is committed counts.
 The same command goes on from the records of one that was stopped.
 """
 

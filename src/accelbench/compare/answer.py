@@ -16,8 +16,9 @@ from rich.console import Console
 from accelbench.compare.matching import Match, Matching, flat, match
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.sureness import MARGIN as MARGIN
-from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved, compare_processes
+from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
+from accelbench.compare.sureness import compare_processes as compare_processes
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say, significant
 from accelbench.schema.interpreters import UNASKED, names

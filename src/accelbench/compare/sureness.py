@@ -77,6 +77,12 @@ class SpeedRatio:
         """Whether the whole interval of the ratio lies below `1 - share`."""
         return self.interleaved and self.high is not None and self.high < 1 - share
 
+    def tells_slower_by(self, share: float) -> bool | None:
+        """Whether the second side is slower by more than `share`; None: the interval lies on both sides of it."""
+        if self.low is not None and self.low > 1 - share:
+            return False
+        return True if self.is_slower_by(share) else None
+
 
 def compare_processes(
     first: Sequence[ComparedProcess],

@@ -14,10 +14,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import connection, forkserver
-from pathlib import Path
 from typing import Any
 
 from accelbench.devices.proc import oom_kills
@@ -25,9 +24,8 @@ from accelbench.isolation import child
 from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.isolation.processes import Sampler, children, end_orphans
 from accelbench.judging.asked import judge
-from accelbench.lifeline import PREFIX, adopt_orphans
+from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.progress import Moment
-from accelbench.project import PACKAGE
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
 
@@ -45,24 +43,10 @@ STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the firs
 STACK_CALLS = 12  # innermost calls of a stack that are kept
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
-WITHOUT = "ACCELBENCH_WITHOUT"  # the variable of a folder in which a host finds no code
-
-
-def without(path: Iterable[str], folder: str) -> list[str]:
-    """The entries of Python's path that are not in `folder`, or there of its environment, of accelbench or scratch."""
-    kept = sys.prefix, str(PACKAGE.parent)
-    places = {each: os.path.realpath(each) for each in path}
-    return [
-        each
-        for each, place in places.items()
-        if not Path(place).is_relative_to(folder) or PREFIX in place or any(map(Path(place).is_relative_to, kept))
-    ]
 
 
 def main(answers: int) -> None:
     """Serves requests until standard input closes. `answers` is the descriptor of the pipe of answers."""
-    if WITHOUT in os.environ:  # a file of site-packages may have added a checkout whose worktree is measured
-        sys.path[:] = without(sys.path, os.environ[WITHOUT])
     outcomes = os.fdopen(answers, "w")
     context = mp.get_context("forkserver")
     adopt_orphans()

@@ -115,10 +115,11 @@ class Hosts:
             self._works[counted_as] = work
         return outcome
 
-    def check(self, cell: Cell, data_folder: Path, within_s: float = CHECK_TIMEOUT_S) -> Outcome:
+    def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
-        spec, limit_s = self._spec_of(cell), min(CHECK_TIMEOUT_S, within_s)
-        return self._ask(spec, replace(_request(spec, cell, data_folder), timeout_s=limit_s, do=Do.check))
+        spec = self._spec_of(cell)
+        request = replace(_request(spec, cell, data_folder), timeout_s=CHECK_TIMEOUT_S, do=Do.check)
+        return self._ask(spec, request)
 
     def count(self, cell: Cell) -> Work | None:
         """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""

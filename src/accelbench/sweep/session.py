@@ -50,7 +50,6 @@ class Session:
     """
 
     evidence: Evidence  # of how long cells take; once entered, with something to do
-    check_s = math.inf  # that the check of a network may take, at most
 
     def __init__(
         self, context: SweepContext, ready: Prepared, todo: Sequence[Planned], *, is_brief: bool = False
@@ -94,7 +93,7 @@ class Session:
         )
         self._progress = self._stack.enter_context(progress)
         self._preflight = Preflight(hosts, self.ready.data_folder, self.context.say)
-        self._preflight.check(runnable, self.check_s)
+        self._preflight.check(runnable)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
         if self.context.refuses and runnable and len(failures) == len(runnable):
             raise UserError(
@@ -223,7 +222,7 @@ class Preflight:
         self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
         self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
 
-    def check(self, cells: Iterable[Cell], check_s: float = math.inf) -> int:
+    def check(self, cells: Iterable[Cell]) -> int:
         """Checks one of all cells with the same network, batches and mode; returns how many networks were checked."""
         # That with the smallest batch; if it fails, the next larger too: batch normalisation can't train on a single
         # sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
@@ -234,7 +233,7 @@ class Preflight:
         right = set()
         for key in paced(sorted(batches), self._say, "Checks network"):
             for num, size in enumerate(sorted(batches[key]) if key[0] not in right else ()):
-                outcome = self._hosts.check(batches[key][size], self._data_folder, check_s)
+                outcome = self._hosts.check(batches[key][size], self._data_folder)
                 # Only an exception is a verdict: running out of time or memory says nothing.
                 if outcome.status == Status.failed:
                     self._failures[key, size] = replace(outcome, user_error=True)
