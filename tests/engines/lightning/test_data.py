@@ -79,3 +79,11 @@ def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
     measured = engine.run(cell, pets)
     assert (measured.num_train_samples, measured.epochs[0].num_samples) == (40, 40)
     assert measured.evaluation.num_samples == measured.num_test_samples == 16
+
+
+def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
+    data = DataSpec(name="cats_vs_dogs", augment=Augment.flip_shift)
+    model = ModelSpec(name="mlp", input_shape=(3, 24, 24), num_classes=2, args={"dropout": 0})
+    found = engine.run(make_cell(model=model, data=data, mode=Mode.train, batch_size=8), pets)
+    assert not found.defects
+    assert "outputs" in [check.promise for check in found.checks]

@@ -25,7 +25,7 @@ from accelbench.engines.lightning.structure import joined, mapped
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Augment, Library, Mode, ModelOutput, Pipeline
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
 
 NUM_SAMPLES = 2  # different images of an example
 
@@ -101,7 +101,7 @@ class Images:
 
     def task_in(self, dtype: torch.dtype) -> ImageTask:
         """The task for a network whose weights have `dtype`."""
-        return replace(self.task, dtype=dtype, augment=Augment.none)
+        return replace(self.task, dtype=dtype)
 
     def tokens_per_sample(self) -> None:
         """Tokens of the batches over their samples; None if nothing counts them."""
