@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+import os
 import random
 import re
 import threading
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module
 
 import accelbench
 from accelbench import InvalidError, UserError, Window
@@ -109,6 +111,16 @@ def test_all_is_as_before_after_an_error_or_an_interrupt(unusual, error):
     with pytest.raises(type(error)):
         measured(*unusual, "train", precision="bf16", loss=loss)
     assert_equal(before, state_of(*unusual))
+
+
+def test_neither_a_hook_nor_a_seed_stays_in_the_process(unusual, monkeypatch):
+    monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
+    measured(*unusual)
+    monkeypatch.setattr(unusual[0], "forward", None)
+    with pytest.raises(TypeError):
+        measured(*unusual)
+    assert "PL_GLOBAL_SEED" not in os.environ
+    assert not module._global_forward_hooks
 
 
 def test_a_function_that_sleeps_has_the_latency_of_its_sleep():

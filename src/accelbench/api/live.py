@@ -226,7 +226,11 @@ def measure_network(
 
         workload = _LiveWorkload(cell, model, mapped(batch, copied), loss)
         network = cast_module(workload.own_copy(model).to(device=backend.device()), dtype)
-        return cell, cast(Measurement, _NetworkRun(cell, network, workload, backend).measure())
+        run = _NetworkRun(cell, network, workload, backend)
+        try:
+            return cell, cast(Measurement, run.measure())
+        finally:
+            run.observer.handle.remove()
 
 
 def _uses_cuda() -> bool:

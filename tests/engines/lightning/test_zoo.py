@@ -6,6 +6,7 @@ from torch import nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import ImageTask
+from accelbench.engines.lightning.training import with_modes
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library
@@ -96,3 +97,8 @@ def own(target, **more):
 def test_a_wrong_target_name_or_argument_is_the_users_error(asked, told):
     with pytest.raises(UserError, match=told):
         built(**asked, shape=(3, 32, 32))
+
+
+def test_layers_that_a_constructor_froze_stay_frozen():
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
+    assert [layer.training for layer in with_modes(network).modules()] == [True, True, False]

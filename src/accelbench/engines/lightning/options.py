@@ -12,6 +12,7 @@ from torch.fx.experimental.optimization import fuse
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from accelbench.engines.lightning.module import InferStep
+from accelbench.engines.lightning.training import modes_of, set_modes
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Options
 from accelbench.schema.text import message_of, one_line
@@ -54,11 +55,11 @@ def empty_cache() -> Iterator[None]:
 def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
     """Runs the uncompiled network once on a batch in host memory, as `step` would, without changing it."""
     batch = step.copy_in(batch)
-    training = network.training
+    modes = modes_of(network)
     network.eval()
     with step.context():
         step.task.infer(network, batch)
-    network.train(training)
+    set_modes(network, modes)
 
 
 def prepare_compiler(options: Options) -> bool:

@@ -1,12 +1,14 @@
 """What a measured network of PyTorch gives, and what a newly built one with its weights gives on the CPU."""
 
+import copy
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-import pytorch_lightning as pl
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +24,7 @@ from accelbench.engines.lightning.global_state import (
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
 from accelbench.engines.lightning.structure import arrays_in, copied, mapped, tensors_in
-from accelbench.engines.lightning.training import has_mode
+from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import NewNetwork, Output, error_of, limit
@@ -89,17 +91,11 @@ def draw_again(network: nn.Module) -> None:
             tensor.uniform_(0.5, 1.5)
 
 
-def modes_of(network: nn.Module) -> list[bool]:
-    """Whether each layer is set to train."""
-    return [getattr(layer, "training", False) for layer in network.modules()]
-
-
-def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
-    """Sets each layer to train or to evaluate, as it was in a network with the same layers."""
-    layers = list(network.modules())
-    for layer, training in zip(layers, modes, strict=False):
-        if has_mode(layer) and len(layers) == len(modes):
-            layer.training = training
+def seed_generators(seed: int) -> None:
+    """Seeds all generators of random numbers. Lightning's function would leave variables in a user's process too."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 class NetworkOutputs(CellRun):
@@ -193,7 +189,7 @@ class NetworkOutputs(CellRun):
 
     def measured_output(self, batch: Any) -> Output:
         self.note_state(self.plain_network())
-        pl.seed_everything(0, verbose=False)
+        seed_generators(0)
         step = self.step
         with watched(self.seen.products) if self.is_plain else nullcontext():
             on_device = step.copy_in(copied(batch))
@@ -220,13 +216,14 @@ class NetworkOutputs(CellRun):
         set_modes(network, self.modes)
         # The user's code may have changed it while the network was built.
         restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
-        own = {name: buffer.clone() for name, buffer in network.named_buffers()}
+        buffers = copy.deepcopy(dict(network.named_buffers(remove_duplicate=False)))
 
         def run(batch: Any, seed: int) -> Output:
-            for name, buffer in own.items() if seed == 0 else ():
-                owner, _, attribute = name.rpartition(".")
-                setattr(network.get_submodule(owner), attribute, buffer.clone())
-            pl.seed_everything(seed, verbose=False)
+            if seed == 0:
+                for name, buffer in copy.deepcopy(buffers).items():  # layers that share one still do
+                    owner, _, attribute = name.rpartition(".")
+                    setattr(network.get_submodule(owner), attribute, buffer)
+            seed_generators(seed)
             # The user's code may change its batch.
             own_batch = mapped(copied(batch), lambda tensor: cast_tensor(tensor, dtype))
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()

@@ -1,6 +1,6 @@
 """The weights of a network in PyTorch while it trains; see `measuring.checks`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import torch
@@ -18,9 +18,7 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 def _state(tensor: Tensor) -> State:
     """Every number is read once on its device."""
-    values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    if values.device.type == "xla":  # it would compile these operators
-        values = values.cpu()
+    values = _readable(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
     bits = values.contiguous().view(BITS[values.element_size()])
     low, high = torch.aminmax(values)  # a NaN makes both NaN
     return State(int(bits.sum(dtype=torch.int64)), max(abs(float(low)), abs(float(high))))
@@ -32,7 +30,12 @@ def _has_gradient(tensor: Tensor) -> bool:
     if gradient is None:
         return False
     values = gradient if gradient.layout == torch.strided else gradient.coalesce().values()
-    return bool(torch.count_nonzero(values))
+    return bool(torch.count_nonzero(_readable(values)))
+
+
+def _readable(values: Tensor) -> Tensor:
+    """In host memory if XLA would compile the operators that read them."""
+    return values.cpu() if values.device.type == "xla" else values
 
 
 class TrainedNetwork:
@@ -113,15 +116,34 @@ def with_modes(network: nn.Module) -> nn.Module:
     for layer in network.modules():
         if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
             vars(layer)["training"] = False
+    modes = modes_of(network)
+    takes_modes = True
     try:
-        return network.train(network.training)
+        network.train(network.training)
     except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
-        return AsItIs(network)
+        takes_modes = False
+    set_modes(network, modes)  # its constructor may have frozen some layers
+    return network if takes_modes else AsItIs(network)
 
 
 def has_mode(layer: nn.Module) -> bool:
     """Whether it can be set to train and to evaluate: a frozen or an exported module can not."""
     return not isinstance(layer, AsItIs | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
+
+
+def modes_of(network: nn.Module) -> list[bool]:
+    """Whether each layer is set to train."""
+    return [getattr(layer, "training", False) for layer in network.modules()]
+
+
+def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
+    """Sets each layer to train or to evaluate, as it was in a network with the same layers."""
+    layers = list(network.modules())
+    if len(layers) != len(modes):
+        return
+    for layer, training in zip(layers, modes, strict=True):
+        if has_mode(layer):
+            layer.training = training
 
 
 def _drops(layer: nn.Module) -> bool:

@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from accelbench.engines.images import Shape, check_fits, check_name, own_network
 from accelbench.engines.lightning import weights
 from accelbench.engines.lightning.own import architectures
-from accelbench.engines.lightning.training import with_modes
+from accelbench.engines.lightning.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
@@ -103,10 +103,10 @@ def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.M
     """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
     tensors = [*network.parameters(), *network.buffers()]
     if any(map(is_lazy, tensors)):
-        training = network.training
+        modes = modes_of(network)
         with torch.no_grad():
             run(network.eval())
-        network.train(training)
+        set_modes(network, modes)
     return network
 
 
