@@ -63,7 +63,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if result.num_unexpected:  # which is the exit status
         terms = replace(terms, max_slower=None)
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
-    return int(bool(result.num_unexpected)) or status
+    return 1 if result.num_unexpected else status
 
 
 COMMAND = Command(

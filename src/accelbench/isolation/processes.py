@@ -30,7 +30,6 @@ MAX_THREADS = 64  # of the tree whose waiting is read, at some 10 us each
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
 POLL_S = 0.001
-# Of GNU's, Intel's and LLVM's OpenMP: they bind threads, the main thread too, when the library is loaded.
 
 
 def children(pid: int) -> list[int]:

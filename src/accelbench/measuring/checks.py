@@ -65,10 +65,10 @@ NewNetwork = Callable[[Any, int], Output]
 
 def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
     """What is compared of a tensor: float64 or whole numbers, at most `MAX_NUMBERS` of them, evenly spread."""
-    if array.dtype.kind == "c":
-        array = np.stack([array.real, array.imag], -1)
     if array.size > MAX_NUMBERS:
         array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], -1)
     is_whole = array.dtype.kind in "iub"  # bfloat16 is of no kind of NumPy's own
     return array.astype(array.dtype if is_whole else np.float64, copy=True)
 

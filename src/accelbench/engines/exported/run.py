@@ -34,7 +34,7 @@ from accelbench.engines.lightning.work import busiest_of, count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import NewNetwork, Output, Products
+from accelbench.measuring.checks import Output, Products
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
@@ -277,10 +277,6 @@ class _Run(NetworkOutputs):
             num_fp32_right=int(fp32_right.sum()),
             num_won=int((right & ~fp32_right).sum()),
         )
-
-    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
-        with new_tensors_in(torch.float32):
-            return super().new_network(precision, other=other)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()

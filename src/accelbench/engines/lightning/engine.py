@@ -47,8 +47,8 @@ from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
 
-# Mistakes in names, imports and arguments: no device and no precision mends them.
 NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
+# Mistakes in names, imports and arguments: no device and no precision mends them.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
@@ -309,6 +309,7 @@ class _Run(NetworkOutputs):
     def _keep_output(self, step: InferStep) -> None:
         """Keeps an output in the first rank, once everything was measured; of training only if it costs little."""
         self.step = step
+        self.note_resources()  # before the trainer ends, which copies the weights into host memory
         if not self.trains:
             self.seen.modes = training.training_in_inference(self.network)
         if not self.trains or self.is_plain:

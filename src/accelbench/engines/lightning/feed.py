@@ -161,6 +161,7 @@ class DrawnFeed:
         yield looked_at
         # This runs once the step is done that got the batch.
         self.copies = self.copies or (signature(looked_at) != before and not on_xla(looked_at))
+        del looked_at  # its memory on the device
         for index in count_from(1):
             place = index % len(self.batches)
             self._note(place)

@@ -50,8 +50,6 @@ class Generates(OwnTask):
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
-        if not isinstance(network, nn.Module):  # a function that asks what a network gets
-            return super().infer(network, batch)
         ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
         given, forced = ids[:, :num_prompt], ids[:, num_prompt:]
         is_forced = forced.shape[1] > 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
@@ -200,7 +200,7 @@ class ModuleRun(_UsersRun):
         self.step.given.append(structure.refilled(copy.deepcopy(self.looked.batch), structure.tensors_in(batch)))
         look = self._probed()
         # What predict_step got: a module without a Trainer has no hooks that change a batch.
-        self.given = structure.mapped(look.given, _on_cpu)
+        self.given = structure.on_host(look.given)
         return structure.arrays_in(look.result)
 
     def built_anew(self) -> nn.Module:
@@ -314,7 +314,3 @@ class ModuleTargetRun(_UsersRun):
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(None, next(self.module.parameters()))
         return self.observer.observed(self)
-
-
-def _on_cpu(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True)
