@@ -6,9 +6,10 @@ from torch import nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import ImageTask
-from accelbench.engines.lightning.training import with_modes
+from accelbench.engines.lightning.training import TrainedNetwork, with_modes
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
+from accelbench.measuring.checks import Training
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, needs
@@ -102,3 +103,12 @@ def test_a_wrong_target_name_or_argument_is_the_users_error(asked, told):
 def test_layers_that_a_constructor_froze_stay_frozen():
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
     assert [layer.training for layer in with_modes(network).modules()] == [True, True, False]
+
+
+def test_sparse_weights_and_an_optimiser_without_a_learning_rate_are_noted():
+    network = nn.ParameterDict({"sparse": torch.eye(3).to_sparse(), "complex": torch.ones(3, dtype=torch.complex64)})
+    (torch.sparse.mm(network["sparse"], torch.ones(3, 3)).sum() + network["complex"].abs().sum()).backward()
+    seen = Training()
+    TrainedNetwork(network, seen).note_end([torch.optim.Optimizer(network.parameters(), {})])
+    assert seen.gradients == set(seen.after) == {"sparse", "complex"}
+    assert not seen.learning_rates

@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.lightning.structure import parts_of
 from accelbench.measuring.checks import State, States, Training
 
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
@@ -18,7 +19,8 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 def _state(tensor: Tensor) -> State:
     """Every number is read once on its device."""
-    values = _readable(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+    numbers = parts_of(tensor)[-1]
+    values = _readable(torch.view_as_real(numbers) if numbers.is_complex() else numbers)
     bits = values.contiguous().view(BITS[values.element_size()])
     low, high = torch.aminmax(values)  # a NaN makes both NaN
     return State(int(bits.sum(dtype=torch.int64)), max(abs(float(low)), abs(float(high))))
@@ -26,10 +28,9 @@ def _state(tensor: Tensor) -> State:
 
 def _has_gradient(tensor: Tensor) -> bool:
     """Whether its last gradient, which may be sparse, is not 0."""
-    gradient = tensor.grad
-    if gradient is None:
+    if tensor.grad is None:
         return False
-    values = gradient if gradient.layout == torch.strided else gradient.coalesce().values()
+    values = parts_of(tensor.grad)[-1]
     return bool(torch.count_nonzero(_readable(values)))
 
 
@@ -60,7 +61,8 @@ class TrainedNetwork:
         into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
         into.sizes = {name: each.numel() for name, each in parameters.items()}
         into.gradients = {name for name, each in parameters.items() if _has_gradient(each)}
-        into.learning_rates = [float(group["lr"]) for each in optimizers for group in each.param_groups]
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
         into.evaluating = evaluating(self.network)
 
 
