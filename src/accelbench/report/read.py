@@ -106,7 +106,8 @@ def read_all(
     if above.name == RESULTS and not alone:
         own = [each for each in read_all(above, costs, wanted) if each.folder.split("/")[0] == clean(results.name)]
         if not any(each.processes for each in own):
-            raise UserError(own[0].unread[0])
+            unread = [line for each in own for line in each.unread]
+            raise UserError(unread[0] if unread else f"{results}: nothing to show")
         return own
     names = {folder: folder.relative_to(results).parts[0] for folder in folders if folder != results}
     others = {folder: name for folder, name in names.items() if wanted is not None and name not in wanted}
