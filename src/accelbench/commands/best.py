@@ -187,7 +187,7 @@ COMMAND = Command(
         flag("--search", help="find the best of all combinations within --budget"),
         flag("--serve", help="find the most requests/s within --latency-ms"),
         *to_target.FLAGS,
-        flag("--margin", metavar="2%", help="with --search: differences of the best that do not count (2%%)"),
+        flag("--margin", metavar="2%", help="with --search: difference that does not count (2%%)"),
         flag(
             "--by",
             metavar="WHAT",
