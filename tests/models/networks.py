@@ -12,6 +12,8 @@ def build(name):
         args["weights_backbone"] = None
     if any(word in name for word in ("rcnn", "fcos", "retinanet")):  # which enlarge images to 800 pixels
         args |= {"min_size": 64, "max_size": 128}
+    if "rcnn" in name:
+        args |= {"box_batch_size_per_image": 16, "box_detections_per_img": 8}
     return models.get_model(name, weights=None, **args)
 
 

@@ -66,7 +66,7 @@ DETECTS = (
     "fasterrcnn_mobilenet_v3_large_320_fpn fcos_resnet50_fpn keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn "
     "retinanet_resnet50_fpn ssd300_vgg16 ssdlite320_mobilenet_v3_large"
 )
-VIDEO = "mc3_18 mvit_v2_s r2plus1d_18 r3d_18 swin3d_t"
+VIDEO = "mc3_18 r2plus1d_18 r3d_18 swin3d_t"
 TOKENS = 32
 # Of transformers: the number that each field of a configuration gets that is larger by default.
 TINY = {
@@ -174,7 +174,7 @@ NETWORKS = [
     *of_torchvision("torchvision", DETECTS, "pictures"),
     *of_torchvision("torchvision", DETECTS, "marked", TRAIN, loss="sum_of_losses", samples="num_pictures"),
     *of_torchvision("torchvision", VIDEO, "clips"),
-    *of_torchvision("torchvision", "s3d", "long_clips"),
+    *of_torchvision("torchvision", "mvit_v2_s s3d", "long_clips"),
     *of_torchvision("torchvision", "raft_small", "pairs"),
     *of_transformers(INFER),
     *of_transformers(TRAIN),
