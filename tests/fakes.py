@@ -360,7 +360,7 @@ def run(
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
         serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01, is_late=bool(defects))
-        return make_measurement(serving=serving, defects=defects)
+        return make_measurement(serving=serving, defects=defects, blocks=blocks)
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":
