@@ -98,7 +98,11 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
     ("fault", "told", "why"),
     [
         ("serve slowly", f"{NO_RATE} one after another took 60.0 ms (p50)", f"{ALONE}: use a higher --latency-ms"),
-        ("raise", "failed: ValueError: a bad layer with a second line", "2 of 2 records not ok, such as ValueError: a bad layer with a second line"),
+        (
+            "raise",
+            "failed: ValueError: a bad layer with a second line",
+            "2 of 2 records not ok, such as ValueError: a bad layer with a second line",
+        ),
     ],
 )
 def test_what_can_not_be_served_is_said_at_once(fault, told, why, searched, project):
