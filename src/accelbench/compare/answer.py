@@ -154,7 +154,9 @@ def _missing(found: SpeedRatio, limit: float) -> str:
     if not found.interleaved:
         return "interleaved processes: measure with `compare --run`"
     num = 2 * max(found.num_first, found.num_second)
-    if found.low is not None and found.low < 1 - limit:
+    if found.low is None:
+        return "a speed of each process"
+    if found.low < 1 - limit:
         return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
     return ""
 

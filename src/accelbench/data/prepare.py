@@ -105,7 +105,7 @@ def _test_in_training(folder: Path) -> float:
         [hashlib.blake2b(image, digest_size=16).digest() for image in load_split(folder, split).images]
         for split in SPLITS
     )
-    return len(set(test) & set(train)) / len(test)
+    return len(set(test) & set(train)) / max(1, len(test))
 
 
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:

@@ -6,6 +6,7 @@ imports only torch. glibc has no function to read them, and stops learning once 
 ends at once sets them, and sees which words of the library's data change (`struct malloc_par` of glibc's malloc.c).
 """
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -20,7 +21,8 @@ _noted: list[int] = []
 
 def note() -> None:
     """Keeps the present thresholds for `restore`; does nothing without glibc."""
-    _places[:] = _places or _found()
+    with contextlib.suppress(OSError):  # no process could be started
+        _places[:] = _places or _found()
     _noted[:] = [ctypes.c_size_t.from_address(place).value for place in _places]
 
 

@@ -287,10 +287,17 @@ class _Run(NetworkOutputs):
 
     def _epoch(self, step: InferStep) -> None:
         self._note_built(step)
-        self.measure_epoch(step)
+        if self.trains:
+            self.measure_epoch(step)
+        else:
+            self.in_grad_mode(lambda: self._infer_epoch(step))
         self.last_result = step.result
         if not self.trains and self.ranks.leads and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_output(step)
+
+    def _infer_epoch(self, step: InferStep) -> None:
+        step.batches = iter(self.feed)  # all of them, also where the network ran in no other mode before
+        self.measure_epoch(step)
 
     def further_step(self) -> InferStep:
         """The network itself: it keeps nothing of a batch."""
