@@ -99,3 +99,8 @@ def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
     assert [each["RANK"] for each in seen] == ["0", "1", "2"]
     assert {each["WORLD_SIZE"] for each in seen} == {"3"}
     assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen}) == 1
+
+
+def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
+    found = [hosts.run(make_cell("count", batch_size=size), tmp_path).measurement for size in (1, 2, 4)]
+    assert len({each.work.flops for each in found}) == 3  # the engine counts its process id

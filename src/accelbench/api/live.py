@@ -159,6 +159,7 @@ class _NetworkRun(NetworkOutputs):
         self.context = step_context(plugin)
         self.is_plain = self.plain_network() is network  # not by torch.compile
         self.observer = Observer(self.plain_network())
+        self.hooks = [self.observer.handle]
         self.feed = DrawnFeed(lambda: workload.first, cell.batch_size, put=lambda batch: batch)
         # What the steps of a cell's process ask of its LightningModule.
         parameters = [each for each in network.parameters() if each.requires_grad]
@@ -226,11 +227,7 @@ def measure_network(
 
         workload = _LiveWorkload(cell, model, mapped(batch, copied), loss)
         network = cast_module(workload.own_copy(model).to(device=backend.device()), dtype)
-        run = _NetworkRun(cell, network, workload, backend)
-        try:
-            return cell, cast(Measurement, run.measure())
-        finally:
-            run.observer.handle.remove()
+        return cell, cast(Measurement, _NetworkRun(cell, network, workload, backend).measure())
 
 
 def _uses_cuda() -> bool:

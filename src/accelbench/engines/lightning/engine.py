@@ -201,7 +201,8 @@ class _Run(NetworkOutputs):
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.plain_network())
-        after_first_call(self.plain_network(), lambda inputs, output: self.workload.check_first(output))
+        first = after_first_call(self.plain_network(), lambda inputs, output: self.workload.check_first(output))
+        self.hooks = [self.observer.handle, first]
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""

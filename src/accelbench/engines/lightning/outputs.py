@@ -5,12 +5,14 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
@@ -28,6 +30,7 @@ from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import NewNetwork, Output, error_of, limit
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import XLA, Precision
 
 if TYPE_CHECKING:
@@ -109,7 +112,15 @@ class NetworkOutputs(CellRun):
     is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
     grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
     state: Mapping[str, Tensor]
+    hooks: Sequence[RemovableHandle] = ()  # on all modules of this process, until they saw what they wait for
     modes: Sequence[bool]  # of the layers of the network when its output was kept
+
+    def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
+        try:
+            return super().measure(work, requests)
+        finally:
+            for hook in self.hooks:  # of layers that never ran
+                hook.remove()
 
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""

@@ -50,6 +50,7 @@ class _UsersRun(NetworkOutputs):
         """Once the module and its optimisers are on the device."""
         self.build_s, self.num_params = self.user_module.build_s, zoo.num_params(self.module)
         self.observer = Observer(self.module)
+        self.hooks = [self.observer.handle]
         if self.trains:
             self.trained = TrainedNetwork(self.module, self.seen.training)
 
