@@ -216,7 +216,7 @@ class _Run(CellRun):
     def measured_output(self, batch: NDArray[Any]) -> Output:
         return [numbers_of(np.asarray(self.execute(self.backend.copy_in(self._execution(batch.copy())))))]
 
-    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
+    def new_network(self, precision: Precision, *, other: bool = False, drawn: bool = True) -> NewNetwork:
         """The cell's network, built again on the CPU from the same seed."""
         cell = replace(self.cell, precision=precision)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.cell_run import CellRun
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
 # What inference is run in, in this order, until the network runs.
+MAX_LOOK_S = 0.02  # of a step: longer ones are not run again only to see what inference mode changes
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 # Of an error of torch that a network meets which needs gradients to infer, such as forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
@@ -99,6 +101,15 @@ def seed_generators(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
+
+
+class Undrawn(TorchDispatchMode):
+    """Leaves weights as they are where random numbers would fill them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ in ("normal_", "uniform_") and isinstance(args[0], nn.Parameter):
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 class NetworkOutputs(CellRun):
@@ -165,7 +176,7 @@ class NetworkOutputs(CellRun):
             try:
                 with self._grad_context():  # the Trainer has entered inference mode
                     measure()
-                    if self.grad_mode == INFERENCE_MODE and self._is_spoiled():
+                    if self.grad_mode == INFERENCE_MODE and self.timing.step_s <= MAX_LOOK_S and self._is_spoiled():
                         self.measured.clear()
                         continue
                 return
@@ -186,6 +197,11 @@ class NetworkOutputs(CellRun):
                 return is_other and error_of(self.measured_output(unseen), output) <= most
         except Exception:  # it keeps tensors of inference mode
             return False
+
+    def why_other(self) -> str | None:
+        with torch.inference_mode(self.grad_mode == INFERENCE_MODE):
+            spoiled = self.grad_mode == INFERENCE_MODE and not self.trains and self._is_spoiled()
+        return "in torch.inference_mode the network computes something else" if spoiled else None
 
     def plain_network(self) -> nn.Module:
         """The measured network, as it was before it was compiled."""
@@ -215,9 +231,15 @@ class NetworkOutputs(CellRun):
         """Notes what a newly built network gets from the measured one."""
         self.state, self.modes = state_of(network), modes_of(network)
 
-    def new_network(self, precision: Precision, *, other: bool = False) -> NewNetwork:
+    def new_network(self, precision: Precision, *, other: bool = False, drawn: bool = True) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
-        with torch.inference_mode(False), new_tensors_in(torch.float32):
+        # Weights of 16 bits differ from new ones by rounding, which is a part of the error.
+        is_rounded = STORED_DTYPES[self.cell.precision] != torch.float32
+        with (
+            torch.inference_mode(False),
+            new_tensors_in(torch.float32),
+            nullcontext() if drawn or is_rounded else Undrawn(),
+        ):
             network = cast_module(self.built_anew(), dtype)
             is_like_measured = adopt(network, self.state)
         if other:
