@@ -129,7 +129,7 @@ class CellRun:
         """
         raise NotImplementedError
 
-    def why_other(self) -> str | None:
+    def why_other(self, measured: Measured) -> str | None:
         """What else than a mistake explains another output than a new network's; None if nothing does."""
         return None
 
@@ -277,7 +277,7 @@ class CellRun:
             self.state = measured.state
             found = checks.compare(measured, new_network, precision, constant=constant)
             if found.defects:
-                if (why := self.why_other()) is not None:
+                if (why := self.why_other(measured)) is not None:
                     found.defects.clear()
                     found.not_compared(why)
                 break

@@ -45,7 +45,7 @@ NUM_OTHERS = 8  # other weights of a network whose outputs are whole numbers, wh
 MAX_NUMBERS = 1 << 22  # of a tensor that are compared
 
 NO_TENSOR = "it holds no tensor that accelbench finds"
-UNSTEADY = "two runs of newly built networks differ: it draws numbers, reads a clock, or keeps a state"
+UNSTEADY = "two runs for the same batch differ: the network draws numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
 NOT_UNSEEN = "no batch was found that was never fed, so a result kept from an earlier batch would not show"
 WRONG = "the output for a batch that was never fed differs by {} from that of a newly built network in fp32 on the CPU"

@@ -30,7 +30,7 @@ from accelbench.engines.lightning.structure import arrays_in, copied, mapped, te
 from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import NewNetwork, Output, error_of, limit
+from accelbench.measuring.checks import UNSTEADY, Measured, NewNetwork, Output, error_of, limit
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import XLA, Precision
 
@@ -176,7 +176,8 @@ class NetworkOutputs(CellRun):
             try:
                 with self._grad_context():  # the Trainer has entered inference mode
                     measure()
-                    if self.grad_mode == INFERENCE_MODE and self.timing.step_s <= MAX_LOOK_S and self._is_spoiled():
+                    is_short = max(self.timing.steps_s, default=math.inf) <= MAX_LOOK_S
+                    if self.grad_mode == INFERENCE_MODE and is_short and self._is_spoiled():
                         self.measured.clear()
                         continue
                 return
@@ -198,10 +199,21 @@ class NetworkOutputs(CellRun):
         except Exception:  # it keeps tensors of inference mode
             return False
 
-    def why_other(self) -> str | None:
-        with torch.inference_mode(self.grad_mode == INFERENCE_MODE):
-            spoiled = self.grad_mode == INFERENCE_MODE and not self.trains and self._is_spoiled()
-        return "in torch.inference_mode the network computes something else" if spoiled else None
+    def why_other(self, measured: Measured) -> str | None:
+        if not self.is_plain or self.trains:
+            return None
+        try:
+            with self._grad_context():
+                if self.grad_mode == INFERENCE_MODE and self._is_spoiled():
+                    return "in torch.inference_mode the network computes something else"
+                with torch.no_grad():
+                    for name, buffer in self.plain_network().named_buffers():
+                        buffer.copy_(measured.state[name])
+                self.is_plain = False  # watching takes time, and some networks read a clock
+                error = error_of(self.measured_output(measured.unseen), measured.output)
+        except Exception:  # the Trainer may have moved the network, or its state changes its shape
+            return None
+        return UNSTEADY if error > limit(self.cell.precision) else None
 
     def plain_network(self) -> nn.Module:
         """The measured network, as it was before it was compiled."""
