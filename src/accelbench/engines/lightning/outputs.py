@@ -230,7 +230,7 @@ class NetworkOutputs(CellRun):
         self.note_state(self.plain_network())
         seed_generators(0)
         step = self.step
-        with watched(self.seen.products) if self.is_plain else nullcontext():
+        with watched(self.seen.products) if self.is_plain and not self.seen.products.total else nullcontext():
             on_device = step.copy_in(copied(batch))
             if not self.trains:
                 result = step.compute(on_device)
