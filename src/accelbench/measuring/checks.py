@@ -167,16 +167,21 @@ class Findings:
 
 
 def compare(
-    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
+    measured: Measured,
+    new_network: Callable[..., NewNetwork],
+    precision: Precision,
+    *,
+    constant: bool = False,
+    least: float = 0.0,
 ) -> Findings:
     """Compares an output with that of a network that `new_network(precision, other=..., drawn=...)` builds on the CPU.
 
     `other`: with other weights. `drawn`: whether its own weights are drawn before it gets the measured ones.
-    `constant`: the user confirms that the output may be the same for all inputs.
+    `constant`: the user confirms that the output may be the same for all inputs. `least`: an error that is no proof.
     """
     found = Findings()
     try:
-        _compare(measured, new_network, precision, found)
+        _compare(measured, new_network, precision, found, least)
         if not constant and measured.is_unseen and _is_same(measured.output, measured.output_of_fed):
             _look_at_constant(measured, new_network, found)
     except NotInTimeError:
@@ -187,7 +192,9 @@ def compare(
     return found
 
 
-def _compare(measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, found: Findings) -> None:
+def _compare(
+    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, found: Findings, least: float
+) -> None:
     batch, output = measured.unseen, measured.output
     if not output:
         found.not_compared(NO_TENSOR)
@@ -211,7 +218,7 @@ def _compare(measured: Measured, new_network: Callable[..., NewNetwork], precisi
         found.not_compared("their structures differ")
         return
     text = f"{100 * found.error:.1f} %" if math.isfinite(found.error) else "places that are not finite in one only"
-    if found.error > _most(error_of(rounded, first) if rounded is not None else None, precision):
+    if found.error > max(least, _most(error_of(rounded, first) if rounded is not None else None, precision)):
         found.defects.append(WRONG.format(text))
     else:
         found.warnings.append(f"the output differs from fp32's on the CPU by {text}")
