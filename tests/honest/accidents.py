@@ -63,24 +63,14 @@ def overflows(output, batch):
 # Optimisers.
 
 
-class Stops(torch.optim.Adam):
+class StopsSoon(torch.optim.Adam):
     """Skips its steps after some, as where a gradient scaler never finds finite gradients."""
 
-    def __init__(self, parameters, lr, num_steps):
-        super().__init__(parameters, lr=lr)
-        self.num_left = num_steps
+    num_left = 3
 
     def step(self, closure=None):
         self.num_left -= 1
         return super().step(closure) if self.num_left >= 0 else None
-
-
-def never_steps(parameters, lr):
-    return Stops(parameters, lr, 0)
-
-
-def stops_soon(parameters, lr):
-    return Stops(parameters, lr, 3)
 
 
 def zero_rate(parameters, lr):
@@ -128,17 +118,6 @@ class WidenedInside(Deep):
         return self.head(self.body.float()(x.float()).to(x.dtype))
 
 
-class OneLayerHalf(Deep):
-    """Some of its layers are in half."""
-
-    def forward(self, x):
-        for layer in self.body[:7]:
-            x = layer(x)
-        for layer in self.body[7:]:
-            x = layer.bfloat16()(x.bfloat16())
-        return self.head(x.float())
-
-
 class Quantised(Plain):
     def __init__(self):
         super().__init__()
@@ -158,18 +137,6 @@ class HalfInThread(Deep):
         if self.pool is None:
             self.pool = ThreadPoolExecutor(1)
         return self.head(self.pool.submit(self.compute, x).result())
-
-
-class NeverMaterialised(Deep):
-    """Its body is on the device `meta`, where nothing is computed."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = self.body.to("meta")
-
-    def forward(self, x):
-        shape = self.body(x.to("meta")).shape
-        return self.head(torch.ones(shape, dtype=x.dtype) * x)
 
 
 # Outputs.
@@ -202,24 +169,6 @@ class KeepsFeatures(Deep):
 
     def forward(self, x):
         return self.head(x + self.features(x))
-
-
-class KeepsByShape(KeepsFeatures):
-    """Keeps what it has computed for each shape of its input."""
-
-    def __init__(self):
-        super().__init__()
-        self.known = {}
-
-    def features(self, x):
-        if x.shape not in self.known:
-            self.known[x.shape] = self.body(x)
-        return self.known[x.shape]
-
-
-class KeepsOutput(KeepsFeatures):
-    def forward(self, x):
-        return self.head(self.features(x))
 
 
 class KeepsInBuffer(KeepsFeatures):
@@ -278,22 +227,6 @@ class KeepsNumpy(KeepsFeatures):
         return {"scores": self.head(x), "embedding": self.features(x).detach().float().numpy()}
 
 
-class OneBehind(Deep):
-    """Computes in the background, and returns what the call before has begun."""
-
-    pool = pending = None
-
-    def forward(self, x):
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(1)
-        before, self.pending = self.pending, self.pool.submit(self.compute, x.clone())
-        return (before or self.pending).result()
-
-    @torch.no_grad()
-    def compute(self, x):
-        return super().forward(x)
-
-
 class Remembers(Deep):
     """Keeps its answers by the contents of its inputs."""
 
@@ -330,35 +263,10 @@ class Detaches(Plain):
         return self.head(self.body(x).detach())
 
 
-class NoGradients(Plain):
-    @torch.no_grad()
-    def features(self, x):
-        return self.body(x)
-
-    def forward(self, x):
-        return self.head(self.features(x))
-
-
-class GoesThroughNumpy(Plain):
-    """A round trip through NumPy ends the path of gradients."""
-
-    def forward(self, x):
-        features = torch.from_numpy(np.tanh(self.body(x).detach().float().numpy()))
-        return self.head(features.to(x.dtype))
-
-
 class AllFrozen(Plain):
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
-
-
-class AllButUnused(AllFrozen):
-    """What is left to train has no part in the output."""
-
-    def __init__(self):
-        super().__init__()
-        self.spare = nn.Linear(WIDTH, CLASSES)
 
 
 class FreezesLate(Plain):
@@ -442,20 +350,14 @@ def clip(self):
     self.trainer.gradient_clip_val = 0.1
 
 
-def only_closure(self, epoch, batch_idx, optimizer, closure):
-    closure()
-
-
 def two_rows(self, batch, *args):
     return [part[:2] for part in batch]
 
 
-OnlyClosure = made(Lit, optimizer_step=only_closure)
 NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
 ForgetsStep = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: self.manual_backward(loss))
 Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
 CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
-ZeroRate = made(Lit, configure_optimizers=lambda self: torch.optim.SGD(self.parameters(), lr=0.0))
 
 
 class FreezesInHook(Lit):
@@ -471,18 +373,6 @@ class KeepsPrediction(Lit):
         if self.kept is None:
             self.kept = self(batch[0])
         return self.kept
-
-
-class TrainsInPrediction(Lit):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(CLASSES)
-
-    def on_predict_batch_start(self, *args):
-        self.train()
-
-    def forward(self, x):
-        return self.norm(super().forward(x))
 
 
 class SkipsBatches(Lit):

@@ -9,7 +9,6 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from honest.networks import CLASSES, WIDTH, Plain
-from own_modules import made
 
 
 class Data(pl.LightningDataModule):
@@ -149,13 +148,6 @@ class WarmsUp(Lit):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-class Lbfgs(Lit):
-    """Its optimiser calls the training step several times."""
-
-    def configure_optimizers(self):
-        return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
-
-
 class Averages(Lit):
     """Keeps a moving average of its weights, and predicts with it."""
 
@@ -205,27 +197,11 @@ class ScalesInPlace(Lit):
         return self.scaled(batch)
 
 
-class ReturnsMapping(Lit):
-    """Returns numbers beside its loss."""
-
-    def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        return {"loss": loss, "rows": len(batch[0]), "half": loss.detach() / 2}
-
-
 class Clips(Lit):
     """Clips its gradients in a hook."""
 
     def on_before_optimizer_step(self, optimizer):
         nn.utils.clip_grad_norm_(self.parameters(), 0.5)
-
-
-def cropped(self, batch, dataloader_idx):
-    """Takes parts of each sample, and none of the samples, away."""
-    return batch[0] * (torch.rand_like(batch[0]) > 0.1), batch[1]
-
-
-Crops = made(Lit, on_after_batch_transfer=cropped)
 
 
 class Pairs(Lit):

@@ -6,14 +6,14 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 import math
 import random
 import time
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations, prune, rnn
+from torch.nn.utils import parametrizations, prune
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -51,24 +51,12 @@ def ids(batch_size, num=100):
     return torch.randint(num, (batch_size, 12))
 
 
-def same_ids(batch_size):
-    return torch.full((batch_size, 12), 7)
-
-
 def signals(batch_size):
     return torch.randn(batch_size, WIDTH, dtype=torch.complex64)
 
 
-def waves(batch_size):
-    return torch.randn(batch_size, 256)
-
-
 def labelled(batch_size):
     return {"x": vectors(batch_size), "labels": torch.randint(CLASSES, (batch_size,))}
-
-
-def targets(batch_size):
-    return {"x": vectors(batch_size), "target": torch.rand(batch_size, CLASSES)}
 
 
 def pair(batch_size):
@@ -83,10 +71,6 @@ def views(batch_size):
 def nested_mapping(batch_size):
     inputs = {"x": vectors(batch_size), "weight": torch.rand(batch_size, 1)}
     return {"inputs": inputs, "labels": torch.randint(CLASSES, (batch_size,))}
-
-
-def with_none(batch_size):
-    return {"x": sequences(batch_size), "mask": None, "labels": torch.randint(CLASSES, (batch_size,))}
 
 
 def tuple_with_none(batch_size):
@@ -106,12 +90,6 @@ def csr(batch_size):
     return coo(batch_size).to_sparse_csr()
 
 
-def entries(batch_size):
-    """Rows, columns and values of a sparse matrix: four values in each row."""
-    rows = torch.arange(batch_size).repeat_interleave(4)
-    return {"rows": rows, "columns": torch.randint(200, (len(rows),)), "values": torch.rand(len(rows))}
-
-
 def lengths_of(batch_size):
     return [3 + index % 5 for index in range(batch_size)]
 
@@ -127,10 +105,6 @@ def jagged(batch_size):
 
 def ragged(batch_size):
     return [torch.randn(length, WIDTH) for length in lengths_of(batch_size)]
-
-
-def padded(batch_size):
-    return {"x": sequences(batch_size), "lengths": torch.randint(1, 9, (batch_size,))}
 
 
 def bags(batch_size):
@@ -149,15 +123,6 @@ def tokens_in_budget(batch_size, budget=64):
     lengths = torch.randint(4, 12, (batch_size,))
     lengths = lengths[lengths.cumsum(0) <= budget]
     return {"tokens": torch.randint(100, (int(lengths.sum()),)), "lengths": lengths}
-
-
-def spoken(batch_size):
-    labels = torch.randint(1, CLASSES, (batch_size, 3))
-    return {"x": sequences(batch_size), "labels": labels, "lengths": torch.full((batch_size,), 3)}
-
-
-def num_matrix_rows(batch):
-    return int(batch["rows"][-1]) + 1
 
 
 def num_arguments(batch):
@@ -190,20 +155,10 @@ def pops(output, batch):
     return functional.cross_entropy(output, labels)
 
 
-def deletes(output, batch):
-    labels = batch["labels"]
-    del batch["labels"], batch["x"]
-    return functional.cross_entropy(output, labels)
-
-
 def shifts_labels(output, batch):
     """Counts classes from 1, and 0 is background."""
     labels = batch["labels"].sub_(1)
     return functional.cross_entropy(output, labels, ignore_index=-1)
-
-
-def logs_target(output, batch):
-    return functional.mse_loss(output, batch["target"].log1p_())
 
 
 def pops_last(output, batch):
@@ -214,10 +169,6 @@ def own_loss(output, batch):
     return output["loss"]
 
 
-def first_of(output, batch):
-    return energy(output[0], batch)
-
-
 def attribute(output, batch):
     return energy(output.logits, batch)
 
@@ -226,30 +177,11 @@ def reconstructs(output, batch):
     return functional.mse_loss(output, batch)
 
 
-def clusters(output, batch):
-    """Each sample is pulled to the nearest of the centres."""
-    return output.min(1).values.mean()
-
-
 def contrasts(output, batch):
     """Two views of a sample are more alike than those of two samples."""
     first, second = output
     alike = functional.normalize(first, dim=1) @ functional.normalize(second, dim=1).T
     return functional.cross_entropy(alike / 0.1, torch.arange(len(alike)))
-
-
-def hardest_triplets(output, batch):
-    distances = torch.cdist(output.float(), output.float())
-    same = batch["labels"][:, None] == batch["labels"]
-    farthest = distances.masked_fill(~same, -math.inf).amax(1)
-    nearest = distances.masked_fill(same, math.inf).amin(1)
-    return functional.relu(farthest - nearest + 1).mean()
-
-
-def aligns(output, batch):
-    scores = output.float().log_softmax(-1).transpose(0, 1)
-    steps = torch.full((scores.shape[1],), scores.shape[0])
-    return functional.ctc_loss(scores, batch["labels"], steps, batch["lengths"])
 
 
 def whole_model(output, batch):
@@ -366,35 +298,6 @@ class ComplexLayers(nn.Module):
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-class Spectrogram(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("window", torch.hann_window(64))
-        self.head = nn.Linear(33, CLASSES)
-
-    def forward(self, wave):
-        spectrum = torch.stft(wave.float(), 64, 32, window=self.window.float(), return_complex=True)
-        return self.head(spectrum.abs().log1p().mean(-1).to(wave.dtype))
-
-
-class StateSpace(nn.Module):
-    """A long convolution whose kernel is made of decaying complex exponentials."""
-
-    def __init__(self):
-        super().__init__()
-        self.decay = nn.Parameter(torch.complex(-torch.rand(WIDTH, 4), torch.randn(WIDTH, 4)))
-        self.scale = nn.Parameter(torch.randn(WIDTH, 4, dtype=torch.complex64) / 4)
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, x):
-        length = x.shape[1]
-        powers = torch.exp(self.decay[..., None] * torch.arange(length))
-        kernel = (self.scale[..., None] * powers).sum(1).real
-        spectrum = torch.fft.rfft(x.float().transpose(1, 2), n=2 * length) * torch.fft.rfft(kernel, n=2 * length)
-        mixed = torch.fft.irfft(spectrum, n=2 * length)[..., :length]
-        return self.head(mixed.mean(-1).to(x.dtype))
-
-
 # Changes of the batch in place.
 
 
@@ -432,21 +335,12 @@ class LearnedFirst(Plain):
         return super().forward(x).mean(1)
 
 
-class ReluFirst(nn.Module):
+class DropsFirst(Plain):
     """Its first layer works in place, on the batch itself."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES))
-
-    def forward(self, x):
-        return self.layers(x)
-
-
-class DropsFirst(ReluFirst):
-    def __init__(self):
-        super().__init__()
-        self.layers[0] = nn.Dropout(0.3, inplace=True)
+        self.body = nn.Sequential(nn.Dropout(0.3, inplace=True), self.body)
 
 
 class PopsWeight(Plain):
@@ -486,17 +380,6 @@ class Spans(Plain):
 
     def forward(self, x):
         return [row[: 2 + int((row > 0).sum())] for row in super().forward(x)]
-
-
-class States(nn.Module):
-    """What a recurrent network of two layers returns: states of the shape (layers, batch, width)."""
-
-    def __init__(self):
-        super().__init__()
-        self.recurrent = nn.GRU(WIDTH, 16, num_layers=2, batch_first=True)
-
-    def forward(self, x):
-        return self.recurrent(x)
 
 
 class CellStates(nn.Module):
@@ -559,38 +442,11 @@ class TimeFirst(nn.Module):
         return self.encoder(x.transpose(0, 1))
 
 
-class ChannelsFirst(nn.Module):
-    """Eight features, and then the samples: (features, batch)."""
-
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Linear(WIDTH, 8)
-
-    def forward(self, x):
-        return self.encode(x).T
-
-
 class WholeBatch(Plain):
     """One vector for the batch: the mean over its samples, as networks on sets have it."""
 
     def forward(self, x):
         return super().forward(x).mean(0)
-
-
-class AttendsAcross(Plain):
-    """Each sample attends to all others of its batch."""
-
-    def forward(self, x):
-        return super().forward(x + (x @ x.T / WIDTH).softmax(1) @ x)
-
-
-Named = namedtuple("Named", ["logits", "features"])
-
-
-class ReturnsNamed(Plain):
-    def forward(self, x):
-        features = self.body(x)
-        return Named(self.head(features), features)
 
 
 @dataclass
@@ -654,19 +510,6 @@ class Decides(Plain):
         return super().forward(x)[:, 0] > 0
 
 
-class Best(Plain):
-    def forward(self, x):
-        return super().forward(x).topk(3)
-
-
-class Sorts(Plain):
-    """The order of all samples of a batch by their scores."""
-
-    def forward(self, x):
-        scores = super().forward(x).sum(1)
-        return scores.sort(descending=True)
-
-
 class Positions(Plain):
     """Where numbers are positive: as many pairs as there are."""
 
@@ -704,36 +547,6 @@ class PullOutside(Pull):
             return self.pull(x.clone().requires_grad_())
 
 
-class PullByFunction(Pull):
-    def forward(self, x):
-        return torch.func.vmap(torch.func.grad(lambda row: self.energy(row).squeeze()))(x)
-
-
-class Descends(Pull):
-    """Follows the gradient for some steps, as samplers of energies do."""
-
-    def forward(self, x):
-        for _ in range(3):
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                x = x + 0.1 * self.pull(x)
-        return x
-
-
-class Adapts(Plain):
-    """Takes a step of training on each batch before it answers, and forgets it."""
-
-    def forward(self, x):
-        with torch.enable_grad():
-            weights = {name: value.detach().requires_grad_() for name, value in self.head.named_parameters()}
-            features = self.body(x)
-            guess = torch.func.functional_call(self.head, weights, features).softmax(1)
-            uncertainty = -(guess * guess.log()).sum()
-            slopes = torch.autograd.grad(uncertainty, list(weights.values()))
-        changed = {name: value - 0.01 * slope for (name, value), slope in zip(weights.items(), slopes, strict=True)}
-        return torch.func.functional_call(self.head, changed, features)
-
-
 # Numbers that are not finite on purpose.
 
 
@@ -754,26 +567,6 @@ class MarksMissing(Plain):
 
     def forward(self, x):
         return torch.where(x[:, :1] > 0.5, math.nan, super().forward(x))
-
-
-class LogOfHard(Plain):
-    """The logarithm of a one-hot vector."""
-
-    def forward(self, x):
-        return functional.one_hot(super().forward(x).argmax(1), CLASSES).to(x.dtype).log()
-
-
-class Causal(nn.Module):
-    """Returns its scores, with -inf for what is later."""
-
-    def __init__(self):
-        super().__init__()
-        self.query = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x):
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        scores = (self.query(x) @ x.transpose(1, 2)).masked_fill(later, -math.inf)
-        return scores.softmax(-1) @ x, scores
 
 
 # Layers that are made late.
@@ -812,15 +605,6 @@ class SparseWords(nn.Module):
 
     def forward(self, words):
         return torch.sparse.mm(words, self.weight)
-
-
-class SparseEntries(SparseWords):
-    """Makes a sparse matrix of its inputs."""
-
-    def forward(self, rows, columns, values):
-        shape = (int(rows[-1]) + 1, 200)
-        matrix = torch.sparse_coo_tensor(torch.stack([rows, columns]), values, shape)
-        return torch.sparse.mm(matrix, self.weight)
 
 
 class SparseOperator(Plain):
@@ -884,15 +668,6 @@ class WordVectors(nn.Module):
         return self.embedding(words).mean(1)
 
 
-class SparseAndDense(WordVectors):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, words):
-        return self.head(super().forward(words))
-
-
 # Tensors whose rows are no samples.
 
 
@@ -917,14 +692,6 @@ class Messages(Plain):
         return torch.zeros(num, CLASSES, dtype=answers.dtype).index_add(0, graph, answers)
 
 
-class NodeAnswers(Plain):
-    """The same, with one row for each node."""
-
-    def forward(self, nodes, edges, graph):
-        source, target = edges
-        return super().forward(nodes.index_add(0, target, nodes[source]))
-
-
 class Packed(nn.Module):
     """Sequences one after another, with their lengths."""
 
@@ -942,19 +709,6 @@ class RaggedRows(Plain):
 
     def forward(self, *rows):
         return super().forward(torch.stack([row.mean(0) for row in rows]))
-
-
-class SortsByLength(nn.Module):
-    """A recurrent network on packed sequences."""
-
-    def __init__(self):
-        super().__init__()
-        self.recurrent, self.head = nn.LSTM(WIDTH, 16, batch_first=True), nn.Linear(16, CLASSES)
-
-    def forward(self, x, lengths):
-        packed = rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        _, (hidden, _) = self.recurrent(packed)
-        return self.head(hidden[-1])
 
 
 class Masks(Plain):
@@ -991,16 +745,6 @@ def exported():
     return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
 
 
-def symbolic():
-    return torch.fx.symbolic_trace(Plain())
-
-
-class ScriptedBody(Plain):
-    def __init__(self):
-        super().__init__()
-        self.body = torch.jit.script(self.body)
-
-
 # Outputs that hardly move while weights are random.
 
 
@@ -1015,19 +759,6 @@ class EmptyCodebook(nn.Module):
     def forward(self, x):
         nearest = (self.encode(x)[:, None] - self.codes).square().sum(-1).argmin(1)
         return self.decode(self.codes[nearest])
-
-
-class Codebook(EmptyCodebook):
-    """Gradients pass its choice of a code."""
-
-    def __init__(self):
-        super().__init__()
-        nn.init.normal_(self.codes)
-
-    def forward(self, x):
-        encoded = self.encode(x)
-        nearest = (encoded[:, None] - self.codes).square().sum(-1).argmin(1)
-        return self.decode(encoded + (self.codes[nearest] - encoded).detach())
 
 
 class FaintNorms(nn.Module):
@@ -1104,22 +835,6 @@ class DropsOnPurpose(Plain):
         return self.head(functional.dropout(self.body(x), 0.3, training=True))
 
 
-class KeepsDropping(Plain):
-    """The same by a layer that stays in training mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.drop = nn.Dropout(0.2)
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.drop.train()
-        return self
-
-    def forward(self, x):
-        return self.head(self.drop(self.body(x)))
-
-
 class Samples(nn.Module):
     """A variational autoencoder."""
 
@@ -1130,13 +845,6 @@ class Samples(nn.Module):
     def forward(self, x):
         mean, spread = self.encode(x).chunk(2, 1)
         return mean, spread, self.decode(mean + torch.randn_like(mean) * (spread / 2).exp())
-
-
-class Gumbel(Plain):
-    """Chooses one of its features at random, and gradients pass."""
-
-    def forward(self, x):
-        return self.head(functional.gumbel_softmax(self.body(x), hard=True))
 
 
 class Denoises(Plain):
@@ -1210,33 +918,10 @@ class Charges(Plain):
         return super().forward(self.charge)
 
 
-class Queue(Plain):
-    """Compares samples with those of earlier batches, in a ring with an integer pointer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("ring", functional.normalize(torch.randn(64, CLASSES), dim=1))
-        self.register_buffer("place", torch.zeros((), dtype=torch.long))
-
-    def forward(self, x):
-        encoded = functional.normalize(super().forward(x), dim=1)
-        scores = encoded @ self.ring.clone().T
-        places = (self.place + torch.arange(len(x))) % len(self.ring)
-        self.ring[places] = encoded.detach()
-        self.place.add_(len(x)).remainder_(len(self.ring))
-        return scores
-
-
 class SpectralNorm(Plain):
     def __init__(self):
         super().__init__()
         self.head = parametrizations.spectral_norm(self.head)
-
-
-class WeightNorm(Plain):
-    def __init__(self):
-        super().__init__()
-        self.head = parametrizations.weight_norm(self.head)
 
 
 class Tied(nn.Module):
@@ -1269,25 +954,6 @@ class FrozenBody(Plain):
         return self.head(self.norm(self.body(x)))
 
 
-class Teacher(Plain):
-    """A copy of its weights follows them slowly, and gives the targets."""
-
-    def __init__(self):
-        super().__init__()
-        self.teacher = Plain().requires_grad_(False)
-
-    @torch.no_grad()
-    def follow(self):
-        for own, other in zip([*self.body.parameters()], [*self.teacher.body.parameters()], strict=True):
-            other.lerp_(own, 0.01)
-
-    def forward(self, x):
-        self.teacher.eval()
-        if self.training:
-            self.follow()
-        return super().forward(x), self.teacher(x).detach()
-
-
 class GoesToEval(Plain):
     """Puts itself into evaluation mode for a part of its work, and back."""
 
@@ -1313,22 +979,6 @@ class CountsCalls(Plain):
     def forward(self, x):
         self.calls += 1
         return {"logits": super().forward(x), "calls": self.calls.clone()}
-
-
-class Bins(Plain):
-    """Sorts its input into bins."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("used", torch.arange(7) % 2 == 0)
-        self.register_buffer("order", torch.arange(7, dtype=torch.uint8).flip(0))
-        self.embedding = nn.Embedding(7, 4)
-        self.body = nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        found = torch.bucketize(x.float(), torch.linspace(-2, 2, 6))
-        values = self.embedding(self.order[found].long()) * self.used[found][..., None]
-        return super().forward(values.flatten(1))
 
 
 # Work that depends on the input.
@@ -1367,31 +1017,11 @@ class ExitsEarly(Plain):
         return self.head(features)
 
 
-class UntilSure(Plain):
-    """Repeats its body until all samples agree with the step before, or ten times."""
-
-    def forward(self, x):
-        for _ in range(10):
-            before, x = x, self.body(x)
-            if (x - before).abs().max() < 0.1:
-                break
-        return self.head(x)
-
-
 class Checkpointed(Plain):
     """Computes its body again for the backward pass."""
 
     def forward(self, x):
         return self.head(checkpoint(self.body, x, use_reentrant=False))
-
-
-class Distances(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encode, self.centres = nn.Linear(WIDTH, 16), nn.Parameter(torch.randn(12, 16))
-
-    def forward(self, x):
-        return (self.encode(x)[:, None] - self.centres).square().mean(-1)
 
 
 class Reconstructs(Plain):
@@ -1416,16 +1046,6 @@ class Doubles(Plain):
         super().__init__()
 
 
-class DoubleStart(Plain):
-    """Draws its weights in fp64, and has the default of before."""
-
-    def __init__(self):
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        super().__init__()
-        torch.set_default_dtype(before)
-
-
 class Fp32Head(Plain):
     """Its head computes in fp32, as those of language models do in bf16."""
 
@@ -1440,18 +1060,6 @@ class Fp64Sum(Plain):
     def forward(self, x):
         scores = super().forward(x)
         return scores / scores.double().square().sum(1, keepdim=True).sqrt().to(x.dtype)
-
-
-class Eigenvalues(nn.Module):
-    """Eigenvalues of a symmetric matrix of each sample."""
-
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x):
-        encoded = self.encode(x)
-        return torch.linalg.eigvalsh(encoded @ encoded.transpose(1, 2) + torch.eye(x.shape[1]))
 
 
 class Hooked(Plain):
