@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from honest.modules import Lit, Manual
-from honest.networks import CLASSES, WIDTH, Plain, energy, vectors
+from honest.networks import WIDTH, Plain, energy, vectors
 from own_modules import made
 
 
@@ -42,14 +42,6 @@ def too_few(batch_size):
     return vectors(batch_size // 2)
 
 
-def large(batch_size):
-    return 200 * torch.rand(batch_size, WIDTH)
-
-
-def constant(output, batch):
-    return energy(output, batch) * 0 + 1
-
-
 def wrapped(output, batch):
     """Makes a new tensor of the loss, since backward has complained."""
     return torch.tensor(energy(output, batch).item(), requires_grad=True)
@@ -63,16 +55,6 @@ def overflows(output, batch):
 # Optimisers.
 
 
-class StopsSoon(torch.optim.Adam):
-    """Skips its steps after some, as where a gradient scaler never finds finite gradients."""
-
-    num_left = 3
-
-    def step(self, closure=None):
-        self.num_left -= 1
-        return super().step(closure) if self.num_left >= 0 else None
-
-
 def zero_rate(parameters, lr):
     return torch.optim.SGD(parameters, lr=0.0)
 
@@ -80,10 +62,6 @@ def zero_rate(parameters, lr):
 def of_another(parameters, lr):
     """Has the weights of a network that was made before."""
     return torch.optim.Adam(Plain().parameters(), lr=lr)
-
-
-def only_last(parameters, lr):
-    return torch.optim.Adam(list(parameters)[-1:], lr=lr)
 
 
 def far_too_fast(parameters, lr):
@@ -98,12 +76,6 @@ class HalfInside(Deep):
 
     def forward(self, x):
         return self.head(self.body.bfloat16()(x.bfloat16()).to(x.dtype))
-
-
-class AutocastInside(Deep):
-    def forward(self, x):
-        with torch.autocast("cpu", torch.bfloat16):
-            return super().forward(x).float()
 
 
 class DoubleInside(Deep):
@@ -145,11 +117,6 @@ class HalfInThread(Deep):
 class IgnoresInput(Plain):
     def forward(self, x):
         return super().forward(torch.ones_like(x))
-
-
-class Constant(Plain):
-    def forward(self, x):
-        return torch.arange(float(CLASSES)).repeat(len(x), 1)
 
 
 class NotFinite(Plain):
@@ -346,24 +313,13 @@ def accumulate(self, *args):
     self.trainer.accumulate_grad_batches = 8
 
 
-def clip(self):
-    self.trainer.gradient_clip_val = 0.1
-
-
 def two_rows(self, batch, *args):
     return [part[:2] for part in batch]
 
 
 NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
-ForgetsStep = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: self.manual_backward(loss))
-Accumulates, Clips = made(Lit, on_train_start=accumulate), made(Lit, on_train_start=clip)
+Accumulates = made(Lit, on_train_start=accumulate)
 CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
-
-
-class FreezesInHook(Lit):
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        if batch_idx == 2:
-            self.net.body.requires_grad_(False)
 
 
 class KeepsPrediction(Lit):
@@ -373,10 +329,3 @@ class KeepsPrediction(Lit):
         if self.kept is None:
             self.kept = self(batch[0])
         return self.kept
-
-
-class SkipsBatches(Lit):
-    """Returns no loss for most batches."""
-
-    def training_step(self, batch, batch_idx):
-        return super().training_step(batch, batch_idx) if batch_idx % 4 == 0 else None

@@ -197,13 +197,6 @@ class ScalesInPlace(Lit):
         return self.scaled(batch)
 
 
-class Clips(Lit):
-    """Clips its gradients in a hook."""
-
-    def on_before_optimizer_step(self, optimizer):
-        nn.utils.clip_grad_norm_(self.parameters(), 0.5)
-
-
 class Pairs(Lit):
     """A hook joins samples to pairs."""
 

@@ -6,14 +6,13 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 import math
 import random
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations, prune
+from torch.nn.utils import prune
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -59,10 +58,6 @@ def labelled(batch_size):
     return {"x": vectors(batch_size), "labels": torch.randint(CLASSES, (batch_size,))}
 
 
-def pair(batch_size):
-    return [vectors(batch_size), torch.rand(batch_size, CLASSES)]
-
-
 def views(batch_size):
     x = vectors(batch_size)
     return {"first": x + 0.1 * torch.randn_like(x), "second": x + 0.1 * torch.randn_like(x)}
@@ -90,21 +85,8 @@ def csr(batch_size):
     return coo(batch_size).to_sparse_csr()
 
 
-def lengths_of(batch_size):
-    return [3 + index % 5 for index in range(batch_size)]
-
-
 def nested(batch_size):
-    return torch.nested.nested_tensor([torch.randn(length, WIDTH) for length in lengths_of(batch_size)])
-
-
-def jagged(batch_size):
-    rows = [torch.randn(length, WIDTH) for length in lengths_of(batch_size)]
-    return torch.nested.nested_tensor(rows, layout=torch.jagged)
-
-
-def ragged(batch_size):
-    return [torch.randn(length, WIDTH) for length in lengths_of(batch_size)]
+    return torch.nested.nested_tensor([torch.randn(3 + index % 5, WIDTH) for index in range(batch_size)])
 
 
 def bags(batch_size):
@@ -123,10 +105,6 @@ def tokens_in_budget(batch_size, budget=64):
     lengths = torch.randint(4, 12, (batch_size,))
     lengths = lengths[lengths.cumsum(0) <= budget]
     return {"tokens": torch.randint(100, (int(lengths.sum()),)), "lengths": lengths}
-
-
-def num_arguments(batch):
-    return len(batch)
 
 
 def num_rings(batch):
@@ -161,20 +139,12 @@ def shifts_labels(output, batch):
     return functional.cross_entropy(output, labels, ignore_index=-1)
 
 
-def pops_last(output, batch):
-    return functional.mse_loss(output, batch.pop())
-
-
 def own_loss(output, batch):
     return output["loss"]
 
 
 def attribute(output, batch):
     return energy(output.logits, batch)
-
-
-def reconstructs(output, batch):
-    return functional.mse_loss(output, batch)
 
 
 def contrasts(output, batch):
@@ -351,11 +321,6 @@ class PopsWeight(Plain):
         return super().forward(inputs["x"] * weight)
 
 
-class TakesTarget(Plain):
-    def forward(self, x, target):
-        return super().forward(x)
-
-
 # Results that are not one row for each sample, or have dimensions that happen to be as long as the batch.
 
 
@@ -460,24 +425,6 @@ class ReturnsDataclass(Plain):
     def forward(self, x):
         features = self.body(x)
         return Found(self.head(features), [features])
-
-
-class Answer(OrderedDict):
-    """A mapping whose entries are attributes too."""
-
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
-
-
-class ReturnsMapping(Plain):
-    """With an entry that is None, a word and a number."""
-
-    def forward(self, x):
-        logits = super().forward(x)
-        return Answer(logits=logits, cache=None, kind="logits", temperature=0.5)
 
 
 class ReturnsLoss(Plain):
@@ -704,13 +651,6 @@ class Packed(nn.Module):
         return self.head(torch.stack([row.mean(0) for row in rows]))
 
 
-class RaggedRows(Plain):
-    """Each sample is an argument."""
-
-    def forward(self, *rows):
-        return super().forward(torch.stack([row.mean(0) for row in rows]))
-
-
 class Masks(Plain):
     def forward(self, x, mask=None):
         scores = super().forward(x)
@@ -891,19 +831,6 @@ class RunningMean(Plain):
         return super().forward(x - self.mean)
 
 
-class CarriesState(nn.Module):
-    """Begins a batch with the state that the batch before left."""
-
-    def __init__(self):
-        super().__init__()
-        self.recurrent, self.head, self.state = nn.GRU(WIDTH, 16, batch_first=True), nn.Linear(16, CLASSES), None
-
-    def forward(self, x):
-        output, state = self.recurrent(x, self.state)
-        self.state = state.detach()
-        return self.head(output[:, -1])
-
-
 class Charges(Plain):
     """Adds up what it gets, in a buffer that is as large as the first batch."""
 
@@ -916,12 +843,6 @@ class Charges(Plain):
             self.charge = torch.zeros_like(x)
         self.charge = 0.9 * self.charge + x.detach()
         return super().forward(self.charge)
-
-
-class SpectralNorm(Plain):
-    def __init__(self):
-        super().__init__()
-        self.head = parametrizations.spectral_norm(self.head)
 
 
 class Tied(nn.Module):
@@ -952,33 +873,6 @@ class FrozenBody(Plain):
 
     def forward(self, x):
         return self.head(self.norm(self.body(x)))
-
-
-class GoesToEval(Plain):
-    """Puts itself into evaluation mode for a part of its work, and back."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH)
-
-    def forward(self, x):
-        was = self.training
-        with torch.no_grad():
-            calm = self.eval().norm(x)
-        self.train(was)
-        return self.head(self.body(self.norm(x) + 0.1 * calm))
-
-
-class CountsCalls(Plain):
-    """Returns how often it was called."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
-
-    def forward(self, x):
-        self.calls += 1
-        return {"logits": super().forward(x), "calls": self.calls.clone()}
 
 
 # Work that depends on the input.
@@ -1024,12 +918,6 @@ class Checkpointed(Plain):
         return self.head(checkpoint(self.body, x, use_reentrant=False))
 
 
-class Reconstructs(Plain):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(WIDTH, WIDTH)
-
-
 class Twins(Plain):
     def forward(self, first, second):
         return super().forward(first), super().forward(second)
@@ -1052,40 +940,3 @@ class Fp32Head(Plain):
     def forward(self, x):
         weight, bias = self.head.weight.float(), self.head.bias.float()
         return functional.linear(self.body(x).float(), weight, bias)
-
-
-class Fp64Sum(Plain):
-    """Adds up in fp64, where rounding matters."""
-
-    def forward(self, x):
-        scores = super().forward(x)
-        return scores / scores.double().square().sum(1, keepdim=True).sqrt().to(x.dtype)
-
-
-class Hooked(Plain):
-    """Its forward hook changes what a layer returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.body.register_forward_hook(lambda layer, inputs, output: 2 * output)
-
-
-class MultiHead(nn.Module):
-    """PyTorch's attention, with its weights, which has another path in evaluation mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.attention, self.head = nn.MultiheadAttention(WIDTH, 4, batch_first=True), nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, x):
-        mixed, weights = self.attention(x, x, x)
-        return self.head(mixed.mean(1)), weights
-
-
-class ReadsNumpy(Plain):
-    """Goes through NumPy in the middle of its work."""
-
-    def forward(self, x):
-        features = self.body(x)
-        order = np.argsort(features.detach().float().sum(0).numpy(), kind="stable")
-        return self.head(features[:, torch.from_numpy(order)])

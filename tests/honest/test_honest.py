@@ -105,7 +105,6 @@ HONEST = [
     honest("PopsWeight", "nested_mapping", loss="classify", quick="infer"),
     honest("Plain", "labelled", modes="train measure_train", loss="pops", quick="train"),
     honest("Plain", "labelled", modes="train measure_train", loss="shifts_labels"),
-    honest("TakesTarget", "pair", modes="train", loss="pops_last"),
     # results that are not one row for each sample; dimensions as long as the batch
     honest("Boxes", "images", precisions=BOTH, quick="infer"),
     honest("Spans", precisions=BOTH),
@@ -116,12 +115,10 @@ HONEST = [
     honest("TimeFirst", "sequences", precisions=BOTH),
     honest("WholeBatch", modes="infer train measure", quick="infer"),
     honest("ReturnsDataclass", loss="attribute"),
-    honest("ReturnsMapping", precisions=BOTH, loss="attribute"),
     honest("ReturnsLoss", "labelled", loss="own_loss"),
     honest("ReturnsInput", modes="infer"),
     honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("Decides", modes="infer", precisions=BOTH),
-    honest("Decides", modes="infer", batch_size=1, note="one sample"),
     honest("Positions", modes="infer", precisions=BOTH),
     # gradients during inference
     honest("Pull", modes=ALL, quick="infer"),
@@ -141,7 +138,6 @@ HONEST = [
     honest("SparseResult", modes="infer"),
     honest("Pruned", modes=ALL),
     honest("NestedRows", "nested", modes="infer measure", quick="infer"),
-    honest("NestedRows", "jagged"),
     honest("NestedInside", "sequences", modes="infer"),
     # sparse gradients
     honest("WordVectors", "ids", modes="train", optimizer="sparse_adam", quick="train"),
@@ -150,7 +146,6 @@ HONEST = [
     honest("BagsOfWords", "bags", modes="infer train measure", precisions=BOTH, quick="infer"),
     honest("Messages", "graphs", samples="num_rings", true=COUNTED, precisions=BOTH, quick="infer"),
     honest("Packed", "tokens_in_budget", samples="num_sequences", true=COUNTED, batch_size=12, quick="train"),
-    honest("RaggedRows", "ragged", samples="num_arguments", true=COUNTED),
     honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
     honest("Scales", "with_words"),
     # modules that are no classes of the user
@@ -176,26 +171,17 @@ HONEST = [
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
     honest("Charges", quick="infer"),
-    honest("CarriesState", "sequences"),
-    honest("SpectralNorm"),
     honest("Tied", "ids", precisions=BOTH, quick="train"),
     honest("FrozenBody", quick="train"),
-    honest("GoesToEval"),
-    honest("CountsCalls", modes="infer"),
     # work that depends on the input
     honest("Experts", precisions=BOTH, quick="train"),
     honest("ExitsEarly", true=DEPENDS, quick="infer"),
     honest("Checkpointed", precisions=BOTH),
     # losses without labels, or across the batch
-    honest("Reconstructs", modes="train", loss="reconstructs"),
     honest("Twins", "views", modes="train", loss="contrasts"),
     # formats
     honest("Doubles", precisions="fp64 fp32"),
     honest("Fp32Head", modes="infer train", precisions="bf16", quick="infer"),
-    honest("Fp64Sum", precisions=BOTH),
-    honest("Hooked"),
-    honest("MultiHead", "sequences", precisions=BOTH),
-    honest("ReadsNumpy"),
     # LightningModules
     module("Lit", "infer train", quick="infer"),
     module("Lit", "train", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
@@ -210,7 +196,6 @@ HONEST = [
     module("FineTunes"),
     module("TakesOut", "infer train", data="Mappings", quick="train"),
     module("ScalesInPlace", "infer train"),
-    module("Clips"),
     module("Pairs"),
     module("PullsWhilePredicting", "infer"),
     module("Scripted"),
@@ -225,7 +210,6 @@ NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [
     # precision and device
     accident("HalfInside", "bf16|bfloat16", quick="infer"),
-    accident("AutocastInside", "bf16", modes="infer train"),
     accident("DoubleInside", "fp64|float64"),
     accident("WidenedInside", "fp32|float32", precisions="bf16"),
     accident("Quantised", "int8|not observed", quick="infer"),
@@ -235,7 +219,6 @@ ACCIDENTS = [
     accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),
     # outputs
     accident("IgnoresInput", SAME, quick="infer"),
-    accident("Constant", SAME),
     accident("NotFinite", "finite|the same for"),
     accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
     accident("KeepsInBuffer", STALE, quick="infer"),
@@ -250,10 +233,7 @@ ACCIDENTS = [
     # training
     accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.zero_rate", note="zero rate"),
     accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.of_another", note="of another", quick="train"),
-    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.only_last", note="only last"),
-    accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.StopsSoon", note="stops soon"),
     accident("Plain", "finite", modes="train", where="networks", optimizer="accidents.far_too_fast", note="far too fast", quick="train"),
-    accident("Plain", NOTHING, modes="train", where="networks", loss="accidents.constant"),
     accident("Plain", NOTHING, modes="train", where="networks", loss="accidents.wrapped", quick="train"),
     accident("Detaches", NO_GRADIENTS, modes="train", quick="train"),
     accident("AllFrozen", "empty parameter list", modes="train"),
@@ -266,12 +246,8 @@ ACCIDENTS = [
     accident("Plain", "was asked for 8 samples", where="networks", batch="accidents.too_few"),
     # LightningModules
     spoiled("NeverBackward", NOTHING, quick="train"),
-    spoiled("ForgetsStep", NOTHING),
     spoiled("Accumulates", "accumulate_grad_batches=8"),
-    spoiled("Clips", "gradient_clip_val=0.1"),
     spoiled("CropsInTransfer", "2 of the 8", quick="train"),
-    spoiled("FreezesInHook", NO_GRADIENTS),
-    spoiled("SkipsBatches", "returned None"),
     spoiled("KeepsPrediction", STALE, modes="infer", quick="infer"),
 ]  # fmt: skip
 
