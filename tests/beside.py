@@ -1,7 +1,5 @@
 """Records of cells beside other load: as the sampler wrote them, beside one busy process on two cores and elsewhere."""
 
-import dataclasses
-
 import fakes
 from accelbench.schema.measurement import Block, SystemSeries
 from fakes import make_measurement
@@ -33,9 +31,3 @@ def make_record(values=BUSY, *, cell=None, num_cores=2, environment=None, rate=3
 def quiet(values=BUSY):
     """The same values, but for other load."""
     return {name: [0.5] * len(given) if name != OWN else [190.0] * len(given) for name, given in values.items()}
-
-
-def without(record, *names):
-    """The record without these series, as an older release wrote it."""
-    values = {name: given for name, given in record.system.values.items() if name not in names}
-    return dataclasses.replace(record, system=dataclasses.replace(record.system, values=values, num_cores=None))

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +52,6 @@ def sum_of_squares(output, batch):
 class Pair:
     left: torch.Tensor
     span: range
-    names: deque
 
 
 class TakesPair(TwoInputs):
@@ -63,7 +61,7 @@ class TakesPair(TwoInputs):
 
 def pairs(batch_size):
     left, right = two_inputs(batch_size)
-    return {"pair": Pair(left, range(32), deque(["left", torch.zeros(1)])), "right": right}
+    return {"pair": Pair(left, range(32)), "right": right}
 
 
 class Pixels(nn.Module):
@@ -107,7 +105,6 @@ FUNCTIONS = {
     "detached_loss": lambda output, batch: output["sum"].detach().mean(),
     "none": lambda batch: 0,
     "one_sample": lambda batch: 1,
-    "two_samples": lambda batch: 2,
     "varying": lambda batch: COUNTS.pop(0),
     "num_tokens": lambda batch: batch["ids"].numel(),
 }
@@ -152,19 +149,6 @@ class Compiles(nn.Linear):
         self.calls += 1
         self.compiled(left.new_zeros(self.calls))
         return super().forward(left)
-
-
-class Pooled(nn.Linear):
-    """One row for all rows of a batch, as for a graph of many nodes; a stuck one keeps its first."""
-
-    def __init__(self, is_stuck=False, groups=1):
-        super().__init__(32, 4)
-        self.is_stuck, self.groups, self.kept = is_stuck, groups, None
-
-    def forward(self, left, right):
-        pooled = super().forward(left).unflatten(0, (self.groups, -1)).mean(1)
-        self.kept = pooled if self.kept is None else self.kept
-        return self.kept if self.is_stuck else pooled
 
 
 class Branches(nn.Linear):

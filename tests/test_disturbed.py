@@ -20,7 +20,6 @@ from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, standings, translate
-from accelbench.sweep.terminal import outcome, show_answer, show_card
 from beside import REASON, make_record, quiet
 from fakes import make_cell, write_sweep
 
@@ -112,14 +111,3 @@ def test_a_comparison_leaves_it_out():
     said = shown(lambda console: answer(first, second, Terms(anyway=True), console))
     assert f"Disturbed, left out: 2 of 14 processes ({REASON})." in said
     assert "6 ok, 2 disturbed" in said
-
-
-def test_the_terminal_shows_its_speed_in_no_answer_and_how_to_have_it_count():
-    assert outcome(DISTURBED) == [TEXT]
-    said = shown(lambda console: show_card(DISTURBED, "x.json", console, waited_s=29.0))
-    assert TEXT in said
-    assert "no answer counts such a cell; waited 29 s for a quiet machine" in said
-    assert "ACCELBENCH_BUSY=allowed has such cells count" in said
-    assert said.count("samples/s") == 1
-    both = [DISTURBED, UNDISTURBED]
-    assert "32,000" not in shown(lambda console: show_answer(both, "runs/mine", console))

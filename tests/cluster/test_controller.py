@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -24,8 +23,6 @@ from accelbench.project import workplace
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
-from accelbench.sweep import context
-from accelbench.sweep import run as local
 from cluster.jobs import ProcessEngine
 from fakes import make_cell, make_options
 
@@ -199,26 +196,6 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
 
 
 @pytest.mark.slow
-def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
-    cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]
-    result, text, processes = swept(cells, num_jobs=2)
-    assert [record.cell.batch_size for record in result.records] == [1, 2, 4, 8, 32]
-    assert [record.status for record in result.records] == [Status.ok] * 4 + [Status.skipped]
-    assert sorted(processes.needs) == ["cpu", "cpu", "gpu"]
-    plan = json.loads((project / "runs/test/plan.json").read_text())
-    assert plan["title"] == "A test"
-    elsewhere = dataclasses.replace(OPTIONS, executor=ExecutorConfig(), out="runs/local")
-    local.run(cells, elsewhere, Console(file=io.StringIO()), hosts=shared)
-    ours = json.loads((project / "runs/local/plan.json").read_text())
-    assert plan["cells"] == ours["cells"]  # identities too, on one machine
-    of_jobs = [(each.environment["node"]["job"], each.cell.batch_size) for each in result.records]
-    by_job = [[size for other, size in of_jobs if other == job] for job in processes.processes]
-    assert by_job == [[1, 4], [2, 8], [32]]
-    assert rounds(project) == []
-    assert "4 ok, 1 skipped" in text
-
-
-@pytest.mark.slow
 def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(project, swept):
     swept([*cells_of(1), *cells_of(2, fault="raise")])
     before = files(project)
@@ -256,22 +233,6 @@ def test_a_job_that_is_ended_loses_no_record_leaves_none_of_a_cut_off_cell_and_g
     result, _, _ = swept(cells_of(*SIZES))
     assert [record.status for record in result.records] == [Status.ok] * 4
     assert {name: files(project)[name] for name in before} == before
-
-
-@pytest.mark.slow
-def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
-    monkeypatch.setattr(context, "prepare_missing", lambda *given: None)
-    processes = ProcessEngine()
-    submit = processes.submit
-
-    def without_data(parts, need, job_name):
-        for manifest in Path(project / "data").rglob("manifest.json"):
-            manifest.unlink()
-        return submit(parts, need, job_name)
-
-    processes.submit = without_data
-    told = r"2 of 2 cells have no record: job \d+: .*mnist"
-    swept(cells_of(1, 2), processes=processes, error=UserError, match=told)
 
 
 @pytest.mark.parametrize("executor", [Executor.slurm, Executor.ray])

@@ -100,21 +100,6 @@ def test_the_digest_changes_with_any_file_that_is_or_may_be_imported_and_nothing
     assert changing == imported | ({"mine/others.py"} if dynamic else {"helpers/deep.py"})
 
 
-@pytest.mark.parametrize("target", ["mine.nets.Net", "single.Net"])
-def test_what_no_module_can_be_is_passed_over(folder, target):
-    """Such as the lock of an editor, which is a link to nothing."""
-    place = folder / "mine" if target.startswith("mine") else folder
-    place.mkdir(exist_ok=True)
-    for name in ("__init__.py", "single.py"):
-        (place / name).write_text("a = 1")
-    before = source_digest(target)
-    os.mkfifo(place / "pipe.py")
-    (place / "folder.py").mkdir()
-    (place / ".#nets.py").symlink_to("me@here.4711:1")
-    (place / "zeros.py").symlink_to("/dev/zero")
-    assert source_digest(target) == before
-
-
 def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
     FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
     machine = fingerprint.fingerprint()["machine"]

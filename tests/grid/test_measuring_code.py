@@ -88,14 +88,6 @@ def test_a_renamed_file_and_a_moved_definition_keep_the_digest(small):
     assert code_digest(small) == before
 
 
-def test_which_of_two_definitions_of_one_name_is_meant_counts(small):
-    edit(small, "stats/means.py", "def mean", "LIMIT = 5\n\ndef mean")
-    before = code_digest(small)
-    edit(small, "stats/means.py", "LIMIT = 5", "LIMIT = 3")
-    edit(small, "measuring/clock.py", "LIMIT = 3", "LIMIT = 5")
-    assert code_digest(small) != before
-
-
 # accelbench's own code.
 
 

@@ -344,19 +344,6 @@ def test_a_user_hears_of_an_accident(hosts, tmp_path, row):
         assert re.search(row.found, "; ".join(seen.doubts)), seen
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", [*chain(*HONEST)])
-def test_plain_pytorch_runs_it(row):
-    script = importlib.import_module("honest.scripts")
-    if row.library == Library.lightning:
-        script.trainer(named(row.target)(), cell_of(row), named)
-    elif row.mode in ("train", "measure_train"):
-        script.training(row, named)
-    else:
-        script.inference(row, named)
-
-
 @pytest.mark.parametrize(("num", "told"), [(20, 40), slow(7, 30), slow(20, 22), slow(64, 80)])
 def test_a_loader_that_gives_less_than_it_tells_is_counted_as_it_gives(hosts, tmp_path, num, told):
     (row,) = expanded("modules.Lit", Library.lightning, "train", "fp32", "", "", {"data": "Stream"})

@@ -94,8 +94,8 @@ ARCHITECTURES = {
 }
 OTHERS = (
     "denoising_diffusion e3nn efficientnet egnn kornia_hardnet monai_unet monai_swin ncps normflows "
-    "open_clip performer perceiver rtdl segmentation_unet segmentation_fpn snntorch tabnet tcn torchcvnn "
-    "vector_quantize vit x_transformers x_transformers_rotary"
+    "open_clip performer perceiver rtdl segmentation_unet snntorch tabnet tcn torchcvnn "
+    "vector_quantize vit x_transformers"
 )
 MODULES = {
     "LinearClassifier": ("Pictures", {}),

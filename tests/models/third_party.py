@@ -51,10 +51,11 @@ def made(path, **args):
     return lambda: getattr(importlib.import_module(module), name)(**args)
 
 
-def transformer(**args):
+def transformer():
     from x_transformers import Decoder, TransformerWrapper
 
-    return TransformerWrapper(num_tokens=64, max_seq_len=32, attn_layers=Decoder(dim=32, depth=2, heads=2, **args))
+    layers = Decoder(dim=32, depth=2, heads=2, rotary_pos_emb=True)
+    return TransformerWrapper(num_tokens=64, max_seq_len=32, attn_layers=layers)
 
 
 def snn():
@@ -123,16 +124,28 @@ def tabnet():
     return TabNet(16, 4, n_d=8, n_a=8, group_attention_matrix=torch.eye(16))
 
 
+def perceiver():
+    from perceiver_pytorch import Perceiver
+
+    sizes = {"num_freq_bands": 4, "depth": 2, "max_freq": 8.0, "num_latents": 16, "latent_dim": 32}
+    heads = {"cross_dim_head": 16, "latent_dim_head": 16, "latent_heads": 2}
+    return Perceiver(input_channels=3, num_classes=4, **sizes, **heads)
+
+
+def rtdl():
+    from rtdl_revisiting_models import FTTransformer
+
+    sizes = {"n_blocks": 2, "d_block": 32, "attention_n_heads": 4, "ffn_d_hidden_multiplier": 2.0}
+    no_dropout = dict.fromkeys(("attention_dropout", "ffn_dropout", "residual_dropout"), 0.0)
+    return FTTransformer(n_cont_features=5, cat_cardinalities=[3, 3], d_out=2, **sizes, **no_dropout)
+
+
 NETWORKS = {
     "denoising_diffusion": (made("denoising_diffusion_pytorch.Unet", dim=16, dim_mults=(1, 2)), noisy),
     "e3nn": (equivariant, irreps),
     "efficientnet": (efficientnet, image),
     "egnn": (made("egnn_pytorch.EGNN_Network", depth=2, dim=16, num_nearest_neighbors=4), points),
     "kornia_hardnet": (made("kornia.feature.HardNet", pretrained=False), lambda size: image(size, 1)),
-    "kornia_vit": (
-        made("kornia.models.VisionTransformer", image_size=32, patch_size=8, embed_dim=64, depth=2, num_heads=2),
-        image,
-    ),
     "monai_unet": (
         made(
             "monai.networks.nets.UNet",
@@ -155,46 +168,12 @@ NETWORKS = {
         made("performer_pytorch.PerformerLM", num_tokens=64, max_seq_len=24, dim=32, depth=2, heads=2, dim_head=16),
         tokens,
     ),
-    "perceiver": (
-        made(
-            "perceiver_pytorch.Perceiver",
-            num_freq_bands=4,
-            depth=2,
-            max_freq=8.0,
-            input_channels=3,
-            num_latents=16,
-            latent_dim=32,
-            cross_dim_head=16,
-            latent_dim_head=16,
-            latent_heads=2,
-            num_classes=4,
-        ),
-        lambda size: image(size).movedim(1, -1),
-    ),
+    "perceiver": (perceiver, lambda size: image(size).movedim(1, -1)),
     "tabnet": (tabnet, vectors),
     "tcn": (made("pytorch_tcn.TCN", num_inputs=8, num_channels=[16, 16], input_shape="NLC"), sequences),
-    "rtdl": (
-        made(
-            "rtdl_revisiting_models.FTTransformer",
-            n_cont_features=5,
-            cat_cardinalities=[3, 3],
-            d_out=2,
-            n_blocks=2,
-            d_block=32,
-            attention_n_heads=4,
-            attention_dropout=0.0,
-            ffn_d_hidden_multiplier=2.0,
-            ffn_dropout=0.0,
-            residual_dropout=0.0,
-        ),
-        features,
-    ),
+    "rtdl": (rtdl, features),
     "segmentation_unet": (
         made("segmentation_models_pytorch.Unet", encoder_name="resnet18", encoder_weights=None),
-        lambda size: image(size, side=64),
-    ),
-    "segmentation_fpn": (
-        made("segmentation_models_pytorch.FPN", encoder_name="mobilenet_v2", encoder_weights=None),
         lambda size: image(size, side=64),
     ),
     "snntorch": (snn, vectors),
@@ -205,7 +184,6 @@ NETWORKS = {
         image,
     ),
     "x_transformers": (transformer, tokens),
-    "x_transformers_rotary": (lambda: transformer(rotary_pos_emb=True), tokens),
 }
 
 

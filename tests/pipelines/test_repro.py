@@ -1,10 +1,8 @@
-import contextlib
 import importlib.util
 import json
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -121,52 +119,6 @@ def asked(job, *words):
     with sent(job, json.dumps(words).encode() + b"\n") as client:
         job.serve()
         return received(client)
-
-
-BAD_REQUESTS = [
-    *(b"\xff\xfe\x00\n", b"GET / HTTP/1.1\r\n\r\n", b"[" * 4000 + b"\n", b"x" * 100_000),
-    *(b"\n", b"null\n", b"{}\n", b"[]\n", b"3\n", b'["sweep"]\n', b'["remove", "all"]\n', b'["confirm", "x"]\n'),
-    *(b'["sweep", "a", "b"]\n', b'[["sweep"], 3]\n'),
-]
-
-
-def test_what_no_stage_asks_for_is_refused_and_the_job_goes_on(job, capsys):
-    for content in BAD_REQUESTS:
-        with sent(job, content) as client:
-            job.serve()
-            with contextlib.suppress(ConnectionResetError):  # of a request that was not read to its end
-                assert received(client) == "2\n"
-        assert "is no stage of this job" in capsys.readouterr().out, content
-    for content in (b"", b'["sweep", "mnist'):  # of clients that die before they have asked
-        sent(job, content).close()
-        job.serve()
-        assert "is no stage of this job" in capsys.readouterr().out, content
-    assert asked(job, "sweep", "nope") == asked(job, "confirm") == "2\n"
-    err = capsys.readouterr().err
-    assert "suite=nope: unknown suite. Choose from: mnist_networks." in err
-    assert "no sweep there" in err
-
-
-@pytest.mark.fault
-def test_a_client_that_is_silent_or_never_ends_does_not_hold_the_job_up(repro, job, monkeypatch, capsys):
-    monkeypatch.setattr(repro, "ASKING_S", 0.1)
-    with sent(job, b"") as silent, sent(job, b'["sweep"') as trickling:
-        job.serve()
-        assert received(silent) == "2\n"
-        ended = threading.Event()
-
-        def trickle():
-            with contextlib.suppress(OSError):
-                while not ended.wait(0.02):
-                    trickling.sendall(b" ")
-
-        thread = threading.Thread(target=trickle)
-        thread.start()
-        job.serve()
-        ended.set()
-        thread.join()
-    assert capsys.readouterr().out.count("is no stage of this job") == 2
-    assert asked(job, "confirm") == "2\n"
 
 
 def test_a_stage_measures_itself_after_code_or_settings_have_changed(repro, job, capsys):

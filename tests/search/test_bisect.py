@@ -137,15 +137,6 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
     assert not tree.folder.exists()
 
 
-def test_a_commit_that_can_not_be_read_is_named_and_does_not_count_as_broken(repository, capsys):
-    (missing,) = git("rev-parse", f"change{CULPRIT}:mine/wait.py")
-    Path(".git/objects", missing[:2], missing[2:]).unlink()  # as on a disk that is full, or broken
-    assert main(["bisect", "change0", "HEAD", "--", *WORDS]) == 2
-    printed, (head,) = capsys.readouterr(), git("rev-parse", "HEAD")
-    assert f"git worktree {head}: " in printed.err
-    assert "does not run" not in printed.out + printed.err
-
-
 @pytest.fixture
 def ends(repository, monkeypatch):
     """(commit, round) -> the status of a process. The processes run nothing; those from change6 on are slower."""

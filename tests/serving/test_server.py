@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from accelbench.errors import UserError
 from accelbench.isolation.processes import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
-from accelbench.serving import batcher, generator
+from accelbench.serving import batcher
 from accelbench.serving import server as serving
 from accelbench.serving.batcher import due_ns, num_requests
 from accelbench.serving.server import Service, serve
@@ -204,14 +203,6 @@ def test_offline_all_requests_are_due_at_once_and_batches_are_full():
     assert set(served.due) == set(served.issued) == {served.due[0]}
     assert set(served.batches) == {4}
     assert served.done.max() - served.due[0] >= 1e8
-
-
-def test_what_the_process_of_requests_prints_is_no_request(tmp_path, monkeypatch):
-    (tmp_path / "loud.py").write_text(f"print('A banner.', flush=True)\n{Path(generator.__file__).read_text()}")
-    loud = SimpleNamespace(__file__=tmp_path / "loud.py")
-    monkeypatch.setitem(batcher.PROGRAMS, Generator.own, (loud, []))
-    served = run(make(sleeps(0)), rate=1000.0)
-    assert (len(served.due), others(served)) == (NUM, [])
 
 
 @pytest.mark.skipif(packages.folder("mlperf_loadgen") is None, reason="mlcommons-loadgen is not installed")

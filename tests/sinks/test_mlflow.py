@@ -18,7 +18,7 @@ from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
-from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
+from accelbench.sinks.mlflow_fields import CELL_KEY
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
 from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, resnet18, system_series
@@ -281,18 +281,6 @@ def test_a_cell_whose_run_is_gone_gets_it_again_and_a_disturbed_one_has_finished
         client_of(root).delete_run(run.info.run_id)
     assert sync(root, [root / "runs"]).num_delivered == 0
     assert {run.info.run_name for run in split(root)[1]} == {run.info.run_name for run in cells}
-
-
-def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
-    write(root, of_one_cell(3))
-    sync(root, [root / "runs"])
-    _, (mean,) = split(root)
-    client = client_of(root)
-    client.set_terminated(mean.info.run_id, "RUNNING")
-    client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, CELL_KEY: mean.data.tags[CELL_KEY]})
-    sync(root, [root / "runs"])
-    _, (mean,) = split(root)
-    assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)
 
 
 @pytest.mark.parametrize("is_server", [True, False])

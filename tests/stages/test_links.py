@@ -77,28 +77,3 @@ def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(proje
     (suite,), console = work.suites(project), Console(quiet=True)
     with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
         work.confirm_best(project, console, hosts) if place == "confirmed" else suite.measure(console, hosts)
-
-
-@pytest.mark.parametrize(
-    "words", [["plan", "-m", "suite=../../x"], ["-m", "suite=../../x"], ["plan", "suite.name=../../x"], ["report"]]
-)
-@pytest.mark.fault
-def test_a_suite_of_another_folder_is_refused_before_anything_is_written(project, private, words, capsys):
-    if words != ["plan", "suite.name=../../x"]:
-        (project / "params.yaml").write_text(f"suites: {{../../x: {TINY}}}")
-    assert main(words) == 2
-    assert "is that of a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["list_retries"], ["list_source", "../../../x"]])
-def test_a_stage_refuses_a_suite_and_a_data_set_of_another_folder(project, private, words, capsys):
-    (project / "params.yaml").write_text(f"suites: {{../../../x: {TINY}}}\ndata: {{../../../x: {{source: download}}}}")
-    assert stage.main(words) == 2
-    assert "is that of a folder" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("is_own", [False, True])
-def test_the_lists_of_retries_are_not_written_through_a_link(project, private, is_own):
-    link(project / "retries", "retries" if is_own else private)
-    with pytest.raises(UserError, match="retries: is a link to .*, which is no folder"):
-        work.write_retries(project)

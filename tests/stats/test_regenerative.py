@@ -9,7 +9,6 @@ import scipy
 from docs.serving_bound import loadgen_passes
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.means import mean_interval
 from accelbench.stats.regenerative import Cycles, num_requests_for, surely_grows
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
@@ -185,10 +184,3 @@ def test_a_queue_grows_surely_only_where_more_arrive_than_leave():
     assert grows[0.97] <= at_most(0.01, 80)
     assert grows[1.3] > 76
     assert not surely_grows(range(5), range(5))
-
-
-def test_shares_of_five_processes_are_too_skewed_for_students_interval():
-    rng, limit = np.random.default_rng(5), 56.699  # the 99th percentile, with eight workers
-    due, done = workers(rng, 500, 2_000, 0.9, exponential, 8)
-    shares = (done - due > limit).mean(axis=1).reshape(100, 5)
-    assert sum(mean_interval(each.tolist(), 0.98)[1] < 0.01 for each in shares) > at_most(0.05, 100)

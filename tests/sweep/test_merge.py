@@ -1,7 +1,6 @@
 """Records of several folders in one, as `accelbench merge` brings them together."""
 
 import dataclasses
-import os
 
 import fsspec
 import pytest
@@ -90,28 +89,6 @@ def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(so
     (here / "empty").mkdir()
     with pytest.raises(UserError, match=message):
         merge([source], here / into)
-
-
-@pytest.mark.fault
-def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
-    """A pipe has no end, a record of gigabytes would fill the memory, and sparse weights the disk."""
-    good, other = CNN, make(cell("mlp"), number=1)
-    folder = sweep(here / "a/nets", good, other)
-    pipe, large = (folder / f"{index:012x}-{index:08x}.json" for index in range(2))
-    for path in (pipe, folder / f"{good.name}.safetensors"):
-        os.mkfifo(path)
-    for path, size in ((large, 3 << 30), (folder / f"{other.name}.safetensors", 8 << 40)):
-        with path.open("wb") as file:
-            file.truncate(size)
-    done = merge(["a"], here / "all")
-    assert done.num_new == 2
-    *problems, room = sorted(done.problems, key=lambda line: ("left out" in line, line))
-    assert problems == [
-        f"{pipe.name} of a: not a readable record (not a regular file)",
-        f"{large.name} of a: not a readable record (larger than 512 MB)",
-    ]
-    assert f"a: left out {other.name}.safetensors: 8,796 GB, and there is room for" in room
-    assert sorted(contents(here / "all/nets")) == sorted([f"{good.name}.json", f"{other.name}.json", "plan.json"])
 
 
 def test_an_address_is_read_by_fsspec(here):

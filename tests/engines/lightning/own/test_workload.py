@@ -172,14 +172,3 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
     assert any("times in the steady state" in warning for warning in found.warnings)
     plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)
     assert (plain.num_compiles, plain.compile_s) == (None, None)
-
-
-@pytest.mark.parametrize(("samples", "groups"), [("one_sample", 1), ("two_samples", 2), slow("two_samples", 1)])
-def test_an_output_may_have_one_row_for_each_sample_that_a_function_counts(tmp_path, samples, groups):
-    def pooled(samples=f"own_code.{samples}", **args):
-        cell = own_cell("Pooled", "two_inputs", args={"groups": groups} | args, samples=samples, **TWO_STEPS)
-        found = engine.run(cell, tmp_path)
-        return judge(cell, found), found.warnings
-
-    assert pooled() == (None, [])
-    assert "for a batch that was never fed differs" in pooled(is_stuck=True)[0]
