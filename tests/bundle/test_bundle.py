@@ -1,7 +1,6 @@
 """Bundles: the same bytes for the same records, and what is found in one that was changed by hand."""
 
 import re
-import stat
 import subprocess
 import zipfile
 from hashlib import sha256
@@ -162,17 +161,12 @@ def test_plans_that_confirm_nothing_of_the_records_are_left_out(folder, tmp_path
         assert not [name for name in bundle.namelist() if name.startswith("confirmed/")]
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "said"),
-    [("../out.json", 0, "points outside"), ("/etc/x", 0, "points outside"), ("a/link", stat.S_IFLNK, "is a link")],
-)
-def test_a_hostile_archive_is_refused(bundle, capsys, name, mode, said):
+@pytest.mark.parametrize("name", ["../out.json", "/etc/x", "a//b"])
+def test_a_hostile_archive_is_refused(bundle, capsys, name):
     with zipfile.ZipFile(bundle, "a") as opened:
-        member = zipfile.ZipInfo(name)
-        member.external_attr = (mode | 0o777) << 16
-        opened.writestr(member, b"/etc/passwd")
+        opened.writestr(name, b"x")
     status, printed = verified(bundle, capsys)
-    assert (status, said in printed.err) == (2, True)
+    assert (status, "is no plain name of a file" in printed.err) == (2, True)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", None])

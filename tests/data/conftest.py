@@ -8,27 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accelbench.data.idx import like_mnist
+from accelbench.data.idx import NAMES, like_mnist
 from accelbench.data.obtain import Target
 
-SHAPES = {"train-i.gz": (6, 4, 3), "train-l.gz": (6,), "t10k-i.gz": (2, 4, 3), "t10k-l.gz": (2,)}
+SHAPES = dict(zip(NAMES, [(6, 4, 3), (6,), (2, 4, 3), (2,)], strict=True))
 
 
 @dataclass(frozen=True)
 class SmallSet:
     """Four little idx files, written by hand after the format's description."""
 
-    md5: dict[str, str]
+    sha256: dict[str, str]
     folder: Path
     arrays: dict[str, np.ndarray]
 
     def data_set(self):
         """Their data set, whose mirror can't be reached."""
         words = {"title": "Small", "home": "data/Small/raw", "classes": [*"0123456789"]}
-        return like_mnist([*self.md5.values()], **words, mirrors=["http://127.0.0.1:9/"], shapes=SHAPES)
-
-    def packed(self, name: str) -> Path:
-        return self.folder / f"{name}.gz"
+        return like_mnist([*self.sha256.values()], **words, mirrors=["http://127.0.0.1:9/"])
 
 
 @pytest.fixture
@@ -36,15 +33,15 @@ def small(tmp_path: Path) -> SmallSet:
     rng = np.random.default_rng(0)
     folder = tmp_path / "small"
     folder.mkdir()
-    md5, arrays = {}, {}
+    sha256, arrays = {}, {}
     for name, shape in SHAPES.items():
         arrays[name] = rng.integers(0, 10, shape, dtype=np.uint8)
         header = bytes([0, 0, 8, len(shape)]) + b"".join(length.to_bytes(4, "big") for length in shape)
         content = header + arrays[name].tobytes()
         packed = gzip.compress(content)
         (folder / name).write_bytes(packed)
-        md5[name] = hashlib.md5(packed).hexdigest()
-    return SmallSet(md5, folder, arrays)
+        sha256[name] = hashlib.sha256(packed).hexdigest()
+    return SmallSet(sha256, folder, arrays)
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from accelbench.data.arrays import load_split
+from accelbench.data.idx import NAMES
 from accelbench.data.sets import fashion_mnist, mnist
 from accelbench.errors import DataError
-
-NAMES = ("train-i.gz", "train-l.gz", "t10k-i.gz", "t10k-l.gz")
 
 
 @pytest.fixture
@@ -33,11 +32,12 @@ def test_reads_the_original_files(small, obtain, target, monkeypatch, source, sh
 def test_a_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(small, project, obtain, source):
     (project / "data/Small").mkdir(parents=True)
     (project / "data/Small/raw").symlink_to(small.folder)
-    small.packed("train-l").write_bytes(small.packed("train-l").read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"train-l.gz: altered or incomplete: its md5 is not "):
+    labels = small.folder / NAMES[1]
+    labels.write_bytes(labels.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz: altered or incomplete: its sha256 is not "):
         obtain(source)
-    small.packed("train-l").unlink()
-    with pytest.raises(DataError, match=r"train-l.gz: not readable \(No such file"):
+    labels.unlink()
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz: not readable \(No such file"):
         obtain(source)
 
 

@@ -1,4 +1,3 @@
-import os
 import platform
 import subprocess
 import sys
@@ -6,7 +5,9 @@ import sys
 import pytest
 
 from accelbench.data.arrays import load_split, read_manifest
-from accelbench.data.prepare import replacing
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import replaced
+from accelbench.project import MANIFEST, Workplace
 from accelbench.stages import stage
 
 
@@ -63,14 +64,14 @@ def test_an_unknown_set_or_key_says_the_choices(project, capsys):
 
 def test_takes_the_place_of_the_earlier_folder_also_behind_a_link(tmp_path):
     """And of what a process that was killed left beside it."""
-    earlier, link = tmp_path / "set", tmp_path / "link"
-    for folder in (earlier, tmp_path / ".set.new"):
-        folder.mkdir()
+    place = Workplace.of_project(tmp_path)
+    earlier, link = place.data / "set", place.data / "link"
+    for folder in (earlier, place.data / ".set.new"):
+        folder.mkdir(parents=True)
         (folder / "value").write_text("earlier")
     link.symlink_to(earlier)
-    for place, text in ((earlier, "new"), (link, "newer")):
-        with replacing(place) as new:
-            (new / "value").write_text(text)
-        assert (earlier / "value").read_text() == text
-        assert sorted(name for name in os.listdir(tmp_path) if not name.endswith(".lock")) == ["link", "set"]
+    for name in ("set", "link"):
+        replaced(place, name, lambda folder: Obtained(source=folder.name))
+        assert [path.name for path in earlier.iterdir()] == [MANIFEST]
+        assert sorted(path.name for path in place.data.iterdir() if path.suffix != ".lock") == ["link", "set"]
     assert link.is_symlink()

@@ -42,7 +42,7 @@ def verify(path: Path) -> Verified:
     done = Verified()
     with tempfile.TemporaryDirectory(prefix="accelbench-bundle-") as place:
         try:
-            published = _unpacked(Zip(path, MAX_TOTAL_BYTES, MAX_FILE_BYTES), Path(place), done)
+            published = _unpacked(Zip(path, MAX_FILE_BYTES), Path(place), done)
             done.sweeps = read_all(Path(place, RESULTS))
             unread = [line for sweep in done.sweeps for line in sweep.unread]
             done.problems += unread
@@ -67,13 +67,18 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {SUMS}, or no {RESULTS}/")
     for name in names:
         plain = PurePosixPath(name)
-        if plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
+        leads_out = plain.is_absolute() or ".." in plain.parts
+        if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
             raise UserError(f"{archive.path}: {name[:99]!r} is no plain name of a file; nothing of it is used")
     lines = archive.read(SUMS).decode(errors="replace").splitlines()
     wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     published = dict[str, str]()
+    num_bytes = 0
     for name in names:
         content = archive.read(name)
+        num_bytes += len(content)
+        if num_bytes > MAX_TOTAL_BYTES:
+            raise UserError(f"{archive.path}: its files have more than {MAX_TOTAL_BYTES:,} bytes")
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
         if name != SUMS and hashlib.sha256(content).hexdigest() != wanted.pop(name, None):

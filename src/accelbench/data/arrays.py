@@ -1,14 +1,12 @@
 """A prepared data set: the arrays, which every engine reads, and manifest.json, which describes them."""
 
-import hashlib
 import json
 import math
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from io import BytesIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -17,15 +15,11 @@ from numpy.typing import NDArray
 from accelbench.errors import DataError, UnsupportedError
 from accelbench.project import MANIFEST, project_folder
 from accelbench.schema.measurement import Data
-from accelbench.schema.ranges import Count
-from accelbench.schema.serialize import digest, load, open_regular, read_bytes, read_json
+from accelbench.schema.serialize import digest, load, read_bytes, read_json, sha256_of
 from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
 DRAWN = "normal random numbers, drawn for each cell from its seed"  # the source of random images
-KINDS = ("images", "labels", "encoded", "ends")  # of a split's arrays
-# Other names could lead to files outside of the data set's folder.
-FileName = Annotated[str, re.compile("|".join(f"{split}_{kind}.npy" for split in SPLITS for kind in KINDS))]
 
 
 @dataclass(frozen=True)
@@ -49,33 +43,21 @@ class Encoded:
         return self.content[start : int(self.ends[index])].tobytes()
 
 
-class RowFile:
-    """A uint8 .npy file that gets its rows, each of `shape`, one after another, without holding the array in memory."""
+@contextmanager
+def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
+    """A uint8 .npy file to which the bytes of whole rows are written, each of `shape`: the array is never in memory."""
+    with path.open("wb") as file:
+        start = _write_head(file, (0, *shape))
+        yield file
+        num_bytes = file.tell() - start
+        file.seek(0)
+        _write_head(file, (num_bytes // math.prod(shape), *shape))
 
-    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.num_bytes = 0
-        self._file = path.open("wb")
-        self._file.write(self._head(0))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._file.seek(0)
-                self._file.write(self._head(self.num_bytes // math.prod(self.shape)))
-
-    def add(self, content: bytes) -> None:
-        """Adds the bytes of whole rows."""
-        self._file.write(content)
-        self.num_bytes += len(content)
-
-    def _head(self, num_rows: int) -> bytes:
-        head = BytesIO()  # numpy pads it for the first axis to grow: its length does not depend on `num_rows`
-        npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (num_rows, *self.shape)})
-        return head.getvalue()
+def _write_head(file: BinaryIO, shape: tuple[int, ...]) -> int:
+    # numpy pads it for the first axis to grow: its length does not depend on the number of rows.
+    npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.tell()
 
 
 def label_type(num_classes: int) -> type[np.unsignedinteger[Any] | np.signedinteger[Any]]:
@@ -84,7 +66,7 @@ def label_type(num_classes: int) -> type[np.unsignedinteger[Any] | np.signedinte
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:
-    """The file of a split's array of one of `KINDS`; for `encoded` and `ends` see `Encoded`."""
+    """The file of a split's array: its `images`, `labels`, or `encoded` and `ends` (see `Encoded`)."""
     return folder / f"{split}_{kind}.npy"
 
 
@@ -127,15 +109,6 @@ def _map(path: Path) -> NDArray[np.uint8]:
     return array
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """The arrays of a data set."""
-
-    files: Mapping[FileName, Mapping[str, Any]]  # shape and dtype of the array, sha256 of the file
-    # split -> class -> number of images; empty for random images
-    counts: Mapping[Annotated[str, re.compile("|".join(SPLITS))], Mapping[str, Count]]
-
-
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """The digest of a manifest, without `digest` itself and `source`, since equal data may have several sources."""
     return digest({key: value for key, value in manifest.items() if key not in ("digest", "source")})
@@ -148,42 +121,41 @@ def read_manifest(folder: Path) -> Data:
     """
     if folder.name == RANDOM:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
-    return _read(folder)[0]
+    manifest = _read(folder)
+    try:
+        return load(Data, {field.name: manifest.get(field.name) for field in fields(Data)}, clean=True)
+    except ValueError as error:
+        raise DataError(f"{folder / MANIFEST}: not readable ({error}); {how_to_prepare(folder)}") from error
 
 
 def check_arrays(folder: Path) -> None:
     """Checks the arrays in `folder` against the manifest's checksums. Raises DataError: something was altered."""
-    for name, described in _read(folder)[1].files.items():
+    for name, described in _read(folder)["files"].items():
         try:
-            with open_regular(folder / name) as file:
-                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            checksum = sha256_of(folder / name)
         except OSError as error:
             raise DataError(f"{folder / name}: not readable ({error.strerror}); {how_to_prepare(folder)}") from error
-        if checksum != described.get("sha256"):
+        if checksum != described["sha256"]:
             raise DataError(f"{folder / name}: altered (not the manifest's checksum); {how_to_prepare(folder)}")
 
 
-def _read(folder: Path) -> tuple[Data, Contents]:
+def _read(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        manifest = load(dict[str, Any], read_json(path))
-        described = {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}
-        described["test_in_training"] = manifest.get("test_in_training")
-        data = load(Data, described, clean=True)
-        contents = load(Contents, {key: manifest[key] for key in ("files", "counts")})
+        manifest: dict[str, Any] = read_json(path)
+        is_whole = manifest["digest"] == digest_of(manifest)
     except FileNotFoundError as error:
         raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path}: not readable ({error}); {how_to_prepare(folder)}") from error
-    if data.digest != digest_of(manifest):
+    if not is_whole:
         raise DataError(f"{path}: altered (its digest is not that of its contents); {how_to_prepare(folder)}")
-    return data, contents
+    return manifest
 
 
 def read_counts(folder: Path) -> dict[str, int]:
     """Number of images of each split."""
-    counts = _counts(folder)
-    return {split: sum(of_class.values()) for split, of_class in counts.items()}
+    return {split: sum(of_class.values()) for split, of_class in _counts(folder).items()}
 
 
 def read_classes(folder: Path) -> list[str]:

@@ -1,55 +1,47 @@
 """Data sets of four files in MNIST's idx format: checked against known digests, read."""
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.obtain import File, FileSet, Obtained, Target
 from accelbench.data.stand_ins import save_drawn
 
-# Name -> shape of the array of bytes that it holds.
-SHAPES: Mapping[str, tuple[int, ...]] = {
-    "train-images-idx3-ubyte.gz": (60_000, 28, 28),
-    "train-labels-idx1-ubyte.gz": (60_000,),
-    "t10k-images-idx3-ubyte.gz": (10_000, 28, 28),
-    "t10k-labels-idx1-ubyte.gz": (10_000,),
-}
+SIDE = 28
+NAMES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 
 
-def like_mnist(
-    md5s: Sequence[str],
-    *,
-    title: str,
-    home: str,
-    classes: Sequence[str],
-    mirrors: Sequence[str],
-    shapes: Mapping[str, tuple[int, ...]] = SHAPES,
-) -> FileSet:
-    """The data set of four files with these names and shapes, and these checksums, in the same order."""
-    files = [File(name, "md5", md5) for name, md5 in zip(shapes, md5s, strict=True)]
+def like_mnist(sha256s: Sequence[str], **described: Any) -> FileSet:
+    """The data set of four files with these checksums, in the order of `NAMES`; `described` are fields of `FileSet`."""
+    files = [File(name, sha256) for name, sha256 in zip(NAMES, sha256s, strict=True)]
 
     def read(folder: Path, target: Target) -> Obtained:
-        arrays = []
-        for file, shape in zip(files, shapes.values(), strict=True):
-            content = gzip.decompress(file.read(folder / file.name))
-            offset = 4 + 4 * len(shape)  # a magic number and the lengths of the axes
-            arrays.append(np.frombuffer(content, np.uint8, offset=offset).reshape(shape))
+        arrays = [_array(gzip.decompress(file.read(folder / file.name))) for file in files]
         save_split(target.folder, "train", Arrays(*arrays[:2]))
         save_split(target.folder, "test", Arrays(*arrays[2:]))
         return Obtained()
 
-    (num_train, *sides), _, (num_test, *_), _ = shapes.values()
     return FileSet(
-        title=title,
-        home=home,
-        classes=classes,
         files=files,
-        mirrors=mirrors,
         read=read,
-        stand_in=lambda target: save_drawn(target.folder, 28, in_colour=False),
-        shape=tuple(sides),
-        num_samples=(num_train, num_test),
+        stand_in=lambda target: save_drawn(target.folder, SIDE, in_colour=False),
+        shape=(SIDE, SIDE),
+        num_samples=(60_000, 10_000),
+        **described,
     )
+
+
+def _array(content: bytes) -> NDArray[np.uint8]:
+    num_axes = content[3]  # the last byte of the magic number; the lengths of the axes follow it
+    shape = np.frombuffer(content, ">u4", num_axes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * num_axes).reshape(shape)

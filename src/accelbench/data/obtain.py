@@ -1,6 +1,5 @@
 """What a data set is, and how it is obtained: from original files, else by download, else as a marked stand-in."""
 
-import errno
 import hashlib
 import importlib
 import os
@@ -12,20 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
+from ssl import SSLError
 from typing import Any, cast
 from urllib.error import URLError
 
 from accelbench.data import sets
-from accelbench.errors import DataError, DownloadError, UnknownChoiceError
-from accelbench.schema.serialize import digest, read_bytes, writing
+from accelbench.errors import DataError, DownloadError, UnknownChoiceError, UserError
+from accelbench.schema.serialize import digest, read_bytes, sha256_of, writing
 
 # After this long without data a mirror is given up.
 STALL_S = 4.5
-CHUNK_BYTES = 1 << 16
 NUM_DRAWN = (1_500, 500)  # pictures of a stand-in, to train and to test
 DOWNLOADS = "data/.downloads"  # relative to the project
 HEADERS = {"User-Agent": "accelbench"}
-OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES)
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,7 @@ class File:
     """A file with a known checksum."""
 
     name: str  # the file name, which is also appended to a mirror's address
-    algorithm: str  # of the checksum, by its name in hashlib
-    checksum: str  # in hexadecimal digits
-
-    def checksum_of(self, path: Path) -> str:
-        """The checksum of the file at `path`, with this file's algorithm."""
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.new(self.algorithm, usedforsecurity=False)).hexdigest()
+    sha256: str  # in hexadecimal digits
 
     def read(self, path: Path) -> bytes:
         """The very bytes at `path` that were checked. Raises DataError: it is missing, or not this file."""
@@ -47,29 +39,26 @@ class File:
             content = read_bytes(path)
         except OSError as error:
             raise DataError(f"{path}: not readable ({error.strerror})") from error
-        if hashlib.new(self.algorithm, content, usedforsecurity=False).hexdigest() != self.checksum:
-            raise DataError(f"{path}: altered or incomplete: its {self.algorithm} is not {self.checksum}")
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise DataError(f"{path}: altered or incomplete: its sha256 is not {self.sha256}")
         return content
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
     """Downloads what is missing in `folder` or not intact. Raises DownloadError, with the reason of each mirror."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {file: folder / file.name for file in files}
-    missing = [file for file, path in paths.items() if not path.is_file() or file.checksum_of(path) != file.checksum]
-    failures = []
+    failures = ""
     for mirror in mirrors:
         try:
-            while missing:
-                _fetch(mirror + missing[0].name, missing[0], paths[missing[0]])
-                del missing[0]
-        except (HTTPException, OSError) as error:
-            if isinstance(error, OSError) and error.errno in OF_THE_DISK:
-                raise
-            failures.append(f"\n  {mirror}: {getattr(error, 'reason', error)}")
+            for file in files:
+                path = folder / file.name
+                if not path.is_file() or sha256_of(path) != file.sha256:
+                    _fetch(mirror + file.name, file, path)
+        except (HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
+            failures += f"\n  {mirror}: {getattr(error, 'reason', error)}"
         else:
             return
-    raise DownloadError(f"the download failed:{''.join(failures)}")
+    raise DownloadError(f"the download failed:{failures}")
 
 
 def _fetch(url: str, file: File, path: Path) -> None:
@@ -82,11 +71,9 @@ def _fetch(url: str, file: File, path: Path) -> None:
         total = int(response.headers.get("Content-Length") or 0)
         shown = wrap_file(response, total, description=f"Downloading {file.name}", console=console, transient=True)
         with shown as body, part.open("wb") as target:
-            shutil.copyfileobj(body, target, CHUNK_BYTES)
-        found = file.checksum_of(part)
-        if found != file.checksum:
-            what = f"{part.stat().st_size:,} bytes, {file.algorithm} {found}"
-            raise URLError(f"{file.name} came altered or incomplete ({what})")
+            shutil.copyfileobj(body, target)
+        if sha256_of(part) != file.sha256:
+            raise URLError(f"{file.name} came altered or incomplete ({part.stat().st_size:,} bytes)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +131,11 @@ class FileSet(DataSet):
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        if source == "auto" and (home.is_file() or any(home.glob("*"))):
-            return self._read(home, f"from {self.home}", target)  # the user put files there: wrong ones are an error
+        if source == "auto" and _has_files(home):  # the user put them there: wrong ones are an error
+            return self._read(home, f"from {self.home}", target)
         folder = root / DOWNLOADS / name
         try:
             download(self.files, self.mirrors, folder)
-            return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
         except DownloadError as error:
             if source == "download":
                 raise
@@ -158,12 +144,14 @@ class FileSet(DataSet):
                 source=f"stand-in for {self.title}: {self.stand_in(target)}",
                 stand_in_reason=f"{self.home} is not there; {error}",
             )
+        return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
 
     def num_expected(self, name: str, source: str, root: Path) -> tuple[int, int]:
-        """How many samples `obtain` will give, to train and to test; a mirror that has a file's head has the file."""
-        missing = [file.name for file in self.files if not (root / DOWNLOADS / name / file.name).is_file()]
-        is_here = source != "auto" or not missing or (root / self.home).is_file() or any((root / self.home).glob("*"))
-        return self.num_samples if is_here or any(_has(each + missing[0]) for each in self.mirrors) else self.num_drawn
+        """How many samples `obtain` will give, to train and to test; a mirror that has a file's head has all files."""
+        if source != "auto" or _has_files(root / self.home) or _has_files(root / DOWNLOADS / name):
+            return self.num_samples
+        is_reachable = any(_has(mirror + self.files[0].name) for mirror in self.mirrors)
+        return self.num_samples if is_reachable else self.num_drawn
 
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
         found = self.read(path, target)
@@ -173,6 +161,10 @@ class FileSet(DataSet):
             source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
             stand_in_reason="max_images asks for a part of the set" if found.part else None,
         )
+
+
+def _has_files(path: Path) -> bool:
+    return path.is_file() or any(path.glob("*"))
 
 
 def _has(url: str) -> bool:
@@ -200,17 +192,21 @@ def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
     # No files, or known by their checksum wherever they come from. If there is no source, preparing says so.
     if home is None or source == "download" or not source.strip():
         return {"source": source}
-    return listed(root / (home if source == "auto" else os.path.expanduser(source)), source)
+    return listed(root / (home if source == "auto" else os.path.expanduser(source)), source, f"data.{name}.source")
 
 
-def listed(place: Path, source: str) -> dict[str, Any]:
+def listed(place: Path, source: str, flag: str) -> dict[str, Any]:
     """How many files are at `place`, and a digest of their names, sizes and times of change.
 
-    `source` is what the list calls it. The files' content is checked when they are read.
+    `source` is what the list calls it. The files' content is checked when they are read. Raises a UserError, which
+    names `flag`: they can't be listed.
     """
-    files = sorted(path for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file())
     found = []
-    for path in files:
-        status = path.stat()
-        found.append([path.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns])
+    try:
+        for path in sorted(place.rglob("*") if place.is_dir() else [place]):
+            if path.is_file():
+                status = path.stat()
+                found.append([path.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns])
+    except OSError as error:
+        raise UserError(f"{flag}={source}: not readable ({error})") from error
     return {"source": source, "num_files": len(found), "digest": digest(found)}

@@ -4,7 +4,6 @@ import hashlib
 import lzma
 import os
 import re
-import stat
 import warnings
 import zipfile
 import zlib
@@ -14,22 +13,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from accelbench.data.arrays import SPLITS, RowFile, array_path, label_type
+from accelbench.data.arrays import SPLITS, array_path, label_type, row_file
 from accelbench.data.decode import decode
 from accelbench.data.obtain import Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 from accelbench.project import resolved
 
-MAX_MEMBERS = 200_000
-MAX_MEMBER_BYTES = 64 << 20
-MAX_TOTAL_BYTES = 32 << 30
+MAX_FILE_BYTES = 64 << 20  # of a picture's file
 # The errors of reading a damaged or an encrypted archive.
-DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError)
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError)
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
@@ -66,84 +63,54 @@ class Folder:
         def refuse(error: OSError) -> None:
             raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
 
-        return [
-            Path(folder, name).relative_to(self.path).as_posix()
-            for folder, folders, files in os.walk(self.path, onerror=refuse)
-            for name in [*files, *(below for below in folders if Path(folder, below).is_symlink())]
-        ]
+        found = []
+        for folder, folders, files in os.walk(self.path, onerror=refuse):
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            found += [Path(folder, name).relative_to(self.path).as_posix() for name in files + links]
+        return found
 
     def read(self, name: str) -> bytes:
         path = self.path / name
         if not resolved(path).is_relative_to(resolved(self.path)):
             raise DataError("a link out of the folder")
-        try:
-            status = path.stat()
-        except FileNotFoundError as error:
-            raise DataError("a link to nothing") from error
-        if not stat.S_ISREG(status.st_mode):
+        if not path.exists():
+            raise DataError("a link to nothing")
+        if not path.is_file():
             raise DataError("no file, but a folder or a device")
-        if status.st_size > MAX_MEMBER_BYTES:
-            raise DataError(f"too large ({status.st_size:,} bytes)")
+        _check_size(path.stat().st_size, MAX_FILE_BYTES)
         return path.read_bytes()
 
 
 @dataclass(frozen=True)
 class Zip:
-    """The files in a zip archive, read without unpacking them onto the disk."""
+    """The files in a zip archive. They are read without unpacking them onto the disk, so that any name is harmless."""
 
     path: Path
-    max_total_bytes: int = MAX_TOTAL_BYTES
-    max_member_bytes: int = MAX_MEMBER_BYTES
+    max_file_bytes: int = MAX_FILE_BYTES
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The names of the members, without folders.
-
-        Raises DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
-        repeated name, or larger than `max_member_bytes`.
-        """
+        """The names of the members, without folders. Raises DataError: this is no zip archive."""
         try:
-            members = self._archive.infolist()
-        except (*DAMAGED, UnicodeDecodeError) as error:
+            return [member.filename for member in self._archive.infolist() if not member.is_dir()]
+        except DAMAGED as error:
             raise DataError(f"{self.path.name}: no readable zip archive ({error})") from error
-        found: dict[str, int] = {}
-        for member in members:
-            if problem := _problem(member, self.max_member_bytes) or (member.filename in found and "is there twice"):
-                raise DataError(f"{self.path.name}: {member.filename!r} {problem}; nothing of it is used")
-            if not member.filename.endswith("/"):  # a folder
-                found[member.filename] = member.file_size
-        if len(found) > MAX_MEMBERS or sum(found.values()) > self.max_total_bytes:
-            most = f"more than {MAX_MEMBERS:,} files or {self.max_total_bytes:,} bytes"
-            raise DataError(f"{self.path.name}: {most}; nothing of it is used")
-        return list(found)
 
     def read(self, name: str) -> bytes:
-        """One member's bytes; several threads may read. Raises DataError: it is damaged or of another size."""
-        num_bytes = self._archive.getinfo(name).file_size
+        """One member's bytes; several threads may read. Raises DataError: it is damaged or too large."""
+        _check_size(self._archive.getinfo(name).file_size, self.max_file_bytes)
         try:
-            with self._archive.open(name) as file:
-                content = file.read(num_bytes + 1)
-        except (*DAMAGED, ValueError, MemoryError) as error:  # a damaged LZMA header may ask for gigabytes
+            return self._archive.read(name)
+        except DAMAGED as error:
             raise DataError(f"damaged in the archive ({error})") from error
-        if len(content) != num_bytes:
-            raise DataError("damaged in the archive (not as long as its list says)")
-        return content
 
 
-def _problem(member: zipfile.ZipInfo, max_bytes: int) -> str | None:
-    """Why a member is unsafe, or None."""
-    name = member.filename
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or not parts.parts or ".." in parts.parts or ":" in parts.parts[0] or "\0" in name:
-        return "points outside the archive"
-    if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        return "is a link or a device, no file"
-    if member.file_size > max_bytes:
-        return f"would unpack to {member.file_size:,} bytes (at most {max_bytes:,})"
-    return None
+def _check_size(num_bytes: int, most: int) -> None:
+    if num_bytes > most:
+        raise DataError(f"too large ({num_bytes:,} bytes)")
 
 
 def open_source(path: Path) -> Source:
@@ -175,42 +142,54 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class, directly in the source or
     in its folders for training and for testing. Raises DataError: there are fewer than two classes.
     """
-    label_of = {word: name for name in classes or () for word in (name, f"{name}s")}
-    found: dict[str, tuple[list[str], str | None, str | None]] = {}  # folders, split, class
     surplus = {}
+    paths = {}
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
-        folders = list(path.parts[:-1])
-        split = next((SPLIT_WORDS[word.lower()] for word in folders if word.lower() in SPLIT_WORDS), None)
-        beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name.lower())
-        words = [*(word.lower() for word in reversed(folders)), beginning.group() if beginning else ""]
-        label = next((label_of[word] for word in words if word in label_of), None)
         if path.suffix.lower() not in ENDINGS or any(part.startswith(".") for part in path.parts):
             surplus[name] = "no picture by its name"
-        elif classes is not None and label is None:
+        elif classes is not None and _class_in(path, classes) is None:
             surplus[name] = f"of no class ({', '.join(classes)}) by its folder or name"
         else:
-            found[name] = folders, split, label
-    is_divided = {split for _, split, _ in found.values()} >= set(SPLITS)
-    of_class: dict[str, tuple[str, str | None]] = {}
-    for name, (folders, split, label) in found.items():
-        if classes is None:
-            inner = [word for word in folders if not (is_divided and word.lower() in SPLIT_WORDS)]
-            label = inner[0] if inner else None
-        if is_divided and split is None:
+            paths[name] = path
+    split_of = {name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()}
+    is_divided = set(SPLITS) <= set(split_of.values())
+    class_of = {}
+    for name, path in paths.items():
+        if is_divided and split_of[name] is None:
             surplus[name] = "in neither the training nor the test folder"
-        elif label is None:
-            surplus[name] = "in no folder of a class"
+            continue
+        folders = [folder for folder in path.parts[:-1] if not (is_divided and _split_of(folder))]
+        if classes is not None:
+            class_of[name] = str(_class_in(path, classes))
+        elif folders:
+            class_of[name] = folders[0]
         else:
-            of_class[name] = label, split if is_divided else None
-    known = sorted({label for label, _ in of_class.values()}) if classes is None else list(classes)
+            surplus[name] = "in no folder of a class"
+    known = sorted(set(class_of.values())) if classes is None else list(classes)
     if len(known) < 2:
         raise DataError(
             f"it has {len(known)} folders with pictures ({', '.join(sorted(ENDINGS))}): a class is such a folder, "
             "directly below it, or below train/ and test/ (or val/), and two are needed"
         )
-    pictures = [Picture(name, known.index(label), split) for name, (label, split) in of_class.items()]
+    pictures = [
+        Picture(name, known.index(label), split_of[name] if is_divided else None) for name, label in class_of.items()
+    ]
     return known, pictures, surplus
+
+
+def _split_of(folder: str) -> str | None:
+    return SPLIT_WORDS.get(folder.lower())
+
+
+def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
+    beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name.lower())
+    words = [folder.lower() for folder in reversed(path.parts[:-1])]
+    for word in [*words, beginning.group() if beginning else ""]:
+        for name in classes:
+            if word in (name, f"{name}s"):
+                return name
+    return None
 
 
 def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
@@ -222,10 +201,10 @@ def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Pict
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
     ordered = sorted(pictures, key=lambda picture: picture.name)
     for label in sorted({picture.label for picture in ordered}):
-        members = [picture for picture in ordered if picture.label == label]
-        undecided = [picture for picture in members if picture.split is None]
-        for split in SPLITS:
-            splits[split] += [picture for picture in members if picture.split == split]
+        undecided: list[Picture] = []
+        for picture in ordered:
+            if picture.label == label:
+                (splits[picture.split] if picture.split else undecided).append(picture)
         shuffled = [undecided[index] for index in rng.permutation(len(undecided))]
         num_test = round(TEST_SHARE * len(shuffled))
         splits["test"] += shuffled[:num_test]
@@ -252,8 +231,7 @@ def convert(
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
-    known, pictures, surplus = find(source.names(), classes)
-    refused = [f"{name}: {reason}" for name, reason in surplus.items()]
+    known, pictures, refused = find(source.names(), classes)
     splits, part, num = divide(pictures), "", len(pictures)
     if max_images is not None and num > max_images:
         part = f"{max_images:,} of {num:,} pictures"
@@ -261,39 +239,33 @@ def convert(
     _check_classes(splits, known, refused)
     seen: dict[bytes, str] = {}
     for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-        chosen = splits[split]
-        kinds = ("images", "encoded", "ends") if keep_encoded else ("images",)
-        paths = {kind: array_path(folder, split, kind) for kind in kinds}
-        converted = _converted(source, [picture.name for picture in chosen], side, resizes)
-        reasons = _write([picture.name for picture in chosen], converted, paths, side, seen)
-        _check_refused(chosen, reasons, known)
-        refused += [f"{picture.name}: {reason}" for picture, reason in zip(chosen, reasons, strict=True) if reason]
-        splits[split] = [picture for picture, reason in zip(chosen, reasons, strict=True) if not reason]
-        labels = np.array([picture.label for picture in splits[split]], label_type(len(known)))
-        np.save(array_path(folder, split, "labels"), labels)
+        names = [picture.name for picture in splits[split]]
+        decoded = _decoded(source, names, side, resizes)
+        reasons = _write(names, decoded, folder, split, side, seen, keep_encoded)
+        _check_refused(splits[split], reasons, known)
+        refused |= reasons
+        splits[split] = [picture for picture in splits[split] if picture.name not in reasons]
+        labels = [picture.label for picture in splits[split]]
+        np.save(array_path(folder, split, "labels"), np.array(labels, label_type(len(known))))
     _check_classes(splits, known, refused)
-    return Obtained(refused=refused, part=part, classes=known)
+    return Obtained(refused=_lines(refused), part=part, classes=known)
 
 
-class _Converted(NamedTuple):
-    content: bytes = b""  # of the file
-    digest: bytes = b""  # of the file
-    pixels: bytes = b""
-    problem: str | None = None  # why the picture is refused
+# The bytes of a file and of its pixels, or why the picture is refused.
+Decoded = tuple[bytes, bytes] | str
 
 
-def _converted(source: Source, names: Sequence[str], side: int, resizes: bool) -> Iterator[_Converted]:
+def _decoded(source: Source, names: Sequence[str], side: int, resizes: bool) -> Iterator[Decoded]:
     """The pictures in their order, decoded by a thread for each core: Pillow computes without Python's lock."""
 
-    def one(name: str) -> _Converted:
+    def one(name: str) -> Decoded:
         try:
             content = source.read(name)
-            pixels = decode(content, side, resizes=resizes)
+            return content, decode(content, side, resizes=resizes).tobytes()
         except DataError as error:
-            return _Converted(problem=str(error))
+            return str(error)
         except OSError as error:  # the disk fails
             raise DataError(f"{name}: not readable ({error.strerror})") from error
-        return _Converted(content, hashlib.sha256(content).digest(), pixels.tobytes())
 
     with ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of unusual Exif data; here, since it holds for all threads
@@ -302,29 +274,43 @@ def _converted(source: Source, names: Sequence[str], side: int, resizes: bool) -
 
 
 def _write(
-    names: Sequence[str], converted: Iterable[_Converted], paths: Mapping[str, Path], side: int, seen: dict[bytes, str]
-) -> list[str | None]:
-    """Writes the good pictures, and files, of a split; for each why it is refused, such as a copy of one in `seen`."""
-    # A copy in both splits would leak into the test.
-    reasons, ends = [], []
+    names: Sequence[str],
+    decoded: Iterable[Decoded],
+    folder: Path,
+    split: str,
+    side: int,
+    seen: dict[bytes, str],
+    keep_encoded: bool,
+) -> dict[str, str]:
+    """Writes the good pictures of a split, and their files; returns why others are refused, such as a copy.
+
+    `seen` has the name of the first picture by the digest of its file. A copy in both splits would leak into the test.
+    """
+    reasons = {}
+    sizes = []
     with (
-        RowFile(paths["images"], (side, side, 3)) as images,
-        RowFile(paths["encoded"], ()) if "encoded" in paths else nullcontext() as encoded,
+        row_file(array_path(folder, split, "images"), (side, side, 3)) as images,
+        row_file(array_path(folder, split, "encoded"), ()) if keep_encoded else nullcontext() as encoded,
     ):
-        for name, (content, digest, pixels, problem) in zip(names, converted, strict=True):
-            first = seen.setdefault(digest, name) if problem is None else name
-            reasons.append(problem if first == name else f"{SAME} {first}")
-            if reasons[-1] is None:
-                images.add(pixels)
-                if encoded is not None:
-                    encoded.add(content)
-                    ends.append(encoded.num_bytes)
-    if encoded is not None:
-        np.save(paths["ends"], np.array(ends, np.int64))
+        for name, picture in zip(names, decoded, strict=True):
+            if isinstance(picture, str):
+                reasons[name] = picture
+                continue
+            content, pixels = picture
+            first = seen.setdefault(hashlib.sha256(content).digest(), name)
+            if first != name:
+                reasons[name] = f"{SAME} {first}"
+                continue
+            images.write(pixels)
+            if encoded is not None:
+                encoded.write(content)
+                sizes.append(len(content))
+    if keep_encoded:
+        np.save(array_path(folder, split, "ends"), np.cumsum(sizes, dtype=np.int64))
     return reasons
 
 
-def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], refused: Sequence[str]) -> None:
+def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], refused: Mapping[str, str]) -> None:
     for split, pictures in splits.items():
         labels = {picture.label for picture in pictures}
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
@@ -332,13 +318,17 @@ def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], 
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 
-def _check_refused(pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]) -> None:
-    for label, name in enumerate(classes):
-        of_class = [(each.name, reason) for each, reason in zip(pictures, reasons, strict=True) if each.label == label]
-        damaged = [f"{path}: {reason}" for path, reason in of_class if reason and not reason.startswith(SAME)]
-        if len(damaged) > MAX_REFUSED_SHARE * len(of_class):
-            raise DataError(f"{len(damaged):,} of {len(of_class):,} pictures of {name} are refused{_first(damaged)}")
+def _check_refused(pictures: Sequence[Picture], reasons: Mapping[str, str], classes: Sequence[str]) -> None:
+    for label, of_class in enumerate(classes):
+        names = [picture.name for picture in pictures if picture.label == label]
+        damaged = {name: reasons[name] for name in names if not reasons.get(name, SAME).startswith(SAME)}
+        if len(damaged) > MAX_REFUSED_SHARE * len(names):
+            raise DataError(f"{len(damaged):,} of {len(names):,} pictures of {of_class} are refused{_first(damaged)}")
 
 
-def _first(lines: Sequence[str]) -> str:
-    return "".join([":", *(f"\n  {line}" for line in lines[:5])]) if lines else ""
+def _first(refused: Mapping[str, str]) -> str:
+    return "\n  ".join([":", *_lines(refused)[:5]]) if refused else ""
+
+
+def _lines(refused: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {reason}" for name, reason in refused.items()]

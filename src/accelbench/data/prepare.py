@@ -2,8 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,20 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
 from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
-from accelbench.data.pictures import DAMAGED, MAX_TOTAL_BYTES, MIN_PICTURES, Folder, Picture, convert, divide
+from accelbench.data.pictures import DAMAGED, MIN_PICTURES, Folder, Picture, convert, divide
 from accelbench.errors import DataError, UserError, did_you_mean
 from accelbench.lock import hold
 from accelbench.project import MANIFEST, Workplace, resolved
-from accelbench.schema.serialize import read_json, write_json
+from accelbench.schema.serialize import read_json, sha256_of, write_json
 from accelbench.schema.workload import DataSpec
 
 SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING, MAX_SIDE = 1_000_000, 4096
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
 MAX_SHARED = 0.01  # of the test images: public sets have a few that are training images, too
-WHOLE = ("images", "labels")
-DIVIDED = ("x_train", "y_train", "x_test", "y_test")
 EXPECTED = (
-    f"expected are {' and '.join(WHOLE)}, or {', '.join(DIVIDED)}: images are uint8 of the shape (n, height, width) or "
-    "(n, height, width, 3), labels are whole numbers of the shape (n)"
+    "expected are images and labels, or x_train, y_train, x_test, y_test: images are uint8 of the shape (n, height, "
+    "width) or (n, height, width, 3), labels are whole numbers of the shape (n)"
 )
 
 
@@ -66,22 +63,12 @@ def warning(name: str, obtained: Obtained) -> str | None:
     )
 
 
-def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
-    """Replaces the prepared data set `name` by one whose arrays `write` writes into an empty folder."""
-    with replacing(place.data / name) as folder:
-        obtained = write(folder)
-        describe(obtained, name, folder)
-    return obtained
-
-
 def describe(obtained: Obtained, name: str, folder: Path) -> None:
     """Writes the manifest of the arrays in `folder` beside them."""
     files: dict[str, Any] = {}
     for path in sorted(folder.glob("*.npy")):
         array = np.load(path, mmap_mode="r")
-        with path.open("rb") as file:
-            checksum = hashlib.file_digest(file, "sha256").hexdigest()
-        files[path.name] = {"shape": list(array.shape), "dtype": array.dtype.name, "sha256": checksum}
+        files[path.name] = {"shape": list(array.shape), "dtype": array.dtype.name, "sha256": sha256_of(path)}
     described: dict[str, Any] = {
         "name": name,
         "source": obtained.source,
@@ -110,28 +97,28 @@ def _test_in_training(folder: Path) -> float:
 
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
     choices = [*(["source"] if data_set.home else []), *data_set.settings]
-    if unknown := set(given) - set(choices):
-        meant, listed = did_you_mean(min(unknown), choices), ", ".join(choices) or "-"
-        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}.{meant} It has: {listed}.")
+    if unknown := sorted(set(given) - set(choices)):
+        meant, known = did_you_mean(unknown[0], choices), ", ".join(choices) or "-"
+        raise UserError(f"data.{name}: unknown key {', '.join(unknown)}.{meant} It has: {known}.")
     source = given.get("source") if data_set.home else "auto"
     if not isinstance(source, str) or not source.strip():
         raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")
-    settings = {key: given.get(key, default) for key, default in data_set.settings.items()}
+    settings = {**data_set.settings, **given}
+    settings.pop("source", None)
     for key, value in settings.items():
-        most = MAX_SIDE if key == "image_size" else MAX_SETTING
+        most = MAX_SIDE if key == IMAGE_SIZE else MAX_SETTING
         if type(value) is not int or not 1 <= value <= most:
             raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {most}")
     return source, settings
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
+def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
+    """Replaces the prepared data set `name` by one whose arrays `write` writes into an empty folder.
 
     One folder can't be renamed over another in one step: a process that is killed in that moment leaves none. Raises
     BusyError: another process is replacing the same folder; DataError: the folder can't be written.
     """
-    path = resolved(path)
+    path = resolved(place.data / name)
     new = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +128,8 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
             new.mkdir()
             try:
-                yield new
+                obtained = write(new)
+                describe(obtained, name, new)
                 if path.exists():
                     shutil.rmtree(path)
                 new.rename(path)
@@ -149,6 +137,7 @@ def replacing(path: Path) -> Iterator[Path]:
                 shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise DataError(f"{path}: not written ({error})") from error
+    return obtained
 
 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
@@ -183,53 +172,59 @@ def _listing(place: Workplace, data: DataSpec) -> Path:
 
 
 def _files(data: DataSpec) -> object:
-    assert data.path is not None, "data of the user's own have a path"
-    try:
-        return listed(Path(data.path), data.path)
-    except OSError as error:
-        raise UserError(f"data.path={data.path}: not readable ({error})") from error
+    return listed(Path(str(data.path)), str(data.path), "data.path")
 
 
 def _write_arrays(path: Path, folder: Path) -> Obtained:
-    arrays = _read_arrays(path)
-    if "images" in arrays:
-        rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(arrays["labels"])]
-        for split, chosen in divide(rows).items():
-            numbers = [int(row.name) for row in chosen]
-            arrays |= {f"x_{split}": arrays["images"][numbers], f"y_{split}": arrays["labels"][numbers]}
-    values = np.unique(np.concatenate([arrays["y_train"], arrays["y_test"]]))
+    splits = _read_arrays(path)
+    values = np.unique(np.concatenate([labels for _, labels in splits.values()]))
     if len(values) < 2:
         raise DataError(f"all labels are {values.tolist()}: a data set has at least two classes")
-    for split in SPLITS:
-        images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
+    if splits["train"][0].shape[1:] != splits["test"][0].shape[1:]:
+        raise DataError("the images for training and testing differ in their shape")
+    for split, (images, labels) in splits.items():
         if missing := np.setdiff1d(values, labels).tolist():
             raise DataError(f"no images of class {missing[0]} for {split} (a class needs at least {MIN_PICTURES})")
-        if images.shape[1:] != arrays["x_train"].shape[1:]:
-            raise DataError("the images for training and testing differ in their shape")
         save_split(folder, split, Arrays(images, np.searchsorted(values, labels).astype(label_type(len(values)))))
     return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}")
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+Pair = tuple[NDArray[Any], NDArray[Any]]  # images and their labels
+
+
+def _read_arrays(path: Path) -> dict[str, Pair]:
+    """The images and labels of each split."""
     try:
         with np.load(path, allow_pickle=False) as loaded:
-            if sum(member.file_size for member in loaded.zip.infolist()) > MAX_TOTAL_BYTES:
-                raise DataError(f"its arrays have more than {MAX_TOTAL_BYTES:,} bytes")
-            names = next((names for names in (DIVIDED, WHOLE) if set(names) <= set(loaded.files)), None)
-            if names is None:
-                raise DataError(f"its arrays are {', '.join(sorted(loaded.files)[:8]) or 'none'}; {EXPECTED}")
-            found = {name: np.asanyarray(loaded[name]) for name in names}
-    except (*DAMAGED, ValueError, TypeError, MemoryError) as error:
+            names = set(loaded.files)
+            if names >= {"x_train", "y_train", "x_test", "y_test"}:
+                return {split: _pair(loaded, f"x_{split}", f"y_{split}") for split in SPLITS}
+            if names >= {"images", "labels"}:
+                return _divided(*_pair(loaded, "images", "labels"))
+    except (*DAMAGED, TypeError, MemoryError) as error:
         raise DataError(f"not readable as an .npz file of arrays ({error})") from error
-    for images, labels in zip(names[::2], names[1::2], strict=True):
-        kind, shape = found[images].dtype, found[images].shape
-        is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
-        if kind != np.uint8 or not is_image or not shape[0] or not all(1 <= side <= MAX_SIDE for side in shape[1:3]):
-            raise DataError(f"{images} is {kind} of the shape {shape}; {EXPECTED}")
-        if shape[3:] == (1,):
-            found[images] = found[images][..., 0]  # grey images have no axis of channels
-        kind, num, shape = found[labels].dtype, len(found[images]), found[labels].shape
-        if kind.kind not in "iu" or shape not in ((num,), (num, 1)):
-            raise DataError(f"{labels} is {kind} of the shape {shape}; {EXPECTED}, as many as images")
-        found[labels] = found[labels].reshape(-1)
-    return found
+    raise DataError(f"its arrays are {', '.join(sorted(names)[:8]) or 'none'}; {EXPECTED}")
+
+
+def _pair(loaded: Mapping[str, Any], of_images: str, of_labels: str) -> Pair:
+    images, labels = (np.asanyarray(loaded[name]) for name in (of_images, of_labels))
+    shape = images.shape
+    is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+    if (
+        images.dtype != np.uint8
+        or not is_image
+        or not shape[0]
+        or not all(1 <= side <= MAX_SIDE for side in shape[1:3])
+    ):
+        raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
+    if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
+        raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, as many as images")
+    if shape[3:] == (1,):
+        images = images[..., 0]  # grey images have no axis of channels
+    return images, labels.reshape(-1)
+
+
+def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, Pair]:
+    rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(labels)]
+    numbers = {split: [int(row.name) for row in chosen] for split, chosen in divide(rows).items()}
+    return {split: (images[chosen], labels[chosen]) for split, chosen in numbers.items()}

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import platform
 import sys
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from accelbench.schema.serialize import sha256_of
 from accelbench.schema.vocab import Allocator
 
 # Allocator -> the names of its library, the first one preferred, and Debian's package.
@@ -46,8 +46,7 @@ def library(allocator: Allocator) -> Path | None:
 @cache
 def checksum(path: Path) -> str:
     """The sha256 of the library."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def why_missing(allocator: Allocator) -> str | None:

@@ -29,7 +29,7 @@ from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.secrets import kept
-from accelbench.schema.serialize import digest, open_regular, read_bytes
+from accelbench.schema.serialize import digest, read_bytes, sha256_of
 from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
@@ -227,8 +227,7 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
 def weights_digest(path: str, folder: Path) -> str:
     """The sha256 of a file of weights, from the working folder `folder`. Raises UserError: it can't be read."""
     try:
-        with open_regular(folder / path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(folder / path)
     except OSError as error:
         raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
 

@@ -140,6 +140,12 @@ def is_missing(path: Path) -> bool:
     return False
 
 
+def sha256_of(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits. Raises OSError, as `open_regular`."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_json(path: Path) -> Any:
     """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
 

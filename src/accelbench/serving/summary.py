@@ -1,6 +1,5 @@
 """The raw times of requests -> what a record keeps of them, and the file beside it that keeps all."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Quantile, Serving
-from accelbench.schema.serialize import writing
+from accelbench.schema.serialize import sha256_of, writing
 from accelbench.schema.vocab import Generator, Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
 from accelbench.serving.server import LATE, ONE_AT_A_TIME, Served
@@ -83,8 +82,7 @@ def write_times(rows: Sequence[Times], path: Path) -> str:
     with writing(path) as written:
         with written.open("wb") as file:
             np.save(file, np.stack(rows), allow_pickle=False)
-        with written.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(written)
 
 
 def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from accelbench import project
 from accelbench.data import obtain, prepare
-from accelbench.errors import UserError
 from accelbench.schema.serialize import write_json
 from accelbench.settings import params
 
@@ -20,11 +19,7 @@ def list_source(_: "Console", name: str) -> None:
     """Writes data/.sources/<name>.json, the files of the data set's source."""
     place = project.pipelines_place()
     source = str(params.data_settings(place.project, name).get("source"))
-    try:
-        found = obtain.source_files(place.cache, name, source)
-    except OSError as error:
-        raise UserError(f"data.{name}.source: not readable ({error})") from error
-    _write_if_changed(place.data / ".sources" / f"{name}.json", found)
+    _write_if_changed(place.data / ".sources" / f"{name}.json", obtain.source_files(place.cache, name, source))
 
 
 def prepare_data(_: "Console", name: str) -> None:
