@@ -219,18 +219,14 @@ ENDS = {
 }
 
 
-def _leave_daemon(marker: Path, restless: bool) -> None:
-    """Leaves a process of another session, whose parent has ended; a restless one's child replaces it every 1 ms."""
+def _leave_daemon(marker: Path) -> None:
+    """Leaves a process of another session, whose parent has ended."""
     if (pid := os.fork()) != 0:
         os.waitpid(pid, 0)
         return
     os.setsid()
     if os.fork() == 0:
         marker.write_text(str(os.getpid()))
-        for _ in range(5000 if restless else 0):
-            time.sleep(0.001)
-            if os.fork() != 0:
-                os._exit(0)
         time.sleep(5)
         os._exit(0)
     while not marker.exists():
@@ -330,8 +326,8 @@ def run(
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(data_folder, "child.pid").write_text(str(child.pid))
         time.sleep(600)
-    if fault.endswith("daemon"):
-        _leave_daemon(Path(data_folder, "daemon.pid"), restless=fault == "restless daemon")
+    if fault == "daemon":
+        _leave_daemon(Path(data_folder, "daemon.pid"))
     if fault in ("stop host", "stop forkserver"):
         forkserver = os.getppid()
         host = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
@@ -340,9 +336,6 @@ def run(
     if fault in ("tell rank", "tell environment"):
         name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
         Path(data_folder, name).write_text(json.dumps({**os.environ, "sys.prefix": sys.prefix}))
-    if fault == "delete records":
-        for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
-            path.unlink()
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
     if fault.startswith(("change ", "touch ")):

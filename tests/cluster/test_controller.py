@@ -186,15 +186,6 @@ def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
     assert (spread / "0.err").exists()
 
 
-def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopped):
-    path = project / "runs/test" / f"{cells_of(1)[0].id}-00000000.json"
-    path.parent.mkdir(parents=True)
-    path.write_text("{")
-    text = stopped(match="1 of 1 cells have no record: their jobs were ended from outside")
-    assert path.with_name(f"{path.name}.unreadable").read_text() == "{"
-    assert f"kept as {path.name}.unreadable" in text
-
-
 @pytest.mark.slow
 def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(project, swept):
     swept([*cells_of(1), *cells_of(2, fault="raise")])

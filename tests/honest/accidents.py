@@ -78,18 +78,6 @@ class HalfInside(Deep):
         return self.head(self.body.bfloat16()(x.bfloat16()).to(x.dtype))
 
 
-class DoubleInside(Deep):
-    def forward(self, x):
-        return self.head(self.body.double()(x.double()).to(x.dtype))
-
-
-class WidenedInside(Deep):
-    """Computes in fp32 where bf16 was asked for."""
-
-    def forward(self, x):
-        return self.head(self.body.float()(x.float()).to(x.dtype))
-
-
 class Quantised(Plain):
     def __init__(self):
         super().__init__()
@@ -117,11 +105,6 @@ class HalfInThread(Deep):
 class IgnoresInput(Plain):
     def forward(self, x):
         return super().forward(torch.ones_like(x))
-
-
-class NotFinite(Plain):
-    def forward(self, x):
-        return super().forward(x) / 0
 
 
 class KeepsFeatures(Deep):
@@ -285,14 +268,6 @@ class EveryTenth(EverySecond):
     every = 10
 
 
-class OneThread(Plain):
-    """Sets the number of threads when it computes first."""
-
-    def forward(self, x):
-        torch.set_num_threads(1)
-        return super().forward(x)
-
-
 class NumpysThreads(Plain):
     """Multiplies by NumPy, whose threads nobody has counted."""
 
@@ -309,16 +284,11 @@ class NumpysThreads(Plain):
 # LightningModules.
 
 
-def accumulate(self, *args):
-    self.trainer.accumulate_grad_batches = 8
-
-
 def two_rows(self, batch, *args):
     return [part[:2] for part in batch]
 
 
 NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
-Accumulates = made(Lit, on_train_start=accumulate)
 CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
 
 

@@ -4,7 +4,6 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 """
 
 import math
-import random
 import time
 from dataclasses import dataclass
 
@@ -12,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import prune
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
 WIDTH, CLASSES = 32, 10
 
@@ -457,13 +454,6 @@ class Decides(Plain):
         return super().forward(x)[:, 0] > 0
 
 
-class Positions(Plain):
-    """Where numbers are positive: as many pairs as there are."""
-
-    def forward(self, x):
-        return super().forward(x).gt(0).nonzero()
-
-
 # Gradients during inference.
 
 
@@ -529,19 +519,6 @@ class LateLayers(nn.Module):
         return self.head(self.filters(image))
 
 
-class BuildsHead(nn.Module):
-    """Makes its head when it sees its first batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = None
-
-    def forward(self, x):
-        if self.head is None:
-            self.head = nn.Linear(x.shape[1], CLASSES)
-        return self.head(x)
-
-
 # Sparse and nested tensors.
 
 
@@ -580,12 +557,6 @@ class SparseRows(Plain):
 class SparseResult(Plain):
     def forward(self, x):
         return super().forward(x).relu().to_sparse()
-
-
-class Pruned(Plain):
-    def __init__(self):
-        super().__init__()
-        prune.l1_unstructured(self.body[0], "weight", 0.5)
 
 
 class NestedRows(Plain):
@@ -800,14 +771,6 @@ class Denoises(Plain):
         return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
 
 
-class Skips(Plain):
-    """Leaves its body out at random while it trains, by Python's generator."""
-
-    def forward(self, x):
-        is_left_out = self.training and random.random() < 0.3
-        return self.head(x if is_left_out else x + self.body(x))
-
-
 class Jitters(Plain):
     """Adds NumPy's noise."""
 
@@ -909,13 +872,6 @@ class ExitsEarly(Plain):
             for layer in self.more:
                 features = layer(features).tanh()
         return self.head(features)
-
-
-class Checkpointed(Plain):
-    """Computes its body again for the backward pass."""
-
-    def forward(self, x):
-        return self.head(checkpoint(self.body, x, use_reentrant=False))
 
 
 class Twins(Plain):

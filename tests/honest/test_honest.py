@@ -119,7 +119,6 @@ HONEST = [
     honest("ReturnsInput", modes="infer"),
     honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("Decides", modes="infer", precisions=BOTH),
-    honest("Positions", modes="infer", precisions=BOTH),
     # gradients during inference
     honest("Pull", modes=ALL, quick="infer"),
     honest("PullOnDemand", modes="infer measure", precisions=BOTH),
@@ -129,14 +128,12 @@ HONEST = [
     honest("MarksMissing", modes="infer measure", precisions=BOTH, quick="infer"),
     # layers that are made late
     honest("LateLayers", "images", quick="train"),
-    honest("BuildsHead", modes="infer measure"),
     # sparse and nested tensors
     honest("SparseWords", "coo", quick="train"),
     honest("SparseWords", "csr"),
     honest("SparseOperator", modes=ALL),
     honest("SparseRows", quick="infer"),
     honest("SparseResult", modes="infer"),
-    honest("Pruned", modes=ALL),
     honest("NestedRows", "nested", modes="infer measure", quick="infer"),
     honest("NestedInside", "sequences", modes="infer"),
     # sparse gradients
@@ -166,7 +163,6 @@ HONEST = [
     honest("DropsOnPurpose", modes="infer train measure"),
     honest("Samples", loss="whole_model", precisions=BOTH),
     honest("Denoises", loss="denoises", quick="train"),
-    honest("Skips", true=DEPENDS),
     honest("Jitters"),
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
@@ -176,7 +172,6 @@ HONEST = [
     # work that depends on the input
     honest("Experts", precisions=BOTH, quick="train"),
     honest("ExitsEarly", true=DEPENDS, quick="infer"),
-    honest("Checkpointed", precisions=BOTH),
     # losses without labels, or across the batch
     honest("Twins", "views", modes="train", loss="contrasts"),
     # formats
@@ -210,16 +205,12 @@ NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [
     # precision and device
     accident("HalfInside", "bf16|bfloat16", quick="infer"),
-    accident("DoubleInside", "fp64|float64"),
-    accident("WidenedInside", "fp32|float32", precisions="bf16"),
     accident("Quantised", "int8|not observed", quick="infer"),
     accident("HalfInThread", "bf16|not observed", quick="infer"),
-    accident("OneThread", "threads", threads=2),
     accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
     accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),
     # outputs
     accident("IgnoresInput", SAME, quick="infer"),
-    accident("NotFinite", "finite|the same for"),
     accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
     accident("KeepsInBuffer", STALE, quick="infer"),
     accident("KeepsUnseeded", STALE, quick="infer"),
@@ -246,7 +237,6 @@ ACCIDENTS = [
     accident("Plain", "was asked for 8 samples", where="networks", batch="accidents.too_few"),
     # LightningModules
     spoiled("NeverBackward", NOTHING, quick="train"),
-    spoiled("Accumulates", "accumulate_grad_batches=8"),
     spoiled("CropsInTransfer", "2 of the 8", quick="train"),
     spoiled("KeepsPrediction", STALE, modes="infer", quick="infer"),
 ]  # fmt: skip

@@ -93,7 +93,7 @@ ARCHITECTURES = {
     "recurrent_gemma roc_bert rwkv stablelm starcoder2 xglm xlnet",
 }
 OTHERS = (
-    "denoising_diffusion e3nn efficientnet egnn kornia_hardnet monai_unet monai_swin ncps normflows "
+    "denoising_diffusion e3nn efficientnet egnn kornia_hardnet monai_swin ncps normflows "
     "open_clip performer perceiver rtdl segmentation_unet snntorch tabnet tcn torchcvnn "
     "vector_quantize vit x_transformers"
 )

@@ -146,17 +146,6 @@ NETWORKS = {
     "efficientnet": (efficientnet, image),
     "egnn": (made("egnn_pytorch.EGNN_Network", depth=2, dim=16, num_nearest_neighbors=4), points),
     "kornia_hardnet": (made("kornia.feature.HardNet", pretrained=False), lambda size: image(size, 1)),
-    "monai_unet": (
-        made(
-            "monai.networks.nets.UNet",
-            spatial_dims=2,
-            in_channels=3,
-            out_channels=2,
-            channels=(8, 16, 32),
-            strides=(2, 2),
-        ),
-        image,
-    ),
     "monai_swin": (
         made("monai.networks.nets.SwinUNETR", in_channels=1, out_channels=2, feature_size=12, spatial_dims=2),
         lambda size: image(size, 1, 64),

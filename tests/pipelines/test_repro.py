@@ -102,23 +102,13 @@ def job(repro):
         yield job
 
 
-def sent(job, content):
-    """A client that has sent these bytes to the job's socket."""
-    client = socket.socket(socket.AF_UNIX)
-    client.connect(job.address)
-    client.sendall(content)
-    return client
-
-
-def received(client):
-    return b"".join(iter(lambda: client.recv(100), b"")).decode()
-
-
 def asked(job, *words):
     """What the job answers to a stage."""
-    with sent(job, json.dumps(words).encode() + b"\n") as client:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(job.address)
+        client.sendall(json.dumps(words).encode() + b"\n")
         job.serve()
-        return received(client)
+        return client.makefile().read()
 
 
 def test_a_stage_measures_itself_after_code_or_settings_have_changed(repro, job, capsys):

@@ -74,13 +74,10 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     [
         (LAUGHS, "line 5: more than 20,000 values, with every alias written out"),
         (f"a: {'[' * 2000}{']' * 2000}", "line 1: more than 20 brackets within each other"),
-        ("\n".join(" " * depth + "a:" for depth in range(40)), "line 21: more than 20 brackets within each other"),
         ("a: &a [1, *a]", "line 1: *a is a part of itself"),
-        (f"a: {'x' * 300_000}", "more than 200,000 characters"),
-        (repr(LAUGHS), "one value, no mapping"),
         ("a: 1\nb: ${a}", "line 2: ${...} is not replaced here, nor by DVC: use an anchor"),
     ],
-    ids=["aliases", "brackets", "indented", "itself", "long", "text", "reference"],
+    ids=["aliases", "brackets", "itself", "reference"],
 )
 def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(text, told):
     with pytest.raises(UserError) as raised:

@@ -1,6 +1,5 @@
 """Records with values such as a sweep on two cores gives."""
 
-import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +7,7 @@ from accelbench.answers.process import Process
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement
 
@@ -33,12 +32,6 @@ REASONS = {
 def cell(model: str = "cnn", **changes) -> Cell:
     usual = {"suite": "mnist_networks", "model": ModelSpec(name=model), "mode": Mode.train, "window": Window()}
     return make_cell(**{**usual, "batch_size": 128, "epochs": 5, **changes})
-
-
-def resnet18(precision: Precision) -> Cell:
-    """A cell that a short command line repeats."""
-    model = ModelSpec(name="resnet18", library=Library.timm, optimizer="sgd", learning_rate=1e-2)
-    return dataclasses.replace(cell(precision=precision), model=model)
 
 
 def record(of: Cell | None = None, status: Status = Status.ok, *, number: int = 0, **changes) -> Record:

@@ -21,7 +21,7 @@ from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import CELL_KEY
 from accelbench.sinks.ui import serve
 from tests.sinks import servers
-from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, resnet18, system_series
+from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, system_series
 from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
 
 CREATE = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
@@ -62,7 +62,7 @@ def test_a_run_holds_all_of_its_record(root):
 
 
 def test_runs_of_one_model_are_compared_with_the_fastest_by_sync_too(root):
-    measured = [record(resnet18(Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+    measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
     other = record(cell("mlp"), number=2)
     for one in (*measured, other):
         records.write(one, root / "runs" / "mine")
@@ -137,14 +137,12 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
     assert (result.num_delivered, result.num_already_there) == (0, 6)
 
 
-@pytest.mark.parametrize("kind", servers.KINDS)
 @pytest.mark.fault
-def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch, kind):
+def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch):
     monkeypatch.setattr(location, "CALL_S", 0.5)
-    monkeypatch.setattr(location, "MAX_KB", 50_000)
     one = record()
     records.write(one, root / "results")
-    with servers.server(kind) as address:
+    with servers.endless() as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         found = deliver(root, one)
         assert len(found.problem.splitlines()) == 1

@@ -134,17 +134,6 @@ def test_of_2000_comparisons_of_equal_settings_at_most_5_percent_are_sure(num, l
         assert sum(not low <= 1 <= high for low, high in bounds) / 2000 <= at_most(0.05, 2000)
 
 
-@pytest.mark.slow
-def test_settings_whose_budgets_differ_are_alike_within_the_shorter_one():
-    first, second = (times(np.random.default_rng(seed), 2000, 10) for seed in (1, 2))
-    pairs = list(zip(np.where(first > 1.0, INF, first), second, strict=True))
-    found = [arrivals.arrival_ratio(*pair, budget=1.0) for pair in pairs]
-    assert np.mean(list(map(is_sure, found))) <= np.mean([each.p <= 0.05 for each in found]) <= at_most(0.05, 2000)
-    assert (
-        np.mean([arrivals.arrival_ratio(*pair).p <= 0.05 for pair in pairs]) > 0.1
-    )  # what the shorter one guards from
-
-
 def test_ten_seeds_tell_a_ratio_of_130_percent():
     rng = np.random.default_rng(3)
     assert share_sure(times(rng, 200, 10, 1.3), times(rng, 200, 10)) >= 0.95

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy
-from docs.serving_bound import loadgen_passes
 
 from accelbench.schema.vocab import Verdict
 from accelbench.stats.regenerative import Cycles, num_requests_for, surely_grows
@@ -122,18 +121,6 @@ def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, n
         assert wrong <= at_most(0.01, runs)
     if num == 50_000 and not queue.endswith("0.9"):  # in at least 80 % of all runs, of which these are some
         assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
-
-
-def test_loadgens_rule_passes_a_queue_at_its_limit_and_holds_without_a_queue():
-    assert [min(n for n in range(9_999) if loadgen_passes(n, t, 99)) for t in (0, 1, 2, 10)] == [459, 662, 838, 2_010]
-    runs, passes = 300, {}
-    for queue, num in (("M/M/1 0.9", 3_000), ("M/D/1 0.8", 3_000)):
-        late = [(end - due > QUEUES[queue][1] * 1e9)[-459:].sum() for due, end in simulated(queue, num, runs)]
-        passes[queue] = sum(loadgen_passes(459, int(missed), 99) for missed in late)
-    assert passes["M/M/1 0.9"] > 0.85 * runs
-    assert passes["M/D/1 0.8"] > 0.6 * runs
-    alone = np.random.default_rng(1).binomial(459, 0.01, runs)
-    assert sum(loadgen_passes(459, int(missed), 99) for missed in alone) <= at_most(0.01, runs)
 
 
 def test_bounds_are_where_the_verdict_changes_and_hold_the_percentile():

@@ -214,13 +214,6 @@ def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, folder):
     assert measured(before, written(folder)) == 2
 
 
-def test_files_that_a_cell_deletes_are_written_again(swept, folder):
-    cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
-    result, _ = swept(cells)
-    assert statuses(result) == [Status.ok, Status.failed, Status.ok, Status.ok]
-    assert list(plan_file.read_planned(folder)) == result.records
-
-
 def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, folder, monkeypatch):
     def fill(num):
         left = iter(range(num))

@@ -2,13 +2,12 @@
 
 import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from accelbench.devices.cpu import look, usable_cores
+from accelbench.devices.cpu import usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
@@ -16,7 +15,7 @@ from accelbench.engines.lightning import engine as lightning
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.global_state import NOT_SET
 from accelbench.engines.registry import host_spec
-from accelbench.grid.support import MODULES, why_not
+from accelbench.grid.support import MODULES
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options, Window
@@ -26,7 +25,6 @@ from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
-OPENVINO_BF16 = make_cell(engine=Engine.openvino, precision=Precision.bf16)
 SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
 HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
 
@@ -112,26 +110,6 @@ class InBf16(InTorch):
 
 class Unquantized(InTorch):
     ran_formats = {"float32": 3}
-
-
-@pytest.mark.parametrize("engine", [marked(Engine.openvino, slow=True), marked(Engine.aotinductor)])
-def test_cells_that_differ_only_in_how_they_run_load_one_exported_network(hosts, digits, engine):
-    plain = make_cell(engine=engine, model=SMALL, threads=1, seed=7)
-
-    def new_exports(**settings):
-        before = folders()
-        found = run(hosts, digits, replace(plain, **settings))
-        assert found.output_error < 0.01
-        assert found.warnings == found.notes == []
-        return len(folders() - before)
-
-    def folders():
-        return set(Path(hosts._scratch, "exports").glob("*"))
-
-    assert new_exports() == 1
-    assert new_exports(repeat=1) == 0
-    if why_not(OPENVINO_BF16, look()) is None:
-        assert new_exports(precision=Precision.bf16) == (engine == Engine.aotinductor)
 
 
 def test_cells_share_an_export_only_if_it_is_the_same_network():

@@ -1,7 +1,6 @@
 """LightningModules of the user, run by Lightning's Trainer in this process."""
 
 import re
-from importlib.metadata import entry_points
 
 import pytest
 import pytorch_lightning as pl
@@ -160,18 +159,6 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
         measured(tmp_path, target, data, **changes)
 
 
-def test_a_function_is_called_only_if_it_is_trusted_to_make_a_module(tmp_path, monkeypatch):
-    def wipe():
-        (tmp_path / "wiped").touch()
-
-    monkeypatch.setattr(own_modules, "wipe", wipe, raising=False)
-    for factory, told in ((False, "should extend LightningModule"), (True, "should make a LightningModule")):
-        model = ModelSpec(name="x", library=Library.lightning, network="own_modules.wipe", factory=factory)
-        with pytest.raises(UserError, match=f"^{TARGET}.wipe: {told}"):
-            measured(tmp_path, model=model)
-        assert (tmp_path / "wiped").exists() == factory
-
-
 def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
     found = measured(tmp_path, "LateHead", mode=Mode.infer)
     assert any("its setup or configure_model makes layers" in each for each in found.notes + found.warnings)
@@ -204,13 +191,3 @@ def test_steps_that_lightning_skips_are_no_training(tmp_path):
     told = f"training_step returned None in 2 of {STEPS} measured steps: Lightning trains nothing then"
     assert told in measured(tmp_path, "ReturnsNone").warnings
     assert isinstance(Closure.warning_cache, WarningCache)
-
-
-def test_callbacks_of_other_packages_do_not_run(tmp_path, monkeypatch):
-    group, package = "pytorch_lightning.callbacks_factory", tmp_path / "other-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Name: other\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text(f"[{group}]\nother = pytorch_lightning.callbacks:Timer\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "other" in entry_points(group=group).names
-    assert Backend().trainer().callbacks == []

@@ -152,11 +152,6 @@ def test_on_a_gpu(tmp_path, pipeline):
         assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
 
 
-def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
-    own_code.COUNTS[:] = [8] * 8 + [800] * 10_000  # eight batches for the feed, then others
-    assert measured(tmp_path, *TWO, tokens="own_code.varying").tokens_per_sample == 2
-
-
 def test_batches_may_have_other_counts_of_samples(tmp_path):
     own_code.COUNTS[:] = [8, 800] * 10
     cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
