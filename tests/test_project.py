@@ -1,4 +1,3 @@
-import errno
 import getpass
 import os
 import pwd
@@ -70,14 +69,3 @@ def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypa
     assert place.data == here / "data"
     (here / "params.yaml").unlink()
     assert workplace().store == here
-
-
-def test_a_project_whose_file_cannot_be_read_is_not_taken_for_another_folder(here, monkeypatch):
-    (here / "params.yaml").write_text(OURS)
-
-    def fail(path, **options):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(Path, "open", fail)
-    with pytest.raises(UserError, match=r"params.yaml: can't be read: Input/output error"):
-        workplace()

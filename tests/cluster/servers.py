@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path("/var/tmp/accelbench-cluster")
+TEMPLATE = Path(__file__).with_name("slurm.conf")
 ENVIRONMENT = {"SLURM_CONF": str(FOLDER / "slurm.conf")}  # with which clients find the servers
 STATE = FOLDER / "servers.json"  # the processes, and where clients find the servers
 PACKAGES = ("slurm-wlm", "munge")
@@ -24,38 +25,6 @@ PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819}
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 60.0
 DAEMONS = []  # kept, since Python warns of a process that is forgotten while it runs
-
-SLURM_CONF = """
-ClusterName=accelbench
-SlurmctldHost={host}({loopback})
-SlurmctldPort={slurmctld}
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket,cred_expire=5
-CryptoType=crypto/munge
-CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/linear
-MpiDefault=none
-ReturnToService=2
-StateSaveLocation={folder}/slurmctld
-SlurmdSpoolDir={folder}/slurmd-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-SlurmdTimeout=20
-KillWait=5
-MinJobAge=60
-JobRequeue=1
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=2
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/none
-NodeName=node1 NodeHostname={host} NodeAddr={loopback} Port={node1} CPUs={cpus} State=UNKNOWN Feature=small
-NodeName=node2 NodeHostname={host} NodeAddr={loopback} Port={node2} CPUs={cpus} State=UNKNOWN Feature=small
-PartitionName=main Nodes=node1,node2 Default=YES MaxTime=INFINITE State=UP
-"""
 
 
 def up() -> None:
@@ -88,7 +57,8 @@ def _start_munge(processes: dict[str, int]) -> None:
 def _start_slurm(processes: dict[str, int]) -> None:
     conf = FOLDER / "slurm.conf"
     host = os.uname().nodename.partition(".")[0]
-    conf.write_text(SLURM_CONF.format(host=host, loopback=LOOPBACK, folder=FOLDER, cpus=os.cpu_count(), **PORTS))
+    text = TEMPLATE.read_text().format(host=host, loopback=LOOPBACK, folder=FOLDER, cpus=os.cpu_count(), **PORTS)
+    conf.write_text(text)
     for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES)):
         (FOLDER / name).mkdir(mode=0o755, exist_ok=True)
     processes["slurmctld"] = _daemon("slurmctld", ["slurmctld", "-D", "-f", str(conf)])

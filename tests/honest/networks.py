@@ -39,10 +39,6 @@ def images(batch_size):
     return torch.randn(batch_size, 3, 16, 16)
 
 
-def pixels(batch_size):
-    return torch.rand(batch_size, 3, 16, 16) * 255
-
-
 def ids(batch_size, num=100):
     return torch.randint(num, (batch_size, 12))
 
@@ -268,26 +264,29 @@ class ComplexLayers(nn.Module):
 # Changes of the batch in place.
 
 
-class WhitensInPlace(nn.Module):
+class WhitensInPlace(Plain):
+    def forward(self, x):
+        return super().forward(x.sub_(0.5).div_(2))
+
+
+class Tied(nn.Module):
+    """One weight has two names."""
+
     def __init__(self):
         super().__init__()
-        self.filters, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, CLASSES)
+        self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
+        self.out.weight = self.embedding.weight
 
-    def forward(self, image):
-        image.sub_(127.5).div_(60)
-        return self.head(self.filters(image).relu().mean((2, 3)))
+    def forward(self, words):
+        return self.out(self.embedding(words).tanh())
 
 
-class HidesTokens(nn.Module):
+class HidesTokens(Tied):
     """Writes a mark over some tokens, drawn at random."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.head = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100)
 
     def forward(self, words):
         words.masked_fill_(torch.rand(words.shape) < 0.2, 0)
-        return self.head(self.embedding(words))
+        return super().forward(words)
 
 
 class LearnedFirst(Plain):
@@ -382,15 +381,11 @@ class Centres(nn.Module):
         return (encoded[:, None] - self.centres).square().sum(-1), self.centres
 
 
-class Alike(nn.Module):
+class Alike(Plain):
     """How alike each two samples are: (batch, batch)."""
 
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Linear(WIDTH, 8)
-
     def forward(self, x):
-        encoded = functional.normalize(self.encode(x), dim=1)
+        encoded = functional.normalize(super().forward(x), dim=1)
         return encoded @ encoded.T
 
 
@@ -457,15 +452,11 @@ class Decides(Plain):
 # Gradients during inference.
 
 
-class Pull(nn.Module):
-    """An energy and its gradient."""
-
-    def __init__(self):
-        super().__init__()
-        self.energy = nn.Sequential(nn.Linear(WIDTH, 32), nn.Tanh(), nn.Linear(32, 1))
+class Pull(Plain):
+    """The gradient of an energy."""
 
     def pull(self, x):
-        (slope,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=self.training)
+        (slope,) = torch.autograd.grad(super().forward(x).sum(), x, create_graph=self.training)
         return -slope
 
     def forward(self, x):
@@ -806,18 +797,6 @@ class Charges(Plain):
             self.charge = torch.zeros_like(x)
         self.charge = 0.9 * self.charge + x.detach()
         return super().forward(self.charge)
-
-
-class Tied(nn.Module):
-    """One weight has two names."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
-        self.out.weight = self.embedding.weight
-
-    def forward(self, words):
-        return self.out(self.embedding(words).tanh())
 
 
 class FrozenBody(Plain):

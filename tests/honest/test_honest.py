@@ -98,7 +98,7 @@ HONEST = [
     honest("PhaseWeights", precisions=BOTH, quick="infer"),
     honest("ComplexLayers", "signals", modes=ALL, quick="train"),
     # changes of the batch in place
-    honest("WhitensInPlace", "pixels", modes=ALL, precisions=BOTH, quick="infer"),
+    honest("WhitensInPlace", modes=ALL, precisions=BOTH, quick="infer"),
     honest("HidesTokens", "ids", modes=ALL, quick="train"),
     honest("LearnedFirst", "sequences", precisions=BOTH),
     honest("DropsFirst"),

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from accelbench.measuring import progress
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
-from accelbench.serving import batcher
 from accelbench.serving.batcher import TIME_LIMIT, due_ns
-from accelbench.serving.server import Served, Service, serve
-from accelbench.serving.summary import ROWS, summarised, until_killed, write_times
+from accelbench.serving.server import Served
+from accelbench.serving.summary import summarised, write_times
 from fakes import make_cell
 
 MS = 1_000_000  # nanoseconds
@@ -88,28 +86,3 @@ def test_the_file_of_requests_gives_back_the_times_and_its_digest_tells_others(t
     assert write_times(rows, tmp_path / "again.npy") == digest
     assert write_times([*rows[:3], made.done + 1], tmp_path / "other.npy") != digest
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.npy", "one.requests.npy", "other.npy"]
-
-
-@pytest.mark.parametrize("protocol", [Protocol.server, Protocol.offline, Protocol.single_stream, Protocol.multi_stream])
-def test_a_process_that_is_killed_leaves_the_rows_of_a_run_that_ends(protocol, tmp_path, monkeypatch):
-    kept, calls, contents = tmp_path / "kept", [], []
-    kept.touch()
-    monkeypatch.setattr(progress, "kept_path", str(kept))
-    monkeypatch.setattr(batcher, "MAX_REQUESTS", 80_000)  # the file is read as a whole
-
-    def worker(batch):
-        calls.append(batch)
-        if len(calls) == 3:  # as if it hung in this batch
-            contents.append(kept.read_bytes())
-
-    cell = make_cell(protocol=protocol, batch_size=4, server=Server(rate=1000.0, duration_s=0.02))
-    made = serve(Service(pool=[0], join=list, workers=[worker], max_batch=4), protocol, cell.server, 1)
-    rows, at_end = np.stack([getattr(made, row) for row in ROWS]), until_killed(kept.read_bytes(), cell)
-    assert (at_end == rows).all()
-    hung = until_killed(contents[0], cell)
-    num_done = int((hung[3] >= 0).sum())
-    assert {"offline": 8, "single_stream": 2, "multi_stream": 1}.get(protocol, num_done) == num_done
-    assert (hung[:2] == rows[:2, : len(hung[0])]).all()
-    assert (hung[:, :num_done] == rows[:, :num_done]).all()
-    assert hung[2, num_done] == rows[2, num_done] > 0
-    assert (hung[3, num_done:] == -1).all()

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -20,7 +21,6 @@ from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import CELL_KEY
 from accelbench.sinks.ui import serve
-from tests.sinks import servers
 from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, system_series
 from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
 
@@ -138,12 +138,12 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
 
 
 @pytest.mark.fault
-def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch):
+def test_a_server_that_does_not_answer_costs_one_line_and_no_record(root, monkeypatch):
     monkeypatch.setattr(location, "CALL_S", 0.5)
     one = record()
     records.write(one, root / "results")
-    with servers.endless() as address:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         found = deliver(root, one)
         assert len(found.problem.splitlines()) == 1
         with pytest.raises(UserError, match="does not answer"):
