@@ -1,6 +1,6 @@
 """Programs that plain PyTorch runs: networks, and the batches, losses and optimisers that go with them.
 
-Each is small, and does one thing that a benchmark may take for a fault, or fail on.
+Each is small, and does one thing that a benchmark may take for a fault, or fail on. Run a new one in a bare loop first.
 """
 
 import math

@@ -10,7 +10,7 @@ from accelbench.schema.vocab import Verdict
 from accelbench.search.rates import TOLERANCE, Candidate, Probed, RateRace
 from stats.test_regenerative import verdict
 
-SERVICE_S, OVERHEAD_S, OFFLINE_S = 0.01, 4.0, 12.0
+OVERHEAD_S, OFFLINE_S = 4.0, 12.0
 EVENLY, EXPONENTIAL = "M/D/1", "M/M/1"
 # (queue, mean service time in s) -> the highest rate with p99 within 50 ms. M/M/1: mu - ln(100) / limit; M/D/1:
 # Erlang's formula.

@@ -1,4 +1,4 @@
-"""Projects of others, whose params.yaml or links would have a stage or a command write to other places."""
+"""Projects of others, whose links would have a stage or a command write to other places."""
 
 import os
 
