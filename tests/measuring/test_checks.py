@@ -179,8 +179,8 @@ def test_products_of_other_threads_are_not_observed():
 
 def trained(num_changed=0, **changes):
     """Of four tensors with ten numbers each, so many changed."""
-    before = {name: State(1, 1.0) for name in "abcd"}
-    after = {name: State(1 + (index < num_changed), 1.0) for index, name in enumerate("abcd")}
+    before = {name: State(1, True) for name in "abcd"}
+    after = {name: State(1 + (index < num_changed), True) for index, name in enumerate("abcd")}
     known = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
     return Training(**known | changes)
 
@@ -210,7 +210,7 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
         (0, {"num_steps": 2, "cycle": 8}, "over more of which gradients may be accumulated"),
         (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),
         (4, {"evaluating": ["norm"]}, "in evaluation mode, although it trains: norm"),
-        (4, {"after": dict.fromkeys("abcd", State(2, float("nan")))}, "weights are not finite: 4 of 4 tensors"),
+        (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),
     ],
 )
 def test_less_than_that_is_a_warning_or_a_note(num_changed, changes, told):

@@ -7,7 +7,7 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 
@@ -69,7 +68,6 @@ class CellRun:
     generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
     state: Any = None  # of the network just before the last `measured_output`
-    why_unchecked: str | None = None  # why the output was not checked; None if it was
     diverged: str | None = None  # how the loss diverged; None if it did not
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
@@ -86,6 +84,7 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
+        self.agreed: Findings | None = None  # what was found where a short look was enough
         self.measured: list[Measured] = []  # what the network gave after its timed part
         self.changes: list[str] = []  # what its code changed of the settings while it was measured
         self.resources: Resources | None = None
@@ -128,6 +127,10 @@ class CellRun:
         If not `drawn`, its own weights need not be drawn before it gets those.
         """
         raise NotImplementedError
+
+    def agreement(self, output_of_fed: Output) -> Findings | None:
+        """What a look shows that takes less than whole steps; None if it shows no agreement with a new network."""
+        return None
 
     def why_other(self, measured: Measured) -> str | None:
         """What else than a mistake explains another output than a new network's; None if nothing does."""
@@ -249,41 +252,41 @@ class CellRun:
     def keep_output(self, fed: Any = None) -> None:
         """Keeps what inference gives for a batch that was never fed, after its timed part; `fed` is one that was."""
         self.note_resources()
-        if self.is_one_step or self.why_unchecked is not None:
-            return
-        try:
+        if not self.is_one_step and checks.OUTPUT not in self.seen.unchecked:
             with self.seen.checking():
                 self._keep(fed)
-        except Exception as error:  # the user's code may raise anything: it was measured all the same
-            self.why_unchecked = beginning(one_line(message_of(error)), checks.MAX_WHY)
 
     def _keep(self, fed: Any) -> None:
         output_of_fed = self.last_output()
-        if self.trains:  # watching takes time, and some networks read a clock
-            self.measured_output(self.unseen_batch()[0])
+        with suppress(Exception):  # the network may take no other number of rows
+            self.agreed = self.agreement(output_of_fed)
+        if self.agreed is not None:
+            return
         # What code keeps of every second batch shows in one of two.
         for _ in range(2 if self.trains else 1):
             unseen, is_unseen = self.unseen_batch()
             output = self.measured_output(unseen)
             self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
 
+    def new_network_in_time(self, precision: Precision, **how: bool) -> NewNetwork:
+        """`new_network`, which raises a NotInTimeError, as what it returns does, if `timeout_s` ends before it."""
+        network = checks.in_time(lambda: self.new_network(precision, **how), self.limits.left_s)
+        return lambda batch, seed: checks.in_time(lambda: network(batch, seed), self.limits.left_s)
+
     def _compared(self) -> Findings:
+        if self.agreed is not None:
+            return self.agreed
         precision, constant = self.cell.precision, self.cell.model.constant
-
-        def new_network(precision: Precision, **how: bool) -> NewNetwork:
-            network = checks.in_time(lambda: self.new_network(precision, **how), self.limits.left_s)
-            return lambda batch, seed: checks.in_time(lambda: network(batch, seed), self.limits.left_s)
-
         # A forward pass of training is not repeated to see whether it reads a clock.
         least = checks.WRONG_FROM if self.trains else 0.0
         found = Findings()
         for measured in self.measured:
             self.state = measured.state
-            found = checks.compare(measured, new_network, precision, constant=constant, least=least)
-            if found.defects:
-                if (why := self.why_other(measured)) is not None:
-                    found.defects.clear()
-                    found.not_compared(why)
+            found = checks.compare(measured, self.new_network_in_time, precision, constant=constant, least=least)
+            if found.defects and (why := self.why_other(measured)) is not None:
+                found.defects.clear()
+                found.not_compared(why)
+            if found.defects or found.warnings or found.observed is None:
                 break
         return found
 
@@ -309,6 +312,7 @@ class CellRun:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = self.num_samples()
+        found = Findings()
         with self.seen.checking():
             found = self._compared()
         to_target = self.to_target
@@ -364,8 +368,6 @@ class CellRun:
     def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:
             yield "one step shows that the cell runs, not how fast; its output was not checked"
-        if self.why_unchecked is not None:
-            yield f"its output was not checked: {self.why_unchecked}"
         if self.diverged is not None and self.to_target is None:
             yield self.diverged
         yield from dict.fromkeys(self.changes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.measuring.checks import OUTPUT
 from accelbench.measuring.clock import boot_s
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import MAX_SEED, Cell, Window
@@ -107,7 +108,7 @@ def serve(run: "CellRun", step: Step) -> None:
     except Exception as error:
         if not served.num_errors:
             raise
-        run.why_unchecked = f"it failed after its requests too ({one_line(message_of(error))})"
+        run.seen.unchecked[OUTPUT] = f"it failed after its requests too ({one_line(message_of(error))})"
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.schema.measurement import Check
-from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 
@@ -44,6 +43,8 @@ MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes: rounding
 NUM_OTHERS = 8  # other weights of a network whose outputs are whole numbers, which are the same by chance
 MAX_NUMBERS = 1 << 22  # of a tensor that are compared
 
+WHOLE = "all of it, beside that of a newly built network in fp32"  # what was compared
+OUTPUT, WEIGHTS = "its output was", "its weights were"  # in a sentence about what was not checked
 NO_TENSOR = "it holds no tensor that accelbench finds"
 UNSTEADY = "two runs for the same batch differ: the network draws numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
@@ -174,10 +175,10 @@ def compare(
     constant: bool = False,
     least: float = 0.0,
 ) -> Findings:
-    """Compares an output with that of a network that `new_network(precision, other=..., drawn=...)` builds on the CPU.
+    """Compares an output with that of a network that `new_network(precision, other=...)` builds on the CPU.
 
-    `other`: with other weights. `drawn`: whether its own weights are drawn before it gets the measured ones.
-    `constant`: the user confirms that the output may be the same for all inputs. `least`: an error that is no proof.
+    `other`: with other weights. `constant`: the user confirms that the output may be the same for all inputs.
+    `least`: an error that is no proof.
     """
     found = Findings()
     try:
@@ -199,9 +200,9 @@ def _compare(
     if not output:
         found.not_compared(NO_TENSOR)
         return
-    first = _first(measured, new_network, precision)
+    first = new_network(Precision.fp32)(batch, 0)
     found.error = error_of(output, first)
-    found.observed = "all of it, beside that of a newly built network in fp32"
+    found.observed = WHOLE
     if not measured.is_unseen:
         found.notes.append(NOT_UNSEEN)
     if found.error <= limit(precision):
@@ -224,15 +225,6 @@ def _compare(
         found.warnings.append(f"the output differs from fp32's on the CPU by {text}")
     if not math.isfinite(found.error):
         found.error = None
-
-
-def _first(measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision) -> Output:
-    """A new network's output: of one whose weights were not drawn, if it agrees, since drawing them takes long."""
-    with suppress(Exception):  # its constructor may compute with its weights
-        quick = new_network(Precision.fp32, drawn=False)(measured.unseen, 0)
-        if error_of(measured.output, quick) <= limit(precision):
-            return quick
-    return new_network(Precision.fp32)(measured.unseen, 0)
 
 
 def _rounded(batch: Any, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
@@ -320,7 +312,7 @@ class State(NamedTuple):
     """The numbers of one tensor."""
 
     checksum: int  # of all its bits
-    largest: float  # the largest magnitude; not finite if a number is not
+    is_finite: bool  # whether all its numbers are
 
 
 States = Mapping[str, State]
@@ -343,7 +335,9 @@ class Training:
 
     @property
     def changed(self) -> list[str]:
-        return [name for name in self.names if name in self.after and self.before.get(name) != self.after[name]]
+        """Those that differ; numbers that are not finite can change no more."""
+        states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
+        return [name for name, before, after in states if before != after or not after.is_finite]
 
     @property
     def is_observed(self) -> bool:
@@ -373,7 +367,7 @@ class Training:
             yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
         elif self.is_observed and still and self._is_worth_it(still):
             yield f"weights that did not change while it trained: {self._named(still)}"
-        if bad := [name for name, state in self.after.items() if not state.largest <= MAX_NUMBER]:
+        if bad := [name for name, state in self.after.items() if not state.is_finite]:
             yield f"after training, weights are not finite: {self._named(bad)}"
         if self.cycle is None and self._is_unknown:
             yield f"no weight changed in {self.num_steps} steps"
@@ -414,19 +408,24 @@ class Observations:
     training: Training = field(default_factory=Training)  # the weights
     # layers that were in training mode in inference: those that drop at random, perhaps on purpose, and others
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
+    unchecked: dict[str, str] = field(default_factory=dict)  # what was not checked -> why
     checks_s: float = 0.0  # how long the checks took
 
     @contextmanager
-    def checking(self) -> Iterator[None]:
-        """Adds the time of a check to `checks_s`."""
+    def checking(self, what: str = OUTPUT) -> Iterator[None]:
+        """Adds the time of a check to `checks_s`. If it fails, which the user's code may cause, it notes why."""
         start = time.perf_counter()
         try:
             yield
+        except Exception as error:
+            self.unchecked[what] = beginning(one_line(message_of(error)), MAX_WHY)
         finally:
             self.checks_s += time.perf_counter() - start
 
     def warnings(self, asked: str) -> Iterator[str]:
         """Sentences; `asked` is the format to compute in."""
+        for what, why in self.unchecked.items():
+            yield f"{what} not checked: {why}"
         yield from self.training.warnings()
         yield from self.products.others(asked, coarser=True)
         if self.products.in_other_threads:

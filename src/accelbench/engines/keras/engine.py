@@ -22,7 +22,7 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.engines.target import TargetRun
-from accelbench.measuring.checks import NewNetwork, Output, States, numbers_of
+from accelbench.measuring.checks import WEIGHTS, NewNetwork, Output, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -114,7 +114,7 @@ class _Run(CellRun):
         else:
             super().run_steps()
         if self.trains and not self.is_one_step:
-            with self.seen.checking():
+            with self.seen.checking(WEIGHTS):
                 self.seen.training.after = self._states()
 
     def _train_to_target(self, to_target: TargetRun) -> None:
@@ -130,7 +130,7 @@ class _Run(CellRun):
 
     def begin_steady(self) -> None:
         if self.trains:
-            with self.seen.checking():
+            with self.seen.checking(WEIGHTS):
                 self.seen.training.before = self._states()
 
     def _states(self) -> States:

@@ -86,5 +86,4 @@ def state_of(tensor: NDArray[np.floating]) -> State:
     """Every number is read once."""
     bits = np.ascontiguousarray(tensor).view(BITS[tensor.itemsize])
     values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
-    # A NaN makes both of them NaN.
-    return State(int(bits.sum(dtype=np.int64)), max(abs(float(values.min())), abs(float(values.max()))))
+    return State(int(bits.sum(dtype=np.int64)), bool(np.isfinite(values.sum())))

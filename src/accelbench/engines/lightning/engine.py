@@ -41,7 +41,7 @@ from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import measure_breakdown
-from accelbench.measuring.checks import in_time
+from accelbench.measuring.checks import WEIGHTS, in_time
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
@@ -276,7 +276,7 @@ class _Run(NetworkOutputs):
         if isinstance(self.workload, GenerateWorkload):
             self.generation = self.workload.generation(self.timing.num_kept)
         if self.trains:
-            with self.seen.checking():
+            with self.seen.checking(WEIGHTS):
                 self.trained.note_end(self.trainer.optimizers)
         if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
@@ -311,7 +311,7 @@ class _Run(NetworkOutputs):
 
     def begin_steady(self) -> None:
         if self.trains:
-            with self.seen.checking():
+            with self.seen.checking(WEIGHTS):
                 self.seen.training.before = self.trained.states()
 
     def _keep_output(self, step: InferStep) -> None:

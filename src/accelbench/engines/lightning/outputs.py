@@ -4,7 +4,7 @@ import copy
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,11 @@ from accelbench.engines.lightning.global_state import (
 )
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
-from accelbench.engines.lightning.structure import arrays_in, copied, mapped, tensors_in
+from accelbench.engines.lightning.structure import arrays_in, copied, first_rows, mapped, tensors_in
 from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import UNSTEADY, Measured, NewNetwork, Output, error_of, limit
+from accelbench.measuring.checks import UNSTEADY, WHOLE, Findings, Measured, NewNetwork, Output, error_of, limit
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import XLA, Precision
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
+NUM_ROWS = 2  # in which most networks show that they agree
+ROWS = f"{NUM_ROWS} rows of each of two further batches, beside those of newly built networks in fp32"
 # What inference is run in, in this order, until the network runs.
 MAX_LOOK_S = 0.02  # of a step: longer ones are not run again only to see what inference mode changes
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
@@ -191,13 +193,11 @@ class NetworkOutputs(CellRun):
             return False
         unseen, output = self.measured[-1].unseen, self.measured[-1].output
         most = limit(self.cell.precision)
-        try:
-            with self.seen.checking():
-                with torch.inference_mode(False), torch.no_grad():
-                    is_other = error_of(self.measured_output(unseen), output) > most
-                return is_other and error_of(self.measured_output(unseen), output) <= most
-        except Exception:  # it keeps tensors of inference mode
-            return False
+        with self.seen.checking(), suppress(Exception):  # it may keep tensors of inference mode
+            with torch.inference_mode(False), torch.no_grad():
+                is_other = error_of(self.measured_output(unseen), output) > most
+            return is_other and error_of(self.measured_output(unseen), output) <= most
+        return False
 
     def why_other(self, measured: Measured) -> str | None:
         if not self.is_plain or self.trains:
@@ -249,6 +249,28 @@ class NetworkOutputs(CellRun):
                 with step.context():
                     result = step.task.train(self.network, on_device)
         return arrays_in(result)
+
+    def agreement(self, output_of_fed: Output) -> Findings | None:
+        """Compares a few rows of two further batches, or a whole one: what code keeps of one shows in the other."""
+        outputs: list[Output] = []
+        references: list[Output] = []
+        is_part = False
+        while len(outputs) < (2 if self.trains or is_part else 1):
+            batch, is_unseen = self.unseen_batch()
+            if not is_unseen:
+                return None
+            rows = first_rows(batch, NUM_ROWS) if self.is_plain else None
+            is_part = rows is not None
+            batch = rows if is_part else batch
+            self.note_state(self.plain_network())
+            # The CPU first: a mistake in indices would end a GPU's context.
+            references.append(self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0))
+            outputs.append(self.measured_output(batch))
+        error = max(map(error_of, outputs, references))
+        others = [*outputs[1:], output_of_fed]
+        if not outputs[0] or error > limit(self.cell.precision) or error_of(outputs[0], others[0]) == 0.0:
+            return None
+        return Findings(error=error, observed=ROWS if is_part else WHOLE)
 
     def note_state(self, network: nn.Module) -> None:
         """Notes what a newly built network gets from the measured one."""

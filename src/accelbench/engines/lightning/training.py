@@ -1,5 +1,6 @@
 """The weights of a network in PyTorch while it trains; see `measuring.checks`."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from accelbench.engines.lightning.structure import parts_of
 from accelbench.measuring.checks import State, States, Training
 
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a word
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
@@ -18,12 +19,14 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _state(tensor: Tensor) -> State:
-    """Every number is read once on its device."""
+    """Every number is read twice on its device."""
     numbers = parts_of(tensor)[-1]
-    values = _readable(torch.view_as_real(numbers) if numbers.is_complex() else numbers)
-    bits = values.contiguous().view(BITS[values.element_size()])
-    low, high = torch.aminmax(values)  # a NaN makes both NaN
-    return State(int(bits.sum(dtype=torch.int64)), max(abs(float(low)), abs(float(high))))
+    values = _readable(torch.view_as_real(numbers) if numbers.is_complex() else numbers).flatten()
+    starts_at = values.storage_offset() * values.element_size()
+    width = math.gcd(8, values.nbytes, starts_at)  # words of 8 bytes are added up the fastest
+    is_short = values.is_floating_point() and values.element_size() < 4
+    total = values.sum(dtype=torch.float32 if is_short else None)
+    return State(int(values.view(BITS[width]).sum(dtype=torch.int64)), bool(torch.isfinite(total)))
 
 
 def _has_gradient(tensor: Tensor) -> bool:
@@ -60,7 +63,8 @@ class TrainedNetwork:
         into.after = self.states()
         into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
         into.sizes = {name: each.numel() for name, each in parameters.items()}
-        into.gradients = {name for name, each in parameters.items() if _has_gradient(each)}
+        changed = set(into.changed)  # by a gradient
+        into.gradients = {name for name, each in parameters.items() if name in changed or _has_gradient(each)}
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
         into.evaluating = evaluating(self.network)

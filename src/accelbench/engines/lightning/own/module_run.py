@@ -26,7 +26,7 @@ from accelbench.engines.lightning.work import Counter, busiest, not_counted
 from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UserError
 from accelbench.measuring.breakdown import measure_breakdown
-from accelbench.measuring.checks import Output
+from accelbench.measuring.checks import OUTPUT, WEIGHTS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
@@ -60,7 +60,7 @@ class _UsersRun(NetworkOutputs):
 
     def begin_steady(self) -> None:
         if self.trains:
-            with self.seen.checking():
+            with self.seen.checking(WEIGHTS):
                 self.seen.training.before = self.trained.states()
 
 
@@ -95,7 +95,7 @@ class ModuleRun(_UsersRun):
                 self._check_counts(skipped)
                 self.note_resources()
                 if self.trains:
-                    with self.seen.checking():
+                    with self.seen.checking(WEIGHTS):
                         self._note_end()
                 self._break_down()
                 self.looked = self._probed()
@@ -180,7 +180,7 @@ class ModuleRun(_UsersRun):
 
     def _keep_output(self) -> None:
         if not structure.num_rows(self.looked.batch):
-            self.why_unchecked = "its batches hold no tensors that accelbench finds"
+            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
         self.seen.modes = training_in_inference(self.module)
         self.keep_output()
 
