@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
-NUM_ROWS = 2  # in which most networks show that they agree
-ROWS = f"{NUM_ROWS} rows of each of two further batches, beside those of newly built networks in fp32"
+ROWS = "the first rows of two further batches, beside those of newly built networks in fp32"
 # What inference is run in, in this order, until the network runs.
 MAX_LOOK_S = 0.02  # of a step: longer ones are not run again only to see what inference mode changes
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
@@ -252,6 +251,7 @@ class NetworkOutputs(CellRun):
 
     def agreement(self, output_of_fed: Output) -> Findings | None:
         """Compares a few rows of two further batches, or a whole one: what code keeps of one shows in the other."""
+        num_rows = 2 if self.trains else 1  # a layer that normalises needs two to train
         outputs: list[Output] = []
         references: list[Output] = []
         is_part = False
@@ -259,7 +259,7 @@ class NetworkOutputs(CellRun):
             batch, is_unseen = self.unseen_batch()
             if not is_unseen:
                 return None
-            rows = first_rows(batch, NUM_ROWS) if self.is_plain else None
+            rows = first_rows(batch, num_rows) if self.is_plain else None
             is_part = rows is not None
             batch = rows if is_part else batch
             self.note_state(self.plain_network())
