@@ -1,8 +1,9 @@
-"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells, the answers and what is there.
+"""`make repro`: measures the suites of params.yaml, then runs `dvc repro report`, under a lock.
 
-Only the stages that the report depends on are run: a data set that no suite uses is not downloaded. DVC runs in a
-process of its own, and what it and its other stages print is in a log. Its stages that measure ask this process to do
-it, which starts each framework once for all of them, and builds a preview of the report between two suites.
+This process measures, so that each framework starts once for all suites, and builds a preview of the report between two
+suites. DVC prepares the data sets before, and afterwards builds the report; its stages that measure find their work
+done. DVC runs in a process of its own, and what it and its stages print is in a log. Only the stages that the report
+depends on are run: a data set that no suite uses is not downloaded.
 
 Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
 message says how to fix it; 130 interrupted; 141 the reader of the output has gone, as `head` does.
@@ -10,21 +11,16 @@ message says how to fix it; 130 interrupted; 141 the reader of the output has go
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
@@ -33,14 +29,14 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from accelbench.errors import UnknownChoiceError, UserError, writing_errors
+from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
-from accelbench.lifeline import end_with_parent, scratch_folder
+from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.presentation import counted, duration
 from accelbench.project import PACKAGE, PARAMS, PLAN, Workplace
@@ -56,7 +52,6 @@ from accelbench.stages import stage, work
 from accelbench.sweep.forecast import forecast
 
 LOG = "runs/repro.log"  # what DVC and its stages print
-MAX_LOG = 1 << 28  # bytes that are read at once
 MAX_TAIL = 20  # lines of it that are shown after a failure
 HEADLINE = "report/headline.txt"
 PREVIEW = "runs/preview"
@@ -65,9 +60,6 @@ PREVIEW_SHARE = 0.05  # of the time, at most, that building previews after the f
 # DVC's start, its stages and the report; each suite's data, stages and preview.
 STARTED_S = time.process_time()
 OTHERS, OTHERS_EACH = 50.0, 10.0
-POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
-ASKING_S = 10.0  # how long a stage may take to say what it asks for, which it does at once
-MAX_REQUEST = 4096  # bytes
 END_S = 10.0  # how long DVC may take to end after an interruption
 
 
@@ -84,8 +76,9 @@ def main(*words: str) -> int:
         with hold(ROOT / ".accelbench.lock", "`make repro`"), Job(console) as running:
             if not words:
                 running.announce()
-            done = running.dvc("repro", *(words or ["report"]))
-            return running.conclude() if done else running.explain()
+                if not running.measure():
+                    return running.explain()
+            return running.conclude() if running.dvc(*(words or ["report"])) else running.explain()
 
     try:
         return stage.status_of(run)
@@ -97,7 +90,7 @@ def main(*words: str) -> int:
 
 
 class Job(contextlib.ExitStack):
-    """Runs DVC, and measures what its stages ask for.
+    """Measures the suites, and runs DVC.
 
     Args:
         console: where progress is shown.
@@ -105,21 +98,19 @@ class Job(contextlib.ExitStack):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        self.console, self.began = console, time.monotonic()
+        self.console = console
+        self.began = time.monotonic()
         self.said = ""  # what DVC and its stages have printed, without secrets, as the log has it
-        self.num_read = 0  # bytes of it
-        self.read = _read()
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
-        self.has_news = False  # whether the latest stage measured something
-        self.preview_at: float | None = None  # when the next preview may be built; None before the first
+        self.done: list[str] = []  # the suites that were measured, and `confirm`
+        self.preview_at = 0.0  # when the next preview may be built
         self.hosts = self.enter_context(Hosts())
-        self.address = str(self.enter_context(scratch_folder()) / "job")
-        self.server = self.enter_context(socket.socket(socket.AF_UNIX))
-        self.server.bind(self.address)
-        self.server.listen()
-        self.server.settimeout(POLL_S)
+        with writing_errors(LOG):
+            (ROOT / LOG).parent.mkdir(exist_ok=True)
+            (ROOT / LOG).unlink(missing_ok=True)  # nothing is written through a link
+            self.log = self.enter_context((ROOT / LOG).open("w"))
 
     def announce(self) -> None:
         """Prints how long it will take."""
@@ -138,83 +129,61 @@ class Job(contextlib.ExitStack):
         self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({details}).")
 
     def dvc(self, *words: str) -> bool:
-        """Runs DVC, which ends when this process ends, and answers its stages; returns whether it succeeded."""
-        log, environment = ROOT / LOG, {**os.environ, stage.VARIABLE: self.address}
-        with writing_errors(LOG):
-            log.parent.mkdir(exist_ok=True)
-            log.unlink(missing_ok=True)  # nothing is written through a link
-            self.log = self.enter_context(log.open("w"))
-            # It has no name, since it may hold secrets.
-            self.output = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        where: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": self.output, "stderr": self.output}
-        command = [sys.executable, "-m", "dvc", *words]
-        try:
-            with _ending(subprocess.Popen(command, preexec_fn=end_with_parent, **where)) as process:
-                while process.poll() is None:
-                    self.serve()
-                    self._follow()
-        finally:
-            self._follow(has_ended=True)
-        return process.returncode == 0
+        """Runs `dvc repro`, which ends when this process ends, and logs its lines; returns whether it succeeded."""
+        command = [sys.executable, "-m", "dvc", "repro", *words]
+        environment = {**os.environ, stage.DONE: " ".join(self.done)}
+        printed = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
+        with (
+            subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=end_with_parent, **printed) as process,
+            _ending(process),
+        ):
+            for line in process.stdout:
+                self._log(masked(line))
+            return process.wait() == 0
 
-    def _follow(self, *, has_ended: bool = False) -> None:
-        """Logs DVC's new lines, and says which stage has begun; the stages that measure say it themselves."""
-        new = os.pread(self.output.fileno(), MAX_LOG, self.num_read)
-        whole = new if has_ended else new[: new.rfind(b"\n") + 1]
-        if not whole:
-            return
-        self.num_read += len(whole)
-        lines = masked(whole.decode(errors="replace"))
-        self.said += lines
-        self.log.write(lines)
+    def _log(self, line: str) -> None:
+        """Logs DVC's line, and prints which stage has begun, unless its work is done."""
+        self.said += line
+        self.log.write(line)
         self.log.flush()
-        for name in re.findall("^Running stage '(report|data@.+)':\n", lines, re.MULTILINE):
-            self._say(f"{'Building the' if name == 'report' else 'Preparing'} {name.replace('@', '/')} ...")
+        begun = re.match("Running stage '(report|confirm|data@.+|sweep@.+)':", line)
+        if begun and begun[1].removeprefix("sweep@") not in self.done:
+            self._say(f"Running {begun[1].replace('@', '/')} ...")
 
-    def serve(self) -> None:
-        """Answers the next stage that asks for something, if one does within `POLL_S`."""
-        with contextlib.suppress(TimeoutError, ConnectionAbortedError):
-            asking, _ = self.server.accept()
-            with asking:
-                answer = self._answer(_request(asking))
-                asking.settimeout(ASKING_S)
-                with contextlib.suppress(OSError):  # the stage has been killed: DVC says so
-                    asking.sendall(json.dumps(answer).encode() + b"\n")
-            if self.has_news and answer == 0:
+    def measure(self) -> bool:
+        """Measures what is left, and the best cells again; returns whether DVC could prepare the data sets."""
+        suites = [suite for name, suite in self.suites.items() if self.lefts[name]]
+        data = {cell.data.name for suite in suites for cell in suite.cells.values()}
+        read = _read()
+        if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
+            return False
+        for suite in suites:
+            if _read() == read:
+                self._measure(suite)
                 self._preview()
+        if suites and _read() == read:
+            work.confirm_best(ROOT, self.console, self.hosts)
+            self.done.append("confirm")
+        if _read() != read:
+            self._say(f"Code or settings have changed since this job began: DVC's stages measure the rest ({LOG}).")
+            self.done.clear()
+        return True
 
-    def _answer(self, words: list[str] | None) -> int | None:
-        """Does what a stage asks for; returns its exit status, or None if the stage should do it itself."""
-        self.has_news = False
-        if words is None:
-            self._say("Something that is no stage of this job has connected to it, and is refused.")
-            return 2
-        if _read() != self.read:
-            self._say(f"Code or settings have changed since this job began: the stage reads them anew ({LOG}).")
-            return None
-        source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
-        try:
-            return stage.status_of(lambda console: self._measure(console, *words))
-        except Exception:
-            traceback.print_exc()
-            return 1
-
-    def _measure(self, console: Console, kind: str, *names: str) -> None:
-        if kind == "confirm":
-            work.confirm_best(ROOT, console, self.hosts)
-            return
-        (name,) = names
-        if name not in self.suites:
-            raise UnknownChoiceError("suite", name, self.suites)
-        suite, number = self.suites[name], list(self.suites).index(name) + 1
-        self.lefts[name] = left(suite)  # its data set is prepared by now
-        evidence, num = self._evidence(), f"{len(self.lefts[name])} of {counted(len(suite.cells), 'cell')} to measure"
-        its, every = (total(cells, evidence, self.started) for cells in (self.lefts[name], self._left()))
+    def _measure(self, suite: work.Suite) -> None:
+        number = list(self.suites).index(suite.name) + 1
+        cells = left(suite)  # its data set is prepared by now
+        self.lefts[suite.name] = cells
+        evidence = self._evidence()
+        its = total(cells, evidence, self.started)
+        every = total(self._left(), evidence, self.started)
         length = f", {its}; all suites: {every}" if every.num > its.num > 0 else f", {its}" if its.num else ""
-        self._say(f"\nSuite {number} of {len(self.suites)}: {name} ({num}{length})", "bold")
-        suite.measure(console, self.hosts, show=lambda _: None)
-        self.started += self.lefts[name]
-        self.has_news, self.lefts[name] = bool(self.lefts[name]), []
+        num = f"{len(cells)} of {counted(len(suite.cells), 'cell')} to measure"
+        self._say(f"\nSuite {number} of {len(self.suites)}: {suite.name} ({num}{length})", "bold")
+        source_digest.cache_clear()  # of a network of the user's own, which may have changed meanwhile
+        suite.measure(self.console, self.hosts, show=lambda _: None)
+        self.started += cells
+        self.lefts[suite.name] = []
+        self.done.append(suite.name)
 
     def _left(self) -> list[Cell]:
         """The cells of all suites that are left."""
@@ -229,26 +198,22 @@ class Job(contextlib.ExitStack):
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
         to_come = [name for name, left in self.lefts.items() if left]
-        is_first, began = self.preview_at is None, time.monotonic()
-        if not to_come or began < (self.preview_at or 0.0):
+        began = time.monotonic()
+        if not to_come or began < self.preview_at:
             return
         number = len(self.suites) - len(to_come)
         from accelbench.report.build import build  # imports the plot libraries
 
         notice = f"Preview: {number} of {len(self.suites)} suites measured; still to come: {', '.join(to_come)}."
+        place = Workplace.of_project(ROOT)
         try:
             page = build(
-                ROOT / "results",
-                ROOT / PREVIEW,
-                params.costs(ROOT),
-                notices=[notice],
-                extension=params.report_extension(ROOT),
-                wanted=params.suite_names(ROOT),
+                ROOT / "results", ROOT / PREVIEW, notices=[notice], **params.for_report(place, ROOT / "results")
             )
         except Exception as error:  # the report's own stage will say it, after everything is measured
             self._say(f"No preview of the report: {error}")
             return
-        if is_first:
+        if not self.preview_at:
             self._say(f"A first report to look at, with more suites later: {page}")
         ended = time.monotonic()
         self.preview_at = ended + (ended - began) / PREVIEW_SHARE
@@ -313,13 +278,13 @@ def left(suite: work.Suite) -> list[Cell]:
 
 
 @contextlib.contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
     """Ends the process on leaving: after an error it has time to end by itself, as its stage does.
 
     It may be writing dvc.lock, which a signal would cut short: another Ctrl-C does not end it at once.
     """
     try:
-        yield process
+        yield
     finally:
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -327,23 +292,6 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes
         process.terminate()
         process.wait()
         signal.signal(signal.SIGINT, handler)
-
-
-def _request(asking: socket.socket) -> list[str] | None:
-    """The words that a stage sends; None from a client that is silent, ends too early or sends something else."""
-    text, until = b"", time.monotonic() + ASKING_S
-    try:
-        while not text.endswith(b"\n"):
-            asking.settimeout(max(until - time.monotonic(), 0.001))
-            part = asking.recv(MAX_REQUEST)
-            text += part
-            if not part or len(text) > MAX_REQUEST:
-                return None
-        words = json.loads(text)
-    except (OSError, ValueError, RecursionError):
-        return None
-    is_known = isinstance(words, list) and (words == ["confirm"] or (len(words) == 2 and words[0] == "sweep"))
-    return list(map(str, words)) if is_known else None
 
 
 def _read() -> list[str]:

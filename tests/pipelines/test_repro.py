@@ -1,6 +1,4 @@
 import importlib.util
-import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +32,13 @@ def repro(tmp_path, monkeypatch):
     return module
 
 
+@pytest.fixture
+def measured(repro, monkeypatch):
+    """As `repro`, with nothing left to measure."""
+    monkeypatch.setattr(repro.Job, "measure", lambda job: True)
+    return repro
+
+
 def change(root, **changes):
     settings = yaml.safe_load((root / "params.yaml").read_text())
     (root / "params.yaml").write_text(yaml.safe_dump({**settings, **changes}, sort_keys=False))
@@ -49,7 +54,7 @@ def write_records(root, *statuses):
     ("statuses", "code"),
     [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), slow((Status.invalid,), 1)],
 )
-def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses, code, capsys):
+def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro, statuses, code, capsys):
     write_records(repro.ROOT, *statuses)
     assert repro.main() == code
     out, err = capsys.readouterr()
@@ -59,7 +64,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     )
     parts = "(30 s to measure the best again, 60 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 90 s and 2 cells of unknown length {parts}." in out
-    assert repro.calls == [("repro", "report")]
+    assert repro.calls == [("report",)]
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")
     assert repro.main() == 0
@@ -68,8 +73,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
 
 def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
     monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
-    log, serve = repro.ROOT / "runs" / "repro.log", repro.Job.serve
-    monkeypatch.setattr(repro.Job, "serve", lambda job: (log.unlink(missing_ok=True), serve(job)))
+    log = repro.ROOT / "runs" / "repro.log"
     (repro.ROOT / "dvc.lock").touch()
     assert repro.main("nope") == 2
     err = capsys.readouterr().err
@@ -90,8 +94,8 @@ def test_neither_the_log_nor_what_is_shown_of_it_holds_a_secret(repro, monkeypat
 
 
 def test_dvc_has_time_to_end_by_itself_after_any_error(repro):
-    ends = [sys.executable, "-c", "import time; time.sleep(0.2)"]
-    with pytest.raises(ValueError, match="any"), repro._ending(subprocess.Popen(ends)) as process:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.2)"])
+    with pytest.raises(ValueError, match="any"), repro._ending(process):
         raise ValueError("any")
     assert process.returncode == 0
 
@@ -102,21 +106,25 @@ def job(repro):
         yield job
 
 
-def asked(job, *words):
-    """What the job answers to a stage."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(job.address)
-        client.sendall(json.dumps(words).encode() + b"\n")
-        job.serve()
-        return client.makefile().read()
+def test_a_suite_is_measured_after_its_data_are_prepared_and_its_stage_finds_it_done(repro, job, monkeypatch):
+    order = []
+    monkeypatch.setattr(repro.work.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
+    monkeypatch.setattr(repro.work, "confirm_best", lambda *_: order.append("confirm"))
+    monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
+    assert job.measure()
+    assert order == [("data@mnist",), "mnist_networks", "confirm"]
+    assert job.done == ["mnist_networks", "confirm"]
 
 
-def test_a_stage_measures_itself_after_code_or_settings_have_changed(repro, job, capsys):
-    with (repro.ROOT / "conf" / "model" / "mlp.yaml").open("a") as file:
-        file.write("# changed\n")
-    assert asked(job, "sweep", "mnist_networks") == "null\n"
-    assert "the stage reads them anew" in capsys.readouterr().out
-    assert not (repro.ROOT / "results").exists()
+def test_dvc_measures_after_code_or_settings_have_changed(repro, job, monkeypatch, capsys):
+    def changed(suite, *_, **__):
+        with (repro.ROOT / "conf" / "model" / "mlp.yaml").open("a") as file:
+            file.write("# changed\n")
+
+    monkeypatch.setattr(repro.work.Suite, "measure", changed)
+    assert job.measure()
+    assert "DVC's stages measure the rest" in capsys.readouterr().out
+    assert job.done == []
 
 
 def test_the_report_depends_on_every_module_that_makes_it():

@@ -1,36 +1,11 @@
-import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from accelbench.errors import UserError
 from accelbench.stages import stage, work
 from test_architecture import HEAVY
-
-
-@pytest.fixture
-def job(tmp_path, monkeypatch):
-    """A job that answers one stage; `questions` holds what it was asked."""
-    questions = []
-
-    def listening(answer):
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(str(tmp_path / "job"))
-        server.listen()
-        monkeypatch.setenv(stage.VARIABLE, str(tmp_path / "job"))
-
-        def serve():
-            asking, _ = server.accept()
-            with asking, server:
-                questions.append(asking.makefile().readline())
-                asking.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        return questions
-
-    return listening
 
 
 @pytest.fixture
@@ -42,27 +17,19 @@ def measured(monkeypatch):
     return found
 
 
-def test_without_a_job_a_stage_measures_itself(monkeypatch, tmp_path, measured):
+def test_a_stage_measures_what_make_repro_has_not(monkeypatch, measured):
     assert stage.main(["run_suite", "mine"]) == 0
-    monkeypatch.setenv(stage.VARIABLE, str(tmp_path / "gone"))
-    assert stage.main(["run_suite", "mine"]) == 0
-    assert measured == ["mine"] * 2
+    monkeypatch.setenv(stage.DONE, "mine confirm")
+    assert stage.main(["run_suite", "mine"]) == stage.main(["confirm"]) == 0
+    assert stage.main(["run_suite", "other"]) == 0
+    assert measured == ["mine", "other"]
 
 
-@pytest.mark.parametrize(("answer", "status"), [(b"0\n", 0), (b"2\n", 2), (b"", 130)])
-def test_a_job_measures_for_its_stages(job, measured, answer, status):
-    questions = job(answer)
-    assert stage.main(["run_suite", "mine"]) == status
-    assert questions == ['["sweep", "mine"]\n']
-    assert measured == []
-
-
-def test_a_stage_measures_what_the_job_can_not(job, measured, monkeypatch, capsys):
+def test_a_mistake_of_the_user_is_named(measured, monkeypatch, capsys):
     def refuse(console):
         raise UserError("this can't be measured")
 
     monkeypatch.setattr(work, "confirm", refuse)
-    job(b"null\n")
     assert stage.main(["confirm"]) == 2
     assert capsys.readouterr().err == "error: this can't be measured\n"
 

@@ -1,10 +1,7 @@
 """What comes before a sweep: the data set, and a check of each network."""
 
-import contextlib
 import io
-import time
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +10,6 @@ from rich.console import Console
 from accelbench import lock
 from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
-from accelbench.data.obtain import find
 from accelbench.errors import UserError
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace
@@ -64,24 +60,11 @@ def test_what_takes_long_says_how_far_it_came(monkeypatch):
 AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_images: 400}\n"
 
 
-def test_an_estimate_is_of_the_original_if_it_is_here_or_a_mirror_has_it_else_of_the_stand_in(tmp_path, monkeypatch):
+def test_an_estimate_is_of_the_original_or_of_the_part_that_is_wanted(tmp_path):
     (tmp_path / "params.yaml").write_text(AUTO)
     place = Workplace.of_project(tmp_path)
-
-    def sizes(name="mnist"):
-        return forecast.inputs_of(place, name, None, asks=True).num_samples
-
-    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=OSError("no network")))
-    assert (sizes(), sizes("cats_vs_dogs")) == ((1_500, 500), (320, 80))
-    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: contextlib.nullcontext())
-    assert sizes() == (60_000, 10_000)
-    monkeypatch.setattr(forecast, "REACH_S", 0.01)
-    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: time.sleep(1))
-    assert sizes() == (1_500, 500)
-    (tmp_path / "data/MNIST/raw").mkdir(parents=True)
-    for file in find("mnist").files:
-        (tmp_path / "data/MNIST/raw" / file.name).touch()
-    assert sizes() == (60_000, 10_000)
+    assert forecast.inputs_of(place, "mnist", None).num_samples == (60_000, 10_000)
+    assert forecast.inputs_of(place, "cats_vs_dogs", None).num_samples == (320, 80)
 
 
 # The check of each network

@@ -7,7 +7,6 @@ import pkgutil
 import shutil
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -121,7 +120,6 @@ class FileSet(DataSet):
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
     shape: tuple[int, ...]  # of an image, channels first, unless the setting `image_size` says another side
     num_samples: tuple[int, int]  # of the original set, to train and to test
-    num_drawn: tuple[int, int] = NUM_DRAWN
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
@@ -131,7 +129,9 @@ class FileSet(DataSet):
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        if source == "auto" and _has_files(home):  # the user put them there: wrong ones are an error
+        if source == "auto" and (
+            home.is_file() or any(home.glob("*"))
+        ):  # the user put them there: wrong ones are an error
             return self._read(home, f"from {self.home}", target)
         folder = root / DOWNLOADS / name
         try:
@@ -146,13 +146,6 @@ class FileSet(DataSet):
             )
         return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
 
-    def num_expected(self, name: str, source: str, root: Path) -> tuple[int, int]:
-        """How many samples `obtain` will give, to train and to test; a mirror that has a file's head has all files."""
-        if source != "auto" or _has_files(root / self.home) or _has_files(root / DOWNLOADS / name):
-            return self.num_samples
-        is_reachable = any(_has(mirror + self.files[0].name) for mirror in self.mirrors)
-        return self.num_samples if is_reachable else self.num_drawn
-
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
         found = self.read(path, target)
         return replace(
@@ -161,17 +154,6 @@ class FileSet(DataSet):
             source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
             stand_in_reason="max_images asks for a part of the set" if found.part else None,
         )
-
-
-def _has_files(path: Path) -> bool:
-    return path.is_file() or any(path.glob("*"))
-
-
-def _has(url: str) -> bool:
-    request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
-    with suppress(HTTPException, OSError), urllib.request.urlopen(request, timeout=STALL_S):
-        return True
-    return False
 
 
 def names() -> list[str]:

@@ -12,7 +12,6 @@ from accelbench.errors import BusyError, UserError
 from accelbench.grid.estimate import Evidence, Inputs, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
-from accelbench.measuring.checks import NotInTimeError, in_time
 from accelbench.project import Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell
@@ -20,8 +19,6 @@ from accelbench.schema.vocab import Device
 from accelbench.settings.params import data_settings
 from accelbench.sweep.context import paced
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
-
-REACH_S = 0.5  # how long a data set's mirrors have to answer
 
 
 def forecast(
@@ -62,12 +59,12 @@ def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
 def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, profile: str | None = None) -> None:
     """Adds what the data sets of `cells` give: as prepared, or, for another profile, as they will be."""
     for name in dict.fromkeys(cell.data.name for cell in cells):
-        if (inputs := inputs_of(place, name, profile, asks=True)) is not None:
+        if (inputs := inputs_of(place, name, profile)) is not None:
             evidence.inputs[name] = inputs
 
 
-def inputs_of(place: Workplace, name: str, profile: str | None, *, asks: bool = False) -> Inputs | None:
-    """What the data set `name` gives: as prepared, else as the original or, if `asks`, what can be had now; or None."""
+def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
+    """What the data set `name` gives: as prepared, else as the original; None if that is unknown."""
     folder, kept, wanted = place.data / name, {}, {}
     with suppress(UserError):  # the user's own, which has no settings there
         kept, wanted = (data_settings(place.project, name, each) for each in (None, profile))
@@ -81,10 +78,6 @@ def inputs_of(place: Workplace, name: str, profile: str | None, *, asks: bool = 
         return None
     most, side = wanted.get("max_images"), wanted.get("image_size")
     train, test = data_set.num_samples
-    if asks:
-        train, test = data_set.num_drawn
-        with suppress(NotInTimeError):
-            train, test = in_time(lambda: data_set.num_expected(name, str(wanted.get("source")), place.cache), REACH_S)
     share = min(1.0, most / (train + test)) if most else 1.0
     shape = (*data_set.shape[:-2], side, side) if side else data_set.shape
     return Inputs((round(share * train), round(share * test)), shape, len(data_set.classes))

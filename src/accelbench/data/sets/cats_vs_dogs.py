@@ -66,6 +66,5 @@ DATA_SET = FileSet(
     stand_in=stand_in,
     shape=(3, 224, 224),
     num_samples=(19_957, 4_989),
-    num_drawn=(2_000, 500),  # of `NUM_DRAWN`, as they are divided
     settings={"image_size": 224, "max_images": ALL},
 )
