@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import orjson
+import msgspec
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, SystemSeries
@@ -84,7 +84,7 @@ def records(machine: int, suite: int, num_processes: int, dice: Dice) -> Iterato
 
 
 def _write(made: Record, folder: Path) -> None:
-    text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
+    text = msgspec.json.format(msgspec.json.encode(made.to_json()))
     # A record's lists are indented by half of that: no longer than they really are.
     (folder / f"{made.name}.json").write_bytes(text.replace(b"\n      ", b"\n   "))
 

@@ -56,7 +56,7 @@ def records() -> str:
     for name, field in _fields(schema, schema["definitions"]):
         if not name.startswith("cell."):
             meaning = field.get("description") or name.rpartition(".")[2].replace("_", " ").removesuffix("[]")
-            rows.append(f"| `{name}` | {_kind(field)} | {_cut(meaning)} |\n")
+            rows.append(f"| `{name}` | {_kind(field, schema['definitions'])} | {_cut(meaning)} |\n")
     return "".join([before, FIELDS, *rows])
 
 
@@ -65,20 +65,28 @@ def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Itera
     for name, field in schema["properties"].items():
         inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
         is_list = inner.get("type") == "array"
-        inner = inner["items"] if is_list else inner
+        inner = inner["items"] if is_list and isinstance(inner["items"], dict) else inner
         yield (path := f"{prefix}{name}{'[]' * is_list}"), field
-        if "$ref" in inner:
-            yield from _fields(known[inner["$ref"].rpartition("/")[2]], known, f"{path}.")
+        inner = known[_named(inner)] if "$ref" in inner else {}
+        if "properties" in inner:
+            yield from _fields(inner, known, f"{path}.")
 
 
-def _kind(field: Schema) -> str:
+def _named(field: Schema) -> str:
+    return str(field["$ref"].rpartition("/")[2])
+
+
+def _kind(field: Schema, known: dict[str, Schema]) -> str:
     """The type of a field in words, and whether it may be null."""
     if "anyOf" in field:
-        return f"{_kind(field['anyOf'][1])} or null"
+        return f"{_kind(field['anyOf'][0], known)} or null"
     if field.get("type") == "array":
-        return f"list of {_kind(field['items'])}"
+        items = field["items"]
+        return f"list of {_kind(items[0] if isinstance(items, list) else items, known)}"
+    if "$ref" in field:
+        return "word" if "enum" in known[_named(field)] else "object"
     words = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number"}
-    return "word" if "enum" in field else words.get(field.get("type", ""), "object")
+    return words.get(field.get("type", ""), "object")
 
 
 def _cut(text: str) -> str:

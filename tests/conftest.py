@@ -19,7 +19,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 gc.disable()  # until all modules are imported: what they make stays, and is looked through again and again
 
-import orjson  # noqa: E402
+import msgspec  # noqa: E402
 import pytest  # noqa: E402
 
 from accelbench.engines.lightning import light_import  # noqa: E402, F401  # as the processes of cells import it
@@ -136,7 +136,7 @@ def records_fit_their_schema(request, monkeypatch):
 
     def checked(written, folder):
         path = write(written, folder)
-        request.getfixturevalue("fits_schema")(orjson.loads(path.read_bytes()))
+        request.getfixturevalue("fits_schema")(msgspec.json.decode(path.read_bytes()))
         return path
 
     monkeypatch.setattr(record, "write", checked)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from accelbench import worker
+from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Mode
 from fakes import TESTS, make_cell, make_project, make_record
 
@@ -17,7 +18,7 @@ def run_alone(tmp_path):
 
     def run_alone(start, **changes):
         path = tmp_path / "cell.json"
-        path.write_text(json.dumps(make_cell(**changes).to_json()))
+        path.write_text(json.dumps(plain(make_cell(**changes))))
         words = [*start, str(path), str(project / "data" / "mnist")]
         environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
         done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=200)
@@ -30,6 +31,7 @@ FAKED = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 from accelbench import worker
+from accelbench.schema.serialize import plain
 import fakes
 worker.host_spec = fakes.faulty_host
 sys.exit(worker.main(sys.argv[1:]))
@@ -65,7 +67,7 @@ def test_a_record_names_its_cell(tmp_path):
     [
         ([1], ".", "no readable cell"),
         ({"schema_version": 99, "cell": {}}, ".", "of schema 99; this accelbench reads schema "),
-        (make_cell().to_json(), "nowhere", "no prepared data set"),
+        (plain(make_cell()), "nowhere", "no prepared data set"),
     ],
 )
 def test_what_is_no_cell_or_no_data_set_is_a_mistake(tmp_path, capsys, cell, folder, words):

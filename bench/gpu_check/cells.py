@@ -22,7 +22,7 @@ from accelbench.project import MANIFEST, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.cell import Cell, KerasSettings, Options, Window
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import load
+from accelbench.schema.serialize import load, plain
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
@@ -123,7 +123,7 @@ def on_keras(device: Device) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, MANIFEST).touch()  # random images need no data set
             path = Path(folder, "cell.json")
-            path.write_text(json.dumps(tried.to_json()))
+            path.write_text(json.dumps(plain(tried)))
             command = [python, "-m", "accelbench.worker", path, folder]
             pipes = {"capture_output": True, "text": True}
             ran = subprocess.run(command, env=environment, timeout=TIMEOUT_S, check=False, **pipes)

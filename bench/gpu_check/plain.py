@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import load
+from accelbench.schema.serialize import load, plain
 from accelbench.schema.vocab import XLA, Device, Mode, Precision
 
 WARMUP_STEPS, WARMUP_S = 10, 0.3
@@ -52,7 +52,7 @@ def step_s(cell: Cell) -> float:
     """The median seconds per step of a plain loop that does what `cell` does. Raises PlainFailedError."""
     with ProcessPoolExecutor(1, mp_context=_forks()) as pool:
         try:
-            answer: float | str = pool.submit(_answer, json.dumps(cell.to_json())).result()
+            answer: float | str = pool.submit(_answer, json.dumps(plain(cell))).result()
         except BrokenProcessPool:
             answer = "its process died"
     if isinstance(answer, str):

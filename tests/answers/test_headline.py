@@ -7,6 +7,7 @@ from accelbench.answers.headline import headline
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import answers
 from accelbench.devices.cpu import INSTRUCTION_SETS
+from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Engine, Mode, Protocol, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
@@ -44,7 +45,7 @@ def test_what_a_precision_is_worth_is_said_with_its_reasons(cells, maker, rate, 
     if probed:
         rates = {"fp32": 2e11, "bf16": abs(probed)}
         how, disturbed = dict.fromkeys(rates, "matmul"), {"fp32": "other load"} if probed < 0 else {}
-        environment["ceilings"] = make_ceilings(flops_per_s=rates, how=how, disturbed=disturbed).to_json()
+        environment["ceilings"] = plain(make_ceilings(flops_per_s=rates, how=how, disturbed=disturbed))
     made = [maker.ok(maker.cell(precision=word), speed) for word, speed in (("fp32", 1000), ("bf16", rate))]
     found = cells([dataclasses.replace(each, environment=environment) for each in made])
     assert worth(answers(found), found) == said

@@ -69,10 +69,10 @@ def test_an_array_that_was_altered_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"name": None}, "name: should be text, not None"),
-        ({"stand_in": "no"}, "stand_in: should be true or false, not 'no'"),
-        ({"source": "half of a character: \ud800"}, "no low surrogate"),
-        ({"more": {"mean": [float("nan")]}}, "unexpected character"),
+        ({"name": None}, "name: should be `str`"),
+        ({"stand_in": "no"}, "stand_in: should be `bool`"),
+        ({"source": "half of a character: \ud800"}, "surrogate"),
+        ({"more": {"mean": [float("nan")]}}, "JSON is malformed"),
     ],
 )
 def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_right(tmp_path, change, told):

@@ -54,7 +54,7 @@ def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_l
 def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value():
     found = answer("not finite")
     assert (found.status, found.measurement) == (Status.failed, None)
-    assert found.reason.startswith("the engine's measurement is not valid: latency_s[1]: should be a number from ")
+    assert found.reason.startswith("the engine's measurement is not valid: latency_s[1]: should be `float`")
 
 
 SOURCE = "import json\ndef outer(text): return inner(text)\ndef inner(text): return json.loads(text)\n"

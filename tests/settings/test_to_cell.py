@@ -184,8 +184,7 @@ def test_what_is_no_finite_number_is_named(name, value):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"x": [2**63]}, "model.args: should be plain JSON, with finite numbers of 64 bits, not 9223372036854775808"),
-        ({"x": [[float("inf")]]}, "model.args: should be plain JSON, with finite numbers of 64 bits, not inf"),
+        ({"x": [[float("inf")]]}, r"model.args.x\[0\]\[0\]: should be plain JSON, with finite numbers, .* not inf"),
         ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or some that can't be shown"),
         ({"x": "y" * 5000}, "model.args: has more than 4000 characters"),
         ({"a\udcff": 1}, "some that can't be shown"),

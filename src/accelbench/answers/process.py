@@ -132,9 +132,9 @@ class Process:
             row = with_costs(summarise(self.record), self.costs)
             return without_numbers(row) if self.record.status == Status.invalid else row
         # The row of an empty record has all columns; those that come from a run are then emptied.
-        cell_id, _, identity = self.name.partition("-")
+        _, _, identity = self.name.partition("-")
         run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
-        empty = Record(cell=self.cell, cell_id=cell_id, identity=identity, **run)
+        empty = Record(cell=self.cell, identity=identity, **run)
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
 
     @cached_property

@@ -30,6 +30,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import Record, Row, number_of
+from accelbench.schema.serialize import plain
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.prober import against_ceiling
@@ -253,7 +254,7 @@ def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
         started_at=started_at,
         wall_s=time.perf_counter() - start,
         # The numbers of a process that does other things are warned of, however busy the machine was.
-        environment={**environment, "ceilings": found.to_json() if found else None, BUSY: ALLOWED},
+        environment={**environment, "ceilings": plain(found), BUSY: ALLOWED},
         measurement=measurement,
         system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values=load) if steady and load else None,
     )

@@ -17,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelbench.cluster.job import PROBLEM, Part, finished
@@ -199,7 +199,7 @@ class Controller:
                     known = {"sweep_id": self.context.sweep_id, "project": str(Path.cwd())}
                     part = Part(**known, options=options, cells=cells, labels=of_cells)
                     paths.append(new.folder / f"part-{len(new.parts())}.json")
-                    write_json(paths[-1], asdict(part))
+                    write_json(paths[-1], part)
                 for job in self.engine.submit(paths, need, new.job_name):
                     names.append(job)
                     write_json(new.folder / "jobs.json", [*new.jobs(), job])

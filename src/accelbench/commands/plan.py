@@ -31,7 +31,7 @@ TO_START = "To start: an engine is imported for its first cell, a network export
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.estimate import lengths
     from accelbench.isolation.hosts import Hosts
-    from accelbench.schema.serialize import canonical_json
+    from accelbench.schema.serialize import canonical_json, plain
     from accelbench.settings.compose import cells_of, compose
     from accelbench.sweep.context import is_prepared
     from accelbench.sweep.forecast import forecast
@@ -40,7 +40,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
     if chosen.json:
         for cell in (cell for cells, _ in sweeps for cell in cells):
-            print(canonical_json(cell.to_json()))
+            print(canonical_json(plain(cell)))
         return 0
     place = workplace().with_data(sweeps[0][1].data_root)
     suites = {options.suite: _planned(cells, place, options.profile) for cells, options in sweeps}

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from accelbench.errors import DataError, UnsupportedError
 from accelbench.project import MANIFEST, project_folder
 from accelbench.schema.measurement import Data
-from accelbench.schema.serialize import digest, load, read_bytes, read_json, sha256_of
+from accelbench.schema.serialize import digest, fitted, read_bytes, read_json, safe, sha256_of
 from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> Data:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
     manifest = _read(folder)
     try:
-        return load(Data, {field.name: manifest.get(field.name) for field in fields(Data)}, clean=True)
+        return fitted(Data, safe(manifest))
     except ValueError as error:
         raise DataError(f"{folder / MANIFEST}: not readable ({error}); {how_to_prepare(folder)}") from error
 

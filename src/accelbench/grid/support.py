@@ -94,7 +94,7 @@ def _needed(cell: Cell) -> dict[str, None]:
     found += ["torchvision"] if cell.data.pipeline == vocab.Pipeline.jpeg else []
     by_loadgen = cell.protocol in vocab.SERVING and cell.server.generator == vocab.Generator.loadgen
     found += ["mlperf_loadgen"] if by_loadgen else []
-    return dict.fromkeys(["numpy", "pynvml", *found])
+    return dict.fromkeys(["msgspec", "numpy", "pynvml", *found])
 
 
 def _lacks(cell: Cell, module: str) -> bool:

@@ -15,7 +15,7 @@ from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Work
 from accelbench.schema.secrets import masked
-from accelbench.schema.serialize import load
+from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import MAX_REASON, beginning, ending, summary
 from accelbench.schema.vocab import Precision, Status
 
@@ -67,7 +67,7 @@ class Outcome:
 
 def encode(message: object) -> str:
     """The JSON of a message, or of a mapping with such values, on one line."""
-    return json.dumps(message, default=vars)
+    return json.dumps(plain(message))
 
 
 def decode(cls: type[T], text: str | bytes) -> T:

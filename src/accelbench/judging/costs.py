@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Meta
+
 from accelbench.schema.measurement import Measurement, SystemSeries
-from accelbench.schema.ranges import Range
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
@@ -13,7 +14,7 @@ SECONDS_PER_HOUR = 3600
 # Counters are read two to ten times a second: over a shorter time, the moment of reading would decide the result.
 SHORTEST_S = 1.0
 # Far beyond any figure of a device, and a cost per sample is still finite.
-Figure = Annotated[float, Range(1e-12, 1e12)]
+Figure = Annotated[float, Meta(ge=1e-12, le=1e12)]
 
 
 @dataclass(frozen=True, kw_only=True)

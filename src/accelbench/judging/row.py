@@ -155,7 +155,7 @@ def _settings(record: Record) -> Row:
         "steps": cell.steps if cell.protocol == vocab.Protocol.steps else None,
         "status": record.status.value,
         "reason": record.reason,
-        "cell_id": record.cell_id or cell.id,
+        "cell_id": cell.id,
         "identity": record.identity[:8],
         "started_at": record.started_at,
         "wall_s": record.wall_s,

@@ -267,7 +267,7 @@ def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceiling
     readable = read_records([path])
     record = next(iter(readable), None)
     if record is not None and ceilings is not None:
-        values = {**record.environment, "ceilings": ceilings.to_json()}
+        values = {**record.environment, "ceilings": ceilings}
         record = replace(record, environment=read_environment(dumps(values)))
     problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
     made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)

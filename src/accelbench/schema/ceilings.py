@@ -95,10 +95,6 @@ class Ceilings:
             disturbed=disturbed,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return dataclasses.asdict(self)
-
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
     """The ceilings in a record's environment; None if there are none, or if they do not fit, as another release's."""
@@ -119,7 +115,7 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
 
     Raises OSError: the file can't be written.
     """
-    keep_of_machine(root, environment, device, ceilings.to_json())
+    keep_of_machine(root, environment, device, ceilings)
 
 
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -128,7 +124,7 @@ def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, 
     return kept if isinstance(kept, dict) else {}
 
 
-def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: Mapping[str, Any]) -> None:
+def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: object) -> None:
     """Keeps an entry there; the others stay. Raises OSError: the file can't be written."""
     of_machine = {**kept_of_machine(root, environment), name: values}
     write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})

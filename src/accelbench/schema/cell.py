@@ -1,11 +1,10 @@
 """The settings of one measurement: a cell is one point of the grid, frozen, with a stable id."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import Any
 
@@ -325,9 +324,9 @@ class Cell(RunSettings):
         """
         return _settings(plain(self))
 
-    @property
+    @cached_property
     def id(self) -> str:
-        """12 hexadecimal digits: the digest of the settings, seed and repeat included."""
+        """12 hexadecimal digits: the digest of the settings, seed and repeat included. It takes long to compute."""
         return digest(self.settings())[:12]
 
     @property
@@ -391,10 +390,6 @@ class Cell(RunSettings):
         parts += self.server.words(self.protocol) if self.protocol in vocab.SERVING else []
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
-
-    def to_json(self) -> dict[str, Any]:
-        """All attributes as plain JSON values; `serialize.load(Cell, values)` reads them back."""
-        return dataclasses.asdict(self)
 
 
 def id_of(values: Mapping[str, Any]) -> str:

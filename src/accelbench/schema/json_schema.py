@@ -1,4 +1,4 @@
-"""JSON Schema (draft 7) of the files that are kept, made of the types that `schema.converters` reads them by.
+"""JSON Schema (draft 7) of the files that are kept, made of the types that they are read by.
 
 What a field means stands in the comment beside its declaration, or in the declaration of a setting.
 """
@@ -8,20 +8,24 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable
-from enum import Enum
+from collections.abc import Sequence
 from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, is_typeddict
 
+import msgspec
+
+from accelbench.schema import cell, generation, measurement, plan_file, workload
+from accelbench.schema import record as record_file
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import HEAD, PlanFile
-from accelbench.schema.ranges import Range
-from accelbench.schema.record import SCHEMA_VERSION, Record, RecordName
+from accelbench.schema.measurement import Environment
+from accelbench.schema.plan_file import PlanFile
+from accelbench.schema.record import SCHEMA_VERSION, Record
 from accelbench.schema.setting import KEY, declared
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+REFERENCE = "#/definitions/{name}"
+MODULES = (cell, generation, measurement, plan_file, record_file, workload)
+CLASSES = {name: each for module in MODULES for name, each in vars(module).items() if isinstance(each, type)}
 # Columns of processes.csv that are no settings, and no numbers.
 TEXTS = (
     *("suite", "mode", "engine", "model", "arguments", "data", "device", "weights", "input_shape", "scaling", "status"),
@@ -36,33 +40,50 @@ Schema = dict[str, Any]
 
 def record() -> Schema:
     """The schema of a record's file. Every field is there; null stands for what is unknown."""
-    known: dict[str, Schema] = {}
-    _of(Record, known)
-    whole = known.pop(Record.__name__)
-    return _headed("record", {**whole, "definitions": known}) | {"required": sorted(whole["properties"])}
+    known = _definitions(Record, Environment)
+    whole = known.pop("Record")
+    whole["properties"]["environment"]["$ref"] = REFERENCE.format(name="Environment")
+    whole["properties"]["cell_id"] = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
+    whole["required"] = sorted(whole["properties"])
+    return _headed("record", {**whole, "definitions": known})
 
 
 def plan() -> Schema:
     """The schema of plan.json."""
-    known: dict[str, Schema] = {}
-    hints = get_type_hints(PlanFile, include_extras=True)
-    entry = {"cell_id": _of(str, known), "label": _of(str, known), "record": _of(RecordName, known)}
-    entry |= {"cell": _of(Cell, known), "planned_in": _of(str, known)}
-    cells = {"type": "array", "items": _object(entry, [name for name in entry if name != "planned_in"])}
-    fields = {"schema_version": {"const": SCHEMA_VERSION}, **{name: _of(hints[name], known) for name in HEAD}}
-    fields["cells"] = cells
-    return _headed("plan", {**_object(fields, [*fields]), "definitions": known})
+    known = _definitions(PlanFile)
+    whole, entry = known.pop("PlanFile"), known["WantedCell"]
+    whole["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    whole["required"] = [*whole["properties"]]
+    entry["properties"] |= {"cell_id": {"type": "string"}, "record": entry["properties"].pop("record_name")}
+    entry["required"] = ["cell", "cell_id", "label", "record"]
+    return _headed("plan", {**whole, "definitions": known})
 
 
-def processes(columns: Iterable[str]) -> Schema:
+def processes(columns: Sequence[str]) -> Schema:
     """The schema of what `export --format json` lists as `processes`: rows of processes.csv, which has these columns.
 
     null stands for what is unknown; a later release may have more columns.
     """
     kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
-    rows = {name: _of(kinds.get(name, float) | None, {}) for name in columns}
-    row = {**_object(rows, [*rows]), "additionalProperties": True}
-    return _headed("processes", {"type": "array", "items": row})
+    types = [kinds.get(name, float) | None for name in columns]
+    schemas, known = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    row = {"type": "object", "properties": dict(zip(columns, schemas, strict=True)), "required": [*columns]}
+    return _headed("processes", {"type": "array", "items": row, "definitions": known})
+
+
+def _definitions(*classes: Any) -> dict[str, Schema]:
+    """The schemas of these classes and of those in their fields, by name, with the meanings of the fields."""
+    _, known = msgspec.json.schema_components(classes, ref_template=REFERENCE)
+    for name, part in known.items():
+        if "properties" in part:
+            part["additionalProperties"] = is_typeddict(CLASSES[name])
+            said = meanings(CLASSES[name])
+            for field_name, field in part["properties"].items():
+                field |= {"description": said[field_name]} if said.get(field_name) else {}
+                for kind in field.get("anyOf", ()):
+                    if "prefixItems" in kind:  # in later drafts
+                        kind["items"] = kind.pop("prefixItems")
+    return known
 
 
 @cache
@@ -101,49 +122,6 @@ def _headed(name: str, schema: Schema) -> Schema:
     return {
         "$schema": DRAFT,
         "$id": f"urn:accelbench:{name}:{SCHEMA_VERSION}",
-        "title": f"accelbench {name}, schema {SCHEMA_VERSION}",
         **schema,
+        "title": f"accelbench {name}, schema {SCHEMA_VERSION}",
     }
-
-
-def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _of(hint: Any, known: dict[str, Schema]) -> Schema:
-    """The schema of a type; those of classes get into `known`."""
-    kind, args = get_origin(hint) or hint, get_args(hint)
-    if kind is Annotated:
-        if isinstance(args[1], Range):
-            return {"type": NAMES[args[0]], "minimum": args[1].low, "maximum": args[1].high}
-        if isinstance(args[1], re.Pattern):
-            return {"type": "string", "pattern": f"^({args[1].pattern})$"}
-        return _of(args[1], known)
-    if kind in (Union, UnionType):
-        return {"anyOf": [{"type": "null"}, *(_of(arg, known) for arg in args if arg is not NoneType)]}
-    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
-        if kind.__name__ not in known:
-            known[kind.__name__] = {}  # of a type that holds itself
-            known[kind.__name__] = _of_class(kind, known)
-        return {"$ref": f"#/definitions/{kind.__name__}"}
-    if kind in (list, tuple):
-        length = {"minItems": len(args), "maxItems": len(args)} if kind is tuple and Ellipsis not in args else {}
-        return {"type": "array", "items": _of(args[0], known), **length}
-    if args:
-        return {"type": "object", "additionalProperties": _of(args[1], known)}
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return {"enum": [member.value for member in kind]}
-    return {} if kind is Any else {"type": NAMES[kind]}
-
-
-def _of_class(cls: Any, known: dict[str, Schema]) -> Schema:
-    said = meanings(cls)
-    properties = {
-        name: _of(hint, known) | ({"description": said[name]} if said.get(name) else {})
-        for name, hint in get_type_hints(cls, include_extras=True).items()
-    }
-    if is_typeddict(cls):
-        return {"type": "object", "properties": properties}
-    missing = dataclasses.MISSING
-    needed = [each.name for each in dataclasses.fields(cls) if each.default is missing is each.default_factory]
-    return {**_object(properties, needed), "description": inspect.getdoc(cls) or ""}

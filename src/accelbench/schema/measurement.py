@@ -1,9 +1,10 @@
 """What was measured of one cell, raw times and counts, from which all statistics are derived; and the conditions."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from accelbench.schema.generation import Generation
 from accelbench.schema.ranges import (
@@ -21,8 +22,8 @@ from accelbench.schema.ranges import (
 )
 from accelbench.schema.vocab import Phase, Promise, Span, Stop, Verdict
 
-SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
-Digest = Annotated[str, re.compile("[0-9a-f]{64}")]
+SeriesName = Annotated[str, Meta(pattern="^[A-Za-z0-9_]+$")]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,11 @@
 """Applies a function to many items with several processes."""
 
 import gc
-import multiprocessing as mp
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -45,6 +42,10 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     if num == 1 or len(every) <= NUM_ALONE:
         yield from map(function, every)
         return
+    import multiprocessing as mp  # here: it would delay every help text
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     context = mp.get_context("fork")  # any other method imports the user's script again
     pool = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(function, every))
     try:

@@ -3,22 +3,22 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import dumps, is_missing, load, loads, plain, read_json, write_json, writing
+from accelbench.schema.serialize import dumps, fitted, is_missing, load, loads, read_json, safe, write_json, writing
 from accelbench.schema.text import one_line
 
-HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
 AGAIN = "; run the sweep again"
 MAX_DEPTH = 20
 
@@ -36,11 +36,6 @@ class WantedCell:
         if not self.label:
             object.__setattr__(self, "label", self.cell.label)
 
-    @cached_property
-    def cell_id(self) -> str:
-        """`cell.id`, computed once: a merge asks for a hundred thousand of them three times."""
-        return self.cell.id
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFile:
@@ -57,14 +52,14 @@ class PlanFile:
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
     cells = [
-        {"cell_id": each.cell_id, "label": each.label, "record": each.record_name, "cell": plain(each.cell)}
+        {"cell_id": each.cell.id, "label": each.label, "record": each.record_name, "cell": each.cell}
         | ({"planned_in": each.planned_in} if each.planned_in else {})
         for each in plan.cells
     ]
-    values = {"schema_version": records.SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
+    values = {"schema_version": records.SCHEMA_VERSION, **vars(plan), "cells": cells}
     try:
-        text = dumps(values, indented=True)
-    except TypeError:  # a lone surrogate, of a path for example, which `write_json` replaces
+        text = msgspec.json.format(dumps(values))
+    except UnicodeEncodeError:  # a lone surrogate, of a path for example, which `write_json` replaces
         write_json(folder / PLAN, values)
         return
     with writing(folder / PLAN) as file:
@@ -75,15 +70,13 @@ def read_entry(text: bytes) -> WantedCell:
     """The cell of an entry's JSON. Raises UserError: it is not readable, or its settings hold a secret."""
     try:
         values = loads(text)
-        cell_id = values["cell_id"]
-        cell, found_id = records.read_cell(dumps(values["cell"]))
+        cell = records.read_cell(dumps(values["cell"]))
         named = {"record_name": values["record"], "label": values["label"], "planned_in": values.get("planned_in", "")}
-        wanted = load(WantedCell, {"cell": cell, **named}, clean=True)
-        if not wanted.record_name.startswith(f"{cell_id}-") or found_id != cell_id:
+        wanted = load(WantedCell, {"cell": cell, **safe(named)})
+        if not wanted.record_name.startswith(f"{cell.id}-") or values["cell_id"] != cell.id:
             raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
     except records.UNREADABLE as error:
         raise UserError(f"not a readable entry of a plan ({error})") from error
-    vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
     return wanted
 
 
@@ -100,9 +93,8 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[bytes]]:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        head = {name: values[name] for name in HEAD}
         entries = [dumps(entry) for entry in values["cells"]]
-        return load(PlanFile, {**head, "cells": []}, clean=True), entries
+        return fitted(PlanFile, safe({**values, "cells": []})), entries
 
 
 def read_plan(folder: Path) -> PlanFile:
@@ -258,7 +250,7 @@ class RaceFile:
 
     def write(self, folder: Path) -> None:
         """Writes `folder`/race.json."""
-        write_json(folder / RACE, asdict(self))
+        write_json(folder / RACE, self)
 
     @property
     def short(self) -> set[str]:
@@ -272,4 +264,4 @@ def read_race(folder: Path) -> RaceFile | None:
     if is_missing(path):
         return None
     with records.explained(path, "search", "; run the search again"):
-        return load(RaceFile, read_json(path), clean=True)
+        return load(RaceFile, safe(read_json(path)))

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -13,14 +12,26 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
+from msgspec import Meta
+
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries, Unfinished
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.secrets import kept, secret_argument, without_secrets
-from accelbench.schema.serialize import canonical_json, dumps, load, load_if_fits, loads, plain, read_json, write_json
+from accelbench.schema.secrets import kept, masker, secret_argument
+from accelbench.schema.serialize import (
+    canonical_json,
+    dumps,
+    load,
+    loads,
+    plain,
+    read_json,
+    safe,
+    without_secrets,
+    write_json,
+)
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
@@ -36,7 +47,7 @@ TRACKING, UNTRACKED = "tracking", "none"  # the entry of the environment of a re
 # Entries of an environment: records with equal ones ran in one place, or measured the same code.
 PLACE, CODE = ("machine", "versions", "variables"), ("code", "files")
 
-RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
+RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read
 
 # Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
@@ -77,7 +88,7 @@ class Record:
     cell: Cell
     # digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses a record only
     # for a cell of the same identity.
-    identity: Annotated[str, re.compile("[0-9a-f]{8,64}")]
+    identity: Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
     status: Status  # how the cell ended
     started_at: str  # UTC, ISO 8601
     wall_s: Seconds  # seconds from the request to the outcome, process start included
@@ -95,8 +106,6 @@ class Record:
     sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
     of_search: bool = False  # whether it is of a search of rates: a speed of it only said where to begin
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
-    # `cell.id`, which takes long to compute, if it is known
-    cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)
     label: str = ""  # tells the cell apart from the others of its sweep; by default `cell.label`
 
     def __post_init__(self) -> None:
@@ -106,7 +115,7 @@ class Record:
     @property
     def name(self) -> str:
         """The file's name without its ending: `<cell_id>-<identity8>`."""
-        return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
+        return f"{self.cell.id}-{self.identity[:8]}"
 
     def was_cut(self, timeout_s: float) -> bool:
         """Whether its time limit ended its measuring, or all of it, and was shorter than `timeout_s`."""
@@ -115,13 +124,11 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, *** for secrets, with the cell's id and label. Its lists are the record's own."""
-        values = dict(cleared(plain(self)))
-        del values["cell_id"], values["label"]
-        return {"cell_id": self.cell_id or self.cell.id, "label": self.label, **values}
+        return {"cell_id": self.cell.id, "label": self.label, **cleared(plain(self))}
 
 
 # What every record of the present schema has.
-FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
+FIELDS = {"cell_id", *(field.name for field in dataclasses.fields(Record))}
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
@@ -135,17 +142,20 @@ def from_values(values: Mapping[str, Any]) -> Record:
     check_readable(values["schema_version"])
     if missing := FIELDS - {"unfinished"} - set(values):  # which older records of this schema do not have
         raise KeyError(*sorted(missing))
-    cell, cell_id = read_cell(dumps(values["cell"]))
-    loaded = {**cleared(values), "cell": cell}
-    environment, loaded["environment"] = read_environment(dumps(loaded["environment"])), {}
-    if isinstance(reason := loaded["reason"], str):
-        loaded["reason"] = beginning(one_line(reason), MAX_REASON)
-    if isinstance(error := loaded["error"], str):
-        loaded["error"] = ending(error)
-    record = load(Record, loaded, clean=True)
-    vars(record)["environment"] = environment
-    if record.cell_id != cell_id:
+    cell = read_cell(dumps(values["cell"]))
+    if values["cell_id"] != cell.id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
+    hide = masker()
+    loaded: dict[str, Any] = {"cell": cell, "environment": {}}
+    for name in values.keys() - loaded.keys() - {"cell_id"}:
+        part = values[name]
+        if name == "reason" and part:
+            part = beginning(one_line(hide(part)), MAX_REASON)
+        if name == "error" and part:
+            part = ending(hide(part))
+        loaded[name] = safe(part, name) if name in NAMING else safe(part, name, lambda text: beginning(hide(text)))
+    record = load(Record, loaded)
+    vars(record)["environment"] = read_environment(dumps(values["environment"]), hide)
     if datetime.fromisoformat(record.started_at).tzinfo is None:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
     measured = record.measurement
@@ -187,30 +197,35 @@ def check_settings(cell: Any) -> None:
 # A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
 # the same environment: each is checked once, and is one object.
 @functools.lru_cache(8)
-def read_cell(text: bytes) -> tuple[Cell, str]:
-    """The cell of its JSON, and its id.
+def read_cell(text: bytes) -> Cell:
+    """The cell of its JSON.
 
     Raises ValueError, KeyError, TypeError: this is no cell, or its settings hold a secret; the message names the field.
     """
     values = loads(text)
     check_settings(values)
-    parts = values if isinstance(values, dict) else {}
-    groups = {name: _read_group(name, dumps(parts[name])) or parts[name] for name in GROUPS if name in parts}
-    (cell,) = load(dict[str, Cell], {"cell": parts | groups if parts else values}, clean=True).values()
-    return cell, id_of(values)
+    groups = {name: _read_group(name, dumps(values[name])) for name in GROUPS if name in values}
+    cell = load(Cell, {**safe(values, "cell"), **groups}, "cell")
+    vars(cell)["id"] = id_of(values)  # of its texts as they are in the file
+    return cell
 
 
 @functools.lru_cache(256)
 def _read_group(name: str, text: bytes) -> Any:
-    """A group of a cell's settings, such as its window; None if it does not fit."""
-    return load_if_fits(GROUPS[name], loads(text))
+    """A group of a cell's settings, such as its window."""
+    place = f"cell.{name}"
+    return load(GROUPS[name], safe(loads(text), place), place)
 
 
 @functools.lru_cache(256)
-def read_environment(text: bytes) -> Environment:
-    """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
-    (environment,) = load(dict[str, Environment], {"environment": loads(text)}, clean=True).values()
-    return environment
+def read_environment(text: bytes, hide: object = None) -> Mapping[str, Any]:
+    """The environment that the JSON `text` holds, without secrets, which are those that `hide` hides.
+
+    Raises ValueError: `text` holds no environment.
+    """
+    values: Mapping[str, Any] = safe(cleared({"environment": loads(text)})["environment"], "environment")
+    load(Environment, values, "environment")
+    return values
 
 
 def write(record: Record, folder: Path) -> Path:

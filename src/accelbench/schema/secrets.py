@@ -1,7 +1,6 @@
 """Secrets, which no record keeps; and the environment variables that one keeps, which tune the computing libraries."""
 
 import base64
-import dataclasses
 import functools
 import html
 import json
@@ -14,8 +13,6 @@ from urllib.parse import quote, quote_plus
 
 MIN_LENGTH = 8  # of a variable's value that is looked for in texts: a shorter one may be a word of them
 SMALL = 10**5  # a number below it is a size, such as `user_tokens=2048`, and no secret
-ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
-NUMBERS = {int, float, bool, type(None)}
 
 # Names of variables; and names such as `db_password`, `dbPassword` and `X-Api-Key`, unlike `num_tokens` and `key_dim`.
 VARIABLE = re.compile(
@@ -148,28 +145,6 @@ def _any_form(sign: str) -> str:
     any_of = "|".join(map(re.escape, forms))  # quoted again, a backslash is two, and % is %25
     any_of = any_of.replace(r"\\", r"\\{1,16}").replace("%", "%(?:25)*")
     return f"(?i:{any_of})"
-
-
-def without_secrets(value: Any, environ: Mapping[str, str] = os.environ) -> Any:
-    """JSON or a dataclass with `masked` texts, in mappings and lists too; `value` itself if it has no secret.
-
-    The names of a mapping stay, and the entries `ENUMERATED`.
-    """
-    clean = _each_masked(value, masker(environ))
-    return value if clean == value else clean
-
-
-def _each_masked(value: Any, hide: Callable[[str], str]) -> Any:
-    if type(value) is str:
-        return hide(value)
-    if type(value) in (list, tuple) and not NUMBERS.issuperset(map(type, value)):
-        return type(value)([_each_masked(each, hide) for each in value])
-    if isinstance(value, Mapping):
-        return {name: each if name in ENUMERATED else _each_masked(each, hide) for name, each in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if field.init]
-        return dataclasses.replace(value, **{name: _each_masked(getattr(value, name), hide) for name in names})
-    return value
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +75,4 @@ def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) 
 
     Raises RefusedError, OSError: the file can't be read or written.
     """
-    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: asdict(found)})
+    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: found})

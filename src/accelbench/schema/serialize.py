@@ -5,7 +5,9 @@ import errno
 import hashlib
 import json
 import os
+import reprlib
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,42 +16,110 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
+import msgspec
+
 from accelbench.errors import REFUSED, RefusedError
-from accelbench.schema.converters import converter
+from accelbench.schema.secrets import masker
+from accelbench.schema.text import beginning, one_line
 
 T = TypeVar("T")
 Key = TypeVar("Key")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 FIELDS = "__dataclass_fields__"
-LEAVES = {str, int, float, bool, NoneType}
+NUMBERS = {int, float, bool, NoneType}
+LEAVES = {str, *NUMBERS}
+ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
+MAX_NUMBER = sys.float_info.max
+MAX_DEPTH = 50
+MAPPING: Any = dict | Mapping  # nearly all are of the first, which is found sooner
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
+plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; its lists are their own
+dumps = msgspec.json.encode  # the JSON of typed values; it raises UnicodeEncodeError for a lone surrogate
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
 # Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a
 # plan of a hundred thousand cells 210 MB. What is larger is nothing that accelbench has written.
 MAX_MB = 512
 
 
-def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
-    """The dataclass `cls` from `values`, which are what `dataclasses.asdict` gave or JSON made of it.
-
-    A field that `values` lack takes its default. With `clean`, texts are made safe to show and cut (`text.beginning`).
-
-    Raises ValueError: `values` have an unknown field, lack one without a default, or a value does not fit its type; the
-    message begins with the value's path, such as `measurement.blocks[3].seconds`.
-    """
-    try:
-        kind: Any = cls
-        loaded: T = converter(kind, clean)(values)
-    except ValueError as error:
-        raise ValueError(str(error).removeprefix(".").removeprefix(": ")) from None
+def load(cls: type[T], values: Any, place: str = "") -> T:
+    """As `fitted`. Raises ValueError: as there, or `values` have an unknown field."""
+    loaded = fitted(cls, values, place)
+    _refuse_unknown(values, loaded, place)
     return loaded
 
 
+def fitted(cls: type[T], values: Any, place: str = "") -> T:
+    """The value of the type `cls`, such as a dataclass, from plain JSON, which may have more fields.
+
+    A field that `values` lack takes its default.
+
+    Raises ValueError: `values` lack a field without a default, or a value does not fit its type; the message begins
+    with the value's path below `place`, such as `measurement.blocks[3].seconds`.
+    """
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at ")
+        raise _misfit(place + path.partition("$")[2].strip("`"), problem.replace("Expected", "should be")) from None
+
+
+def _misfit(place: str, problem: str) -> ValueError:
+    return ValueError(one_line(f"{place}: {problem}").removeprefix(".").removeprefix(": "))
+
+
+def _refuse_unknown(values: Any, loaded: Any, place: str) -> None:
+    """Raises a ValueError if `values` have a field that the dataclasses lack which were made of them."""
+    if hasattr(loaded, FIELDS) and isinstance(values, MAPPING):
+        parts = vars(loaded)
+        for name in values.keys() - parts.keys():
+            raise _misfit(place, f"unknown field {name!r}")
+        for name in values:
+            if type(parts[name]) not in LEAVES:
+                _refuse_unknown(values[name], parts[name], f"{place}.{name}")
+    elif isinstance(loaded, list) and loaded and hasattr(loaded[0], FIELDS):
+        for index, value in enumerate(values):
+            _refuse_unknown(value, loaded[index], f"{place}[{index}]")
+
+
+def safe(value: Any, place: str = "", change: Callable[[str], str] = beginning, depth: int = MAX_DEPTH) -> Any:
+    """Plain JSON whose texts are safe to show and cut (`text.beginning`), or changed otherwise.
+
+    Raises ValueError: it is no plain JSON, has a number that is not finite, or is nested deeper than `depth`.
+    """
+    if isinstance(value, str):
+        return change(value)
+    if value is None or (isinstance(value, int | float) and abs(value) <= MAX_NUMBER):
+        return value
+    if depth and isinstance(value, MAPPING):
+        made = {}
+        for name, inner in value.items():
+            if inner is not None:
+                inner = safe(inner, f"{place}.{name}", beginning if name in ENUMERATED else change, depth - 1)
+            made[beginning(str(name))] = inner
+        return made
+    if depth and isinstance(value, list | tuple):
+        if NUMBERS.issuperset(map(type, value)) and abs(sum(filter(None, value))) <= MAX_NUMBER:
+            return value
+        return [safe(inner, f"{place}[{index}]", change, depth - 1) for index, inner in enumerate(value)]
+    problem = f"should be plain JSON, with finite numbers, nested at most {MAX_DEPTH} deep, not {reprlib.repr(value)}"
+    raise _misfit(place, problem)
+
+
+def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
+    """JSON or a dataclass with `masked` texts, in mappings and lists too; `value` itself if it has no secret.
+
+    The names of a mapping stay, and the entries `ENUMERATED`.
+    """
+    values = msgspec.to_builtins(value)
+    masked = safe(values, change=masker(environ))
+    return value if masked == values else msgspec.convert(masked, type(value))
+
+
 def load_if_fits(cls: type[T], values: Any) -> T | None:
-    """As `load` with `clean`; None if the values do not fit, such as those of another release."""
+    """As `load`, of `safe` values; None if the values do not fit, such as those of another release."""
     with contextlib.suppress(ValueError):
-        return None if values is None else load(cls, values, clean=True)
+        return load(cls, safe(values))
     return None
 
 
@@ -58,14 +128,6 @@ def changed(value: T, **changes: Any) -> T:
     made = object.__new__(type(value))
     vars(made).update(vars(value), **changes)
     return made
-
-
-def plain(value: Any) -> Any:
-    """A dataclass as a mapping, those in its fields and in lists too; the lists of numbers are not copied."""
-    if hasattr(value, FIELDS):  # `dataclasses.is_dataclass` takes three times as long
-        return {name: part if type(part) in LEAVES else plain(part) for name, part in vars(value).items()}
-    is_of_dataclasses = type(value) is list and value and hasattr(value[0], FIELDS)
-    return [plain(part) for part in value] if is_of_dataclasses else value
 
 
 def canonical_json(value: object) -> str:
@@ -80,11 +142,9 @@ def digest(value: object) -> str:
 
 def group_key(value: object) -> str:
     """As `canonical_json`, in a fifth of the time, for comparing values: another release may give another text."""
-    import orjson  # here, as in `read_json`
-
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    except TypeError:  # a lone surrogate, or a number of more than 64 bits
+        return msgspec.json.encode(value, order="sorted").decode()
+    except (TypeError, ValueError):  # a name that is no text, or a lone surrogate
         return canonical_json(value)
 
 
@@ -147,7 +207,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
+    """The JSON in a regular file. Numbers are finite, text has no lone surrogates.
 
     Raises:
         OSError, RefusedError: see `read_bytes`.
@@ -157,17 +217,11 @@ def read_json(path: Path) -> Any:
 
 
 def loads(text: bytes) -> Any:
-    """The JSON of a text, as `read_json` takes it; in a fifth of the time of `json.loads`."""
-    import orjson  # here, since a cell's process imports this module and may lack it
-
-    return orjson.loads(text)
-
-
-def dumps(value: object, *, indented: bool = False) -> bytes:
-    """The JSON of a value, in a tenth of the time of `json.dumps`. Raises TypeError: it has a lone surrogate."""
-    import orjson
-
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE if indented else None)
+    """The JSON of a text, as `read_json` takes it, in a fifth of the time of `json.loads`."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def entries_of(path: Path) -> dict[str, Any]:
@@ -188,8 +242,9 @@ def write_json(path: Path, value: object) -> None:
 
 
 def json_text(value: object) -> str:
-    """What `write_json` writes."""
-    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"  # `json.dump` takes twice as long
+    """What `write_json` writes of plain or typed values."""
+    # `json.dump` takes twice as long
+    return json.dumps(plain(value), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """What requests cost on this machine without a model: found once, and kept beside the ceilings of its devices."""
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ def null(root: Path, environment: Mapping[str, Any], *, again: bool = False) -> 
     with contextlib.suppress(OSError, RefusedError, RuntimeError):  # the next one measures it again
         if found is None or found.rate is None:
             found = measured()
-            keep_of_machine(root, environment, ENTRY, dataclasses.asdict(found))
+            keep_of_machine(root, environment, ENTRY, found)
     return found
 
 

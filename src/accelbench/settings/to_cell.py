@@ -4,6 +4,8 @@ import math
 from dataclasses import fields, replace
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
+from msgspec import Meta
+
 from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
@@ -23,9 +25,7 @@ from accelbench.schema.cell import (
     Target,
     TrainerSettings,
 )
-from accelbench.schema.converters import converter
-from accelbench.schema.ranges import Range
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, safe
 from accelbench.schema.setting import Declared, declared
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
@@ -275,8 +275,8 @@ def _check_range(setting: Declared, value: Any) -> None:
     if bounds is None or value is None:
         return
     number = min(value, default=0) if isinstance(value, list) else value
-    least = bounds.low if said.least is None else said.least
-    most = bounds.high if said.most is None else said.most
+    least = bounds.ge if said.least is None else said.least
+    most = bounds.le if said.most is None else said.most
     if said.above is not None and number <= said.above:
         raise UserError(f"{flag}={number:g}: should be above {said.above:g}")
     if number < least:
@@ -285,17 +285,17 @@ def _check_range(setting: Declared, value: Any) -> None:
         raise UserError(f"{flag}={number}: should be at most {most}")
 
 
-def _range(kind: Any) -> Range | None:
+def _range(kind: Any) -> Any:
     if get_origin(kind) is Annotated:
-        return next((each for each in get_args(kind) if isinstance(each, Range)), None)
+        return next((each for each in get_args(kind) if isinstance(each, Meta)), None)
     return next((found for part in get_args(kind) if (found := _range(part))), None)
 
 
 def _check_content(flag: str, value: Any) -> None:
     """Raises a UserError for what no record could keep."""
     try:
-        kept = converter(Any, clean=True)(value)
+        kept = safe(value, flag)
     except ValueError as error:
-        raise UserError(f"{flag}{error}") from None
+        raise UserError(str(error)) from None
     if canonical_json(kept) != canonical_json(value):
         raise UserError(f"{flag}: has more than {MAX_TEXT} characters, or some that can't be shown")

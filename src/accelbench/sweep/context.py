@@ -23,7 +23,7 @@ from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown,
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, RANDOM, Protocol
 from accelbench.schema.workload import DataSpec
@@ -96,7 +96,7 @@ class SweepContext:
     def read_earlier(self, *, keeps: bool) -> None:
         """Reads the cells that the folder's plan names, which may have changed while it waited, and `keeps` them."""
         known = plan_file.cells_in(self.folder)
-        self.since = {each.cell_id: each.planned_in for each in known if each.planned_in}
+        self.since = {each.cell.id: each.planned_in for each in known if each.planned_in}
         self.earlier = known if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
@@ -120,7 +120,9 @@ class SweepContext:
             replace(each, planned_in=self.planned_in(each.cell)) if each.cell.protocol == Protocol.target else each
             for each in wanted
         ]
-        plan = PlanFile(**{name: getattr(options, name) for name in plan_file.HEAD}, cells=wanted)
+        plan = plan_file.PlanFile(
+            suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
+        )
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
 

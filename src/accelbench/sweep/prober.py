@@ -23,6 +23,7 @@ from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
+from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Device, Engine, Precision, Status
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
@@ -163,7 +164,7 @@ class Prober:
 
     def _with_ceilings(self, record: Record) -> Record:
         known = self.known.get(_probed(record.cell))
-        return replace(record, environment={**record.environment, "ceilings": known.to_json() if known else None})
+        return replace(record, environment={**record.environment, "ceilings": plain(known)})
 
     def _too_low(self, record: Record, rate: float) -> str:
         """Why the ceiling may be too low; empty if it is not."""

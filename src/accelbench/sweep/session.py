@@ -27,8 +27,7 @@ from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
-from accelbench.schema.secrets import without_secrets
-from accelbench.schema.serialize import canonical_json, plain
+from accelbench.schema.serialize import canonical_json, plain, without_secrets
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Protocol, Status
 from accelbench.serving import calibration

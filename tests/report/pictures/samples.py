@@ -4,6 +4,7 @@ import dataclasses
 
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
+from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Mode, Protocol, Verdict
 from fakes import make_ceilings
 
@@ -19,7 +20,7 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     made = maker.ok(maker.cell(model, precision=precision, mode=mode), 500.0, **changes)
     rates = {"fp32": 1e11, "bf16": 4e11}
     ceilings = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul"), memory_bytes_per_s=1e10)
-    return dataclasses.replace(made, environment={**made.environment, "ceilings": ceilings.to_json()})
+    return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
 
 
 def serving(maker, rate, verdict, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed=0):
