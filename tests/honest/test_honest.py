@@ -317,7 +317,7 @@ def run_live(row):
 def test_what_plain_pytorch_runs_a_cell_runs_and_accuses_of_nothing(hosts, tmp_path, row):
     seen = run(row, hosts, tmp_path)
     assert seen.status == Status.ok, seen.reason
-    true = "|".join(filter(None, [row.found, "its threads wanted"]))  # a cell this short has one sample of its load
+    true = row.found or "nothing"
     if row.precision != Precision.fp32:  # rounding may choose other boxes, experts or codes
         true += "|the output differs from fp32's"
     assert [text for text in seen.doubts if not re.search(true, text)] == []

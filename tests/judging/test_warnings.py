@@ -40,8 +40,9 @@ def of_epochs(*num_samples):
 
 
 def busy(percent, waiting=0.0, **cell):
-    """Of a cell with one thread, on two cores."""
-    system = sampled(cpu_utilization_percent=[percent], waiting_percent=[waiting])
+    """Of a cell with one thread, on two cores. The first sample began before the steady state."""
+    series = {"cpu_utilization_percent": [200.0, percent], "waiting_percent": [0.0, waiting]}
+    system = sampled(0.6, 1.0, **series)
     environment = {"machine": {"num_threads": 2}}
     return {"threads": 1, "environment": environment, "system": system, "steady_boot_s": (0.5, 1.5), "cell": cell}
 

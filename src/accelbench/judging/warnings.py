@@ -236,8 +236,9 @@ def _wanted_percent(record: Record, measured: Measurement) -> float | None:
         or data.name == MODULE
     ):
         return None
-    busy = record.system.within("cpu_utilization_percent", measured.steady_boot_s)
-    waiting = record.system.within("waiting_percent", measured.steady_boot_s)
+    # The first sample began before the steady state.
+    busy = record.system.within("cpu_utilization_percent", measured.steady_boot_s)[1:]
+    waiting = record.system.within("waiting_percent", measured.steady_boot_s)[1:]
     return fmean(busy) + fmean(waiting or [0.0]) if busy else None
 
 
