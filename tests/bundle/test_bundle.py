@@ -10,7 +10,6 @@ import pytest
 from accelbench.bundle.archive import SUMS
 from accelbench.cli import main
 from accelbench.schema.vocab import Status
-from fakes import needs
 from report.conftest import Maker
 
 
@@ -180,25 +179,9 @@ def test_another_file_is_no_bundle(tmp_path, capsys, content):
     assert verified(tmp_path, capsys)[1].err == f"accelbench: {tmp_path}: not a file\n"
 
 
-@needs("model_signing")
-def test_a_signed_bundle_with_its_report_is_verified_by_the_public_key_alone(folder, tmp_path, capsys, monkeypatch):
-    from cryptography.hazmat.primitives.asymmetric import ec  # which comes with model-signing
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
+def test_a_bundle_has_the_report(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in "ab":
-        key = ec.generate_private_key(ec.SECP256R1())
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        (tmp_path / f"{name}.pub").write_bytes(public)
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        (tmp_path / f"{name}.pem").write_bytes(private)
     (folder / "report/plots").mkdir(parents=True)
     (folder / "report/plots/one.svg").write_text("<svg/>")
-    assert main(["bundle", str(folder), "--out", "mine.zip", "--sign", "a.pem"]) == 0
+    assert main(["bundle", str(folder), "--out", "mine.zip"]) == 0
     assert "report/plots/one.svg" in zipfile.ZipFile("mine.zip").namelist()
-    assert main(["verify", "mine.zip", "--key", "a.pub"]) == 0
-    assert "it is signed with the private key of a.pub" in capsys.readouterr().out
-    assert main(["verify", "mine.zip", "--key", "b.pub"]) == 2
-    assert "--key b.pub: not signed with its private key" in capsys.readouterr().err
-    changed(tmp_path / "mine.zip", one_digit, fix=True).replace(tmp_path / "mine.zip")
-    assert main(["verify", "mine.zip", "--key", "a.pub"]) == 2

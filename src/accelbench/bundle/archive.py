@@ -8,10 +8,9 @@ import os
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from accelbench.errors import RefusedError, UserError, how_to_install
+from accelbench.errors import RefusedError, UserError
 from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
@@ -75,34 +74,3 @@ def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]
         if path.parent == folder:  # which is a sweep itself
             inner = Path(folder.resolve().name) / inner
         yield f"{RESULTS if is_shown else CONFIRMED}/{inner.as_posix()}", path
-
-
-def signature_of(bundle: Path) -> Path:
-    """The file of the bundle's signature, by OpenSSF's model-signing."""
-    return bundle.with_name(f"{bundle.name}.sig")
-
-
-def sign(bundle: Path, key: Path) -> None:
-    """Signs a bundle with a private key, a PEM file of an elliptic curve. Raises UserError."""
-    with _explained(f"--sign {key}"):
-        from model_signing import signing
-
-        signing.Config().use_elliptic_key_signer(private_key=key).sign(bundle, signature_of(bundle))
-
-
-def check(bundle: Path, key: Path) -> None:
-    """Raises UserError: the bundle is not signed with the private key of this public one."""
-    with _explained(f"--key {key}: not signed with its private key"):
-        from model_signing import verifying
-
-        verifying.Config().use_elliptic_key_verifier(public_key=key).verify(bundle, signature_of(bundle))
-
-
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # of the library, of its parsers, or of the system
-        install = f"model-signing is not installed: {how_to_install('signing')}"
-        why = install if isinstance(error, ImportError) else str(error)[:200] or type(error).__name__
-        raise UserError(f"{what} ({why})") from error

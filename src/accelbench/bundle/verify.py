@@ -19,7 +19,7 @@ from accelbench.report.read import Sweep, read_all
 MAX_DEPTH = 20  # folders of a file's name: a bundle needs four
 NOT_SHOWN = (
     "that the samples are true: whoever made the bundle could have made them up",
-    "who made it: --key checks a signature",
+    "who made it: sign the file with gpg or ssh-keygen, as any other",
     "that the code that measured is the published one: a record holds only its digest",
     "that a report page in it follows from the records: build it again from these",
 )

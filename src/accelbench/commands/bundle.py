@@ -12,7 +12,7 @@ LOCK = "requirements.lock"
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.bundle.archive import pack, sign, signature_of
+    from accelbench.bundle.archive import pack
     from accelbench.report.read import read_all
 
     place = workplace()
@@ -20,9 +20,6 @@ def _run(chosen: Namespace, context: Context) -> int:
     with writing_errors(chosen.out):
         num = pack(folder, read_all(folder, alone=True), out, _beside(folder, place))
     context.say(f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
-    if chosen.sign:
-        sign(out, Path(chosen.sign))
-        context.say(f"Signature: {signature_of(out)}")
     return 0
 
 
@@ -42,7 +39,6 @@ COMMAND = Command(
     flags=(
         flag("folder", nargs="?", help=FOLDER),
         flag("--out", metavar="FILE", required=True, help="the archive that is written, such as mine.zip"),
-        flag("--sign", metavar="KEY.pem", help="sign it with this private key (elliptic curve), into FILE.sig"),
     ),
-    description="On one machine the same records give the same bytes. `accelbench verify FILE` says what it shows.",
+    description="On one machine the same records give the same bytes. `accelbench verify FILE` prints what it shows.",
 )

@@ -8,19 +8,13 @@ from accelbench.schema.record import listed
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.bundle.archive import check
     from accelbench.bundle.verify import NOT_SHOWN, verify
 
     found = verify(Path(chosen.bundle))
-    if chosen.key:
-        check(Path(chosen.bundle), Path(chosen.key))
-        found.shown.append(f"it is signed with the private key of {chosen.key}")
     context.say(*(f"ok      {line}" for line in found.shown))
     context.say(*(f"WRONG   {line}" for line in listed(found.problems)))
     context.say(*(f"note    {line}" for line in found.notes))
-    context.say(
-        "", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN if not (chosen.key and "--key" in line))
-    )
+    context.say("", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN))
     return 1 if found.problems else 0
 
 
@@ -28,10 +22,6 @@ COMMAND = Command(
     name="verify",
     summary="say whether a bundle is whole, and its figures follow",
     run=_run,
-    flags=(
-        flag("--key", metavar="PUBLIC.pem", help="check its signature, in BUNDLE.sig, by this public key"),
-        flag("bundle", metavar="BUNDLE", help="a file that `accelbench bundle` wrote"),
-    ),
-    usage="[--key PUBLIC.pem] BUNDLE",
+    flags=(flag("bundle", metavar="BUNDLE", help="a file that `accelbench bundle` wrote"),),
     description="Nothing of the bundle is run. Exit status 1: something in it is wrong.",
 )
