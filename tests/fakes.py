@@ -436,9 +436,9 @@ def make_ceilings(**changes):
 def give_ceilings(root: Path, **changes) -> None:
     """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes seconds."""
     from accelbench.grid.fingerprint import fingerprint
-    from accelbench.schema.ceilings import write_ceilings
+    from accelbench.schema.ceilings import keep_of_machine
 
-    write_ceilings(root, fingerprint(Engine.lightning), "cpu", make_ceilings(**changes))
+    keep_of_machine(root, fingerprint(Engine.lightning), "cpu", make_ceilings(**changes))
 
 
 def refuse_listing(monkeypatch, folder: Path) -> None:

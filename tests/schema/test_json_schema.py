@@ -69,7 +69,7 @@ def test_every_field_is_listed_with_its_meaning():
         for name, field in part["properties"].items()
     }
     assert said.keys() >= FIELDS
-    assert said["data"] == said["system"] != said["sweep_id"]  # one comment names the first ones
+    assert said["measurement"] == said["system"] != said["sweep_id"]  # one comment names the first ones
     assert said["measurement.num_compiles"] == ""
     assert said["measurement.build_s"] == "time to build the model and put it onto its device"
     assert said["cell.batch_size"].startswith("samples")

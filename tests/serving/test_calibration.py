@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.schema.ceilings import read_ceilings, write_ceilings
+from accelbench.schema.ceilings import keep_of_machine, read_ceilings
 from accelbench.schema.vocab import Engine
 from accelbench.serving import calibration
 from accelbench.serving.calibration import Null, known, null
@@ -26,12 +26,12 @@ def test_it_is_measured_once_on_a_machine_and_kept_beside_the_ceilings(machine, 
     one = Null(p50_s=1e-4, p99_s=2e-4, rate=None)
     results = [one, two := dataclasses.replace(one, rate=4000.0), three := dataclasses.replace(one, rate=8000.0)]
     monkeypatch.setattr(calibration, "measured", lambda: results.pop(0))
-    write_ceilings(tmp_path, machine, "cpu", ceilings := make_ceilings())
+    keep_of_machine(tmp_path, machine, "cpu", ceilings := make_ceilings())
     assert known(tmp_path, machine) is None
     assert null(tmp_path, machine) == one
     assert null(tmp_path, machine) == two  # what was found on a busy machine is not kept for ever
     assert null(tmp_path, machine) == two
     assert known(tmp_path, {**machine, "machine": {}}) is None
-    write_ceilings(tmp_path, machine, "cpu", ceilings)
+    keep_of_machine(tmp_path, machine, "cpu", ceilings)
     assert null(tmp_path, machine, again=True) == three == known(tmp_path, machine)
     assert read_ceilings(tmp_path, machine) == {"cpu": ceilings}

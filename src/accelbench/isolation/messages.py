@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, SystemSeries, Unfinished, Work
+from accelbench.schema.measurement import Ended, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import MAX_REASON, beginning, ending, summary
-from accelbench.schema.vocab import Precision, Status
+from accelbench.schema.vocab import Precision
 
 T = TypeVar("T")
 # Measure a cell, or only check that its network runs, count its work, export it, or probe its device's ceilings.
@@ -44,19 +44,16 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a request ended, as a process says, and then its host; texts are cut, safe to print, with *** for secrets."""
+class Outcome(Ended):
+    """How a request ended, as a process reports, and then its host, which adds `system`.
 
-    status: Status
-    reason: str | None = None  # why it is not `ok`, in one line: the `summary` of what is given, at most `MAX_REASON`
-    error: str | None = None  # details for people, of several lines: the end of what is given, at most `MAX_TEXT`
-    user_error: bool = False  # whether it failed because of a mistake in the user's request (`errors.UserError`)
-    measurement: Measurement | None = None  # of a cell; None if it failed, and from every rank but the first
+    Texts are safe to print, with *** for secrets: `reason` is the `summary` of what is given, at most `MAX_REASON`, and
+    `error` its end, at most `MAX_TEXT`. Every rank but the first has no measurement.
+    """
+
     ceilings: Ceilings | None = None  # of a probed device
     work: Work | None = None  # of a step that was only counted
     peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
-    system: SystemSeries | None = None  # the host's samples; None if it died
-    unfinished: Unfinished | None = None  # what `Hosts` kept, if there is no measurement
 
     def __post_init__(self) -> None:
         if self.reason is not None:

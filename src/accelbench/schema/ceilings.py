@@ -110,22 +110,13 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
     return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
 
-def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceilings: Ceilings) -> None:
-    """Writes the ceilings of `device` into `root`/ceilings.json; those of other devices and machines are kept.
-
-    Raises OSError: the file can't be written.
-    """
-    keep_of_machine(root, environment, device, ceilings)
-
-
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
     """What ceilings.json has of this machine: ceilings by device word, and others' entries."""
-    kept = entries_of(root / CEILINGS).get(_machine_key(environment))
-    return kept if isinstance(kept, dict) else {}
+    return entries_of(root / CEILINGS).get(_machine_key(environment), {})
 
 
 def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: object) -> None:
-    """Keeps an entry there; the others stay. Raises OSError: the file can't be written."""
+    """Keeps an entry there, such as a device's ceilings; the others stay. Raises OSError: the file can't be written."""
     of_machine = {**kept_of_machine(root, environment), name: values}
     write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})
 

@@ -3,11 +3,9 @@
 What a field means stands in the comment beside its declaration, or in the declaration of a setting.
 """
 
-import ast
 import dataclasses
 import inspect
 import re
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, is_typeddict
@@ -34,7 +32,7 @@ TEXTS = (
     *("notes", "cell", "verdict"),
 )
 FLAGS = ("stand_in", "settled", "cudnn_benchmark", "counts", "target_reached")
-COMMENT = re.compile(r"\s*#\s?(.*)")
+COMMENT, FIELD = re.compile(r"    # (.*)"), re.compile(r"    (\w+): [^#]*(?:# (.*))?")
 Schema = dict[str, Any]
 
 
@@ -101,20 +99,15 @@ def meanings(cls: Any) -> dict[str, str]:
 
 
 def _commented(cls: Any) -> dict[str, str]:
-    lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
-    body = ast.parse("\n".join(lines)).body[0]
-    found, above = dict[str, str](), ""
-    for node in getattr(body, "body", ()):
-        if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno):
-            above = ""
-            continue
-        comments, line = list[str](), node.lineno - 2
-        while comment := COMMENT.fullmatch(lines[line]):
-            comments.insert(0, comment[1])
-            line -= 1
-        own = COMMENT.fullmatch(lines[node.end_lineno - 1][node.end_col_offset :])
-        name, above = node.target.id, " ".join(comments) or above
-        found[name] = own[1] if own else above if comments or re.search(rf"\b{name}\b", above) else ""
+    found, above, is_open = dict[str, str](), "", False  # the comment above, and whether more of it may follow
+    for line in inspect.getsource(cls).splitlines():
+        comment, field = COMMENT.fullmatch(line), FIELD.fullmatch(line)
+        if comment:
+            above = f"{above} {comment[1]}" if is_open else comment[1]
+        elif field and field[1] in cls.__annotations__:
+            is_named = is_open or re.search(rf"\b{field[1]}\b", above)
+            found[field[1]] = field[2] or (above if is_named else "")
+        is_open = bool(comment)
     return found
 
 

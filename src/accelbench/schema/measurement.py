@@ -20,7 +20,7 @@ from accelbench.schema.ranges import (
     Seconds,
     Share,
 )
-from accelbench.schema.vocab import Phase, Promise, Span, Stop, Verdict
+from accelbench.schema.vocab import Phase, Promise, Span, Status, Stop, Verdict
 
 SeriesName = Annotated[str, Meta(pattern="^[A-Za-z0-9_]+$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -342,6 +342,20 @@ class SystemSeries:
         low, high = (time_s - self.started_boot_s for time_s in boot_s)
         values = zip(self.t_s, self.values[name], strict=True)
         return [value for t_s, value in values if value is not None and low <= t_s <= high]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a cell ended, and what is kept of it."""
+
+    status: Status  # how the cell ended
+    reason: str | None = None  # why the status is not `ok`, in one line; None if it is
+    error: str | None = None  # the end of the traceback, of the process's output, or of the calls it hung in
+    user_error: bool = False  # whether a mistake in the user's request, which `reason` explains, made it fail
+    # measurement, system: None if the cell did not get that far
+    measurement: Measurement | None = None
+    system: SystemSeries | None = None
+    unfinished: Unfinished | None = None  # what is kept if it has no measurement; None: nothing is
 
 
 @dataclass(frozen=True, kw_only=True)

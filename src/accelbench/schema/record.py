@@ -17,7 +17,7 @@ from msgspec import Meta
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
-from accelbench.schema.measurement import Data, Environment, Measurement, SystemSeries, Unfinished
+from accelbench.schema.measurement import Data, Ended, Environment
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, masker, secret_argument
@@ -82,27 +82,19 @@ def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Ended):
     """The outcome of one cell."""
 
     cell: Cell
     # digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses a record only
     # for a cell of the same identity.
     identity: Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
-    status: Status  # how the cell ended
     started_at: str  # UTC, ISO 8601
     wall_s: Seconds  # seconds from the request to the outcome, process start included
     # the fingerprint of machine, versions and measuring code, the digests of the user's own code, weights and allocator
     # (`files`), git and `DEVICE_MEASUREMENTS`
     environment: Annotated[Mapping[str, Any], Environment]
-    reason: str | None = None  # why the status is not `ok`, in one line; None if it is
-    error: str | None = None  # the end of the traceback, of the process's output, or of the calls it hung in
-    user_error: bool = False  # whether a mistake in the user's request, which `reason` explains, made it fail
-    # data, measurement, system: None if the cell did not get that far
-    data: Data | None = None
-    measurement: Measurement | None = None
-    system: SystemSeries | None = None
-    unfinished: Unfinished | None = None  # what is kept if it has no measurement; None: nothing is
+    data: Data | None = None  # None if the cell did not get that far
     sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
     of_search: bool = False  # whether it is of a search of rates: a speed of it only said where to begin
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
@@ -124,7 +116,8 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, *** for secrets, with the cell's id and label. Its lists are the record's own."""
-        return {"cell_id": self.cell.id, "label": self.label, **cleared(plain(self))}
+        values = cleared(plain(self))
+        return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
 # What every record of the present schema has.

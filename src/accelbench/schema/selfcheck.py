@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from accelbench.errors import RefusedError
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
@@ -29,7 +31,7 @@ class MachineError:
     num_rounds: Count  # of two processes each
     low: Number  # of the 95 % interval of the second side's speed over the first one's, less 1
     high: Number
-    detectable: list[Detectable]  # for five processes a side and more
+    detectable: Annotated[list[Detectable], Meta(min_length=1)]  # for five processes a side and more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class SelfCheck:
 
     measured_at: str  # ISO 8601, UTC
     took_s: NotNegative  # seconds
-    cells: dict[str, MachineError]  # what each cell's rounds say, by the cell's name
+    cells: Annotated[dict[str, MachineError], Meta(min_length=1)]  # what each cell's rounds say, by the cell's name
 
     def detectable(self) -> dict[int, float]:
         """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""
@@ -64,10 +66,9 @@ def percent(share: float) -> str:
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
     """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable."""
-    found = None
     with suppress(RefusedError):
-        found = load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
-    return found if found and found.cells and all(cell.detectable for cell in found.cells.values()) else None
+        return load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
+    return None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:

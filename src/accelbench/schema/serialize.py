@@ -224,13 +224,13 @@ def loads(text: bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def entries_of(path: Path) -> dict[str, Any]:
+def entries_of(path: Path) -> dict[str, dict[str, Any]]:
     """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
 
     Raises RefusedError: see `read_bytes`.
     """
     with contextlib.suppress(OSError, ValueError):
-        return load(dict[str, Any], read_json(path))
+        return load(dict[str, dict[str, Any]], read_json(path))
     return {}
 
 

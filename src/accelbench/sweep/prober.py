@@ -20,7 +20,7 @@ from accelbench.judging.roofline import WINOGRAD
 from accelbench.judging.row import ceilings_of, summarise
 from accelbench.presentation import significant
 from accelbench.project import CEILINGS
-from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, write_ceilings
+from accelbench.schema.ceilings import Ceilings, formats_of, keep_of_machine, read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import plain
@@ -145,7 +145,7 @@ class Prober:
         self.known[_probed(cell)] = joined = before.joined(found) if before else found
         try:
             with writing_errors(CEILINGS):
-                write_ceilings(self.root, of_cell(cell, self.environment), device.value, joined)
+                keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
         return True

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from accelbench.judging.target import mllog
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Ended, Measurement, Work
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import canonical_json, plain, without_secrets
 from accelbench.schema.text import ending, one_line
@@ -166,23 +166,19 @@ class Session:
         served = outcome.unfinished if outcome.measurement is None else outcome.measurement.serving
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # of an earlier record of this name
+        ended = {field.name: getattr(outcome, field.name) for field in fields(Ended)}
+        ended["measurement"] = without_secrets(self._completed(item.cell, outcome.measurement))
         return Record(
+            **ended,
             cell=item.cell,
             label=item.label,
             identity=item.identity,
-            status=outcome.status,
-            reason=outcome.reason,
-            error=outcome.error,
-            user_error=outcome.user_error,
             started_at=started_at.isoformat(timespec="milliseconds"),
             wall_s=time.perf_counter() - start,
             environment=without_secrets(environment),
             sweep_id=self.context.sweep_id,
             of_search=self.context.of_search,
             data=without_secrets(self.ready.data),
-            measurement=without_secrets(self._completed(item.cell, outcome.measurement)),
-            system=outcome.system,
-            unfinished=outcome.unfinished,
         )
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
