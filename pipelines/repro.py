@@ -153,7 +153,7 @@ class Job(contextlib.ExitStack):
     def measure(self) -> bool:
         """Measures what is left, and the best cells again; returns whether DVC could prepare the data sets."""
         suites = [suite for name, suite in self.suites.items() if self.lefts[name]]
-        data = {cell.data.name for suite in suites for cell in suite.cells.values()}
+        data = {cell.data.name for suite in suites for cell in suite.cells.values()} & set(params.load(ROOT)["data"])
         read = _read()
         if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
             return False

@@ -60,7 +60,7 @@ def _write_head(file: BinaryIO, shape: tuple[int, ...]) -> int:
     return file.tell()
 
 
-def label_type(num_classes: int) -> type[np.unsignedinteger[Any] | np.signedinteger[Any]]:
+def label_type(num_classes: int) -> type[np.integer[Any]]:
     """What labels are kept as: uint8, or int64 for more classes than that has."""
     return np.uint8 if num_classes <= 256 else np.int64
 

@@ -20,9 +20,7 @@ from accelbench.schema.serialize import digest, read_bytes, sha256_of, writing
 
 # After this long without data a mirror is given up.
 STALL_S = 4.5
-NUM_DRAWN = (1_500, 500)  # pictures of a stand-in, to train and to test
 DOWNLOADS = "data/.downloads"  # relative to the project
-HEADERS = {"User-Agent": "accelbench"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def _fetch(url: str, file: File, path: Path) -> None:
     from rich.console import Console  # here, since the parent asks this module for names
     from rich.progress import wrap_file
 
-    request = urllib.request.Request(url, headers=HEADERS)
+    request = urllib.request.Request(url, headers={"User-Agent": "accelbench"})
     console = Console(stderr=True)
     with urllib.request.urlopen(request, timeout=STALL_S) as response, writing(path) as part:
         total = int(response.headers.get("Content-Length") or 0)
