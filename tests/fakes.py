@@ -265,6 +265,11 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     Path(folder, "network").write_bytes(bytes(1 << 20))
 
 
+def blocks_of(cell):
+    """Those of a cell in 320 samples/s."""
+    return [Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=cell.batch_size / 320)] * 8
+
+
 def run(
     cell: Cell,
     data_folder: Path,
@@ -276,7 +281,7 @@ def run(
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
         return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
-    blocks = [Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=cell.batch_size / 320)] * 8
+    blocks = blocks_of(cell)
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:
         Path(data_folder, f"{os.environ['LOCAL_RANK']}.pid").write_text(str(os.getpid()))

@@ -20,7 +20,7 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from fakes import make_measurement
+from fakes import blocks_of, make_measurement
 
 SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
 SWEEPER = Path(__file__).with_name("sweeper.py")
@@ -145,7 +145,7 @@ def is_true(record: Record) -> bool:
     """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
     if record.status == Status.ok:
         found = record.measurement and replace(record.measurement, allocator=None, allocator_library=None, checks=[])
-        return found == make_measurement() and record.reason is None
+        return found == make_measurement(blocks=blocks_of(record.cell)) and record.reason is None
     is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
     return is_failure and bool(record.reason) and record.measurement is None
 
