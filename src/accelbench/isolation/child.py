@@ -44,8 +44,11 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a 
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 
 
+DONE = b"done"
+
+
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The entry of the process, with its variables; `host` gets `Moment.done` after all timing, then the `Outcome`."""
+    """The entry of the process, with its variables; `host` gets `DONE` after all timing, then the `Outcome`."""
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:
@@ -55,7 +58,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     os.environ.update(environment)
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
-    progress.listen(lambda moment: host.send_bytes(moment.encode()))
+    progress.listen(lambda: host.send_bytes(DONE))
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())

@@ -25,7 +25,6 @@ from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.isolation.processes import Sampler, children, end_orphans
 from accelbench.judging.asked import judge
 from accelbench.lifeline import adopt_orphans
-from accelbench.measuring.progress import Moment
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
 
@@ -34,7 +33,6 @@ END_S = 10.0
 # After one process of a cell failed, how long to wait for the answers of the others.
 LATE_S = 1.0
 STACK_S = 0.3  # in which a hung process prints its call stack
-MOMENTS = frozenset(each.encode() for each in Moment)
 LOCALHOST = "127.0.0.1"
 ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
 READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
@@ -62,7 +60,7 @@ def main(answers: int) -> None:
 
 
 class _Rank:
-    """One process of a request, and the pipe by which its moments come, and then its answer."""
+    """One process of a request, and the pipe by which it reports that nothing more is timed, and then its answer."""
 
     def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
         self.pipe, there = context.Pipe(duplex=False)
@@ -73,13 +71,13 @@ class _Rank:
         # Its end too: what was forked from it may keep the pipe open.
         self.sources = self.pipe, self.process.sentinel
 
-    def read(self) -> Moment | Outcome | None:
-        """What the process says, once it has said something or ended; None if it died, perhaps while it wrote."""
+    def read(self) -> bytes | Outcome | None:
+        """`DONE` or the answer, once one came or the process ended; None if it died, perhaps while it wrote."""
         try:
             if not self.pipe.poll():
                 return None
             said = self.pipe.recv_bytes()
-            return Moment(said.decode()) if said in MOMENTS else decode(Outcome, said)
+            return said if said == child.DONE else decode(Outcome, said)
         except (EOFError, OSError):
             return None
 
@@ -143,16 +141,16 @@ class _Run:
             sources = [source for rank in waits.values() for source in rank.sources]
             ready = set(connection.wait([*sources, stdin], timeout=pause_s))
             said = {index: rank.read() for index, rank in waits.items() if not ready.isdisjoint(rank.sources)}
-            moments = {index: each for index, each in said.items() if isinstance(each, Moment)}
-            self.answers |= {index: each for index, each in said.items() if not isinstance(each, Moment)}
+            done = [index for index, each in said.items() if isinstance(each, bytes)]
+            self.answers |= {index: each for index, each in said.items() if not isinstance(each, bytes)}
             if 0 in self.answers or not self._is_good:
                 return True
             if stdin in ready:  # standard input has closed: no request comes while the host is busy
                 sys.exit(0)
-            if moments.get(0) == Moment.done and times:
+            if 0 in done and times:
                 times = False
                 self.answer(None)
-            if not moments:
+            if not done:
                 sampler.sample()
         return False
 
@@ -170,7 +168,7 @@ class _Run:
         deadline = time.monotonic() + LATE_S
         for index, rank in enumerate(self.ranks):
             while index not in self.answers and connection.wait(rank.sources, max(0.0, deadline - time.monotonic())):
-                if not isinstance(said := rank.read(), Moment):
+                if not isinstance(said := rank.read(), bytes):
                     self.answers[index] = said
                 elif time.monotonic() > deadline:
                     break

@@ -1,13 +1,10 @@
 """What the process of a cell reports to its host while it measures."""
 
 from collections.abc import Callable
-from enum import StrEnum
 
-# `done`: nothing more is timed, and other work on the machine disturbs no number from then on.
-Moment = StrEnum("Moment", ["done"])
 # The sweep's file in memory, which stays if this process is killed; None without one.
 kept_path: str | None = None
-_listeners: list[Callable[[Moment], None]] = []
+_listeners: list[Callable[[], None]] = []
 
 
 def keep(content: bytes) -> None:
@@ -17,13 +14,13 @@ def keep(content: bytes) -> None:
             file.write(content)
 
 
-def listen(listener: Callable[[Moment], None]) -> None:
-    """Has `listener` called once everything was timed."""
+def listen(listener: Callable[[], None]) -> None:
+    """Has `listener` called once everything was timed: other work on the machine disturbs no number from then on."""
     _listeners.append(listener)
 
 
 def done() -> None:
     """Calls the listeners, once."""
     for listener in _listeners:
-        listener(Moment.done)
+        listener()
     _listeners.clear()

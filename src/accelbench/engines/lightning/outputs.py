@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
 ROWS = "the first rows of two further batches, beside those of newly built networks in fp32"
 # What inference is run in, in this order, until the network runs.
-MAX_LOOK_S = 0.02  # of a step: longer ones are not run again only to see what inference mode changes
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 # Of an error of torch that a network meets which needs gradients to infer, such as forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
@@ -177,8 +176,7 @@ class NetworkOutputs(CellRun):
             try:
                 with self._grad_context():  # the Trainer has entered inference mode
                     measure()
-                    is_short = max(self.timing.steps_s, default=math.inf) <= MAX_LOOK_S
-                    if self.grad_mode == INFERENCE_MODE and is_short and self._is_spoiled():
+                    if self.grad_mode == INFERENCE_MODE and self._is_spoiled():
                         self.measured.clear()
                         continue
                 return
@@ -204,8 +202,6 @@ class NetworkOutputs(CellRun):
         try:
             set_modes(self.plain_network(), self.modes)  # the Trainer has set them back
             with self._grad_context():
-                if self.grad_mode == INFERENCE_MODE and self._is_spoiled():
-                    return "in torch.inference_mode the network computes something else"
                 self.is_plain = False  # watching takes time, and some networks read a clock
                 self.state = measured.state
                 reference = self.new_network(Precision.fp32)(measured.unseen, 0)
