@@ -139,7 +139,7 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
 
 @pytest.mark.fault
 def test_a_server_that_does_not_answer_costs_one_line_and_no_record(root, monkeypatch):
-    monkeypatch.setattr(location, "CALL_S", 0.5)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     one = record()
     records.write(one, root / "results")
     with socket.create_server(("127.0.0.1", 0)) as silent:

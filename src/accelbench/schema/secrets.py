@@ -1,11 +1,11 @@
 """Secrets, which no record keeps; and the environment variables that one keeps, which tune the computing libraries."""
 
-import base64
 import functools
 import html
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,18 @@ BARE = rf"{VALUE}[^\s'\",;&(){{}}\[\]][^\s'\",;&)}}\]]*"
 CALL = r"[ \t]+[A-Za-z_][\w.]*[(\[]"  # a line of code, as tracebacks have it
 BEGIN = r"(?<![\w.-])(?=[\w.-]{1,80}+\\*['\"]?[ \t]{0,3}[:=])"  # of what has a sign after it: the rest is slow
 SIGN = r"\\*['\"]?[ \t]{0,3}[:=](?!=)[ \t]{0,3}+"
+QUOTED_BY: Sequence[Callable[[str], str]] = (
+    lambda text: repr(text)[1:-1],
+    lambda text: ascii(text)[1:-1],
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: repr(text.encode(errors="surrogateescape"))[2:-1],
+    html.escape,
+    lambda text: quote(text, errors="surrogateescape"),
+    lambda text: quote(text, safe="", errors="surrogateescape"),
+    lambda text: quote_plus(text, errors="surrogateescape"),
+    lambda text: shlex.quote(text)[1:-1],
+)
 # What stands before a secret, and the secret.
 PATTERNS = [
     re.compile(pattern)
@@ -126,25 +138,11 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
 
 
 def _quoted_anyhow(value: str) -> re.Pattern[str]:
-    """The value, also as repr, JSON, HTML, a shell or an address quote it, and in base64."""
-    content = value.encode(errors="surrogateescape")
-    forms = ["".join(map(_any_form, value))]
-    for shift in range(3):  # bytes before it, such as a user's name
-        encoded = base64.b64encode(bytes(shift) + content).decode()
-        whole = encoded[-(-shift * 4 // 3) : (shift + len(content)) * 4 // 3]
-        forms.append(whole.replace("+", "[+-]").replace("/", "[/_]"))
-    return re.compile(f"()(?:{'|'.join(forms)})")
-
-
-def _any_form(sign: str) -> str:
-    if sign.isascii() and sign.isalnum():
-        return sign
-    content = sign.encode(errors="surrogateescape")
-    forms = [sign, f"\\{sign}", html.escape(sign), quote(content, safe=""), quote_plus(content), repr(content)[2:-1]]
-    forms += [json.dumps(sign)[1:-1], f"\\x{ord(sign):02x}", f"\\u{ord(sign):04x}", sign.replace("'", "'\"'\"'")]
-    any_of = "|".join(map(re.escape, forms))  # quoted again, a backslash is two, and % is %25
-    any_of = any_of.replace(r"\\", r"\\{1,16}").replace("%", "%(?:25)*")
-    return f"(?i:{any_of})"
+    """The value, also as repr, JSON, HTML, a shell or an address quote it, once or twice."""
+    forms = {value}
+    for _ in range(2):
+        forms |= {quoted(form) for form in forms for quoted in QUOTED_BY}
+    return re.compile(f"()(?i:{'|'.join(map(re.escape, sorted(forms, key=len, reverse=True)))})")
 
 
 @functools.cache

@@ -1,16 +1,11 @@
-"""Where the MLflow store and its files are, the lock of its writers, and the limits of a call to a server."""
+"""Where the MLflow store and its files are, and the lock of its writers."""
 
 import os
 import re
-import resource
-import signal
 import sqlite3
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from accelbench.errors import UserError, writing_errors
 from accelbench.lock import hold
@@ -24,9 +19,6 @@ HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's sto
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
 PATIENCE_S = 10.0  # for another writer; delivering a run takes a tenth of a second
 OPENING_PATIENCE_S = 60.0  # for another process that creates the store: 20 s on a busy machine
-CALL_S = 20.0  # of one call, all of its answer included
-TICK_S = 0.25  # between two looks at the limits
-MAX_KB = 500_000  # by which the memory may grow: an honest answer has some megabytes
 
 
 def tracking_uri(root: Path) -> str:
@@ -129,41 +121,3 @@ def one_line(error: Exception) -> str:
     """The first line of the error's message, without secrets, or the error's type if there is no message."""
     lines = clean(masked(str(error))).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
-
-
-class InTime:
-    """An object each of whose methods has the limits of `_limited`."""
-
-    def __init__(self, inner: object) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def called(*args: Any, **named: Any) -> Any:
-            with _limited(CALL_S):
-                return getattr(self._inner, name)(*args, **named)
-
-        return called
-
-
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Ends the block after some seconds, or when memory grows by `MAX_KB`, by a TimeoutError."""
-    # Only in the main thread, which gets signals. A library may make another error of it.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    end_s, peak_kb = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    def look(*_: object) -> None:
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"no whole answer within {seconds:g} s")
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb > MAX_KB:
-            raise TimeoutError("an answer that fills the memory")
-
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

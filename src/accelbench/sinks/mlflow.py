@@ -15,7 +15,7 @@ from accelbench.answers.process import OLDER
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped
 from accelbench.sinks import location, mlflow_fields
-from accelbench.sinks.location import InTime, folder_of, is_own, locked
+from accelbench.sinks.location import folder_of, is_own, locked
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -56,8 +56,7 @@ class Store:
                 _create(location.database(root).resolve())
             elif is_own(root):  # else the client may migrate it
                 location.check_schema(location.database(root), _get_latest_schema_revision())
-            client = MlflowClient(uri)
-            self._client: Any = client if location.server_uri(root) is None else InTime(client)
+            self._client: Any = MlflowClient(uri)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(location.database(root))) as connection:
