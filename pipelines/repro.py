@@ -75,9 +75,10 @@ def main(*words: str) -> int:
     def run(console: Console) -> int:
         with hold(ROOT / ".accelbench.lock", "`make repro`"), Job(console) as running:
             if not words:
-                running.announce()
-                if not running.measure():
+                if not running.prepare_data():
                     return running.explain()
+                running.announce()
+                running.measure()
             return running.conclude() if running.dvc(*(words or ["report"])) else running.explain()
 
     try:
@@ -111,6 +112,14 @@ class Job(contextlib.ExitStack):
             (ROOT / LOG).parent.mkdir(exist_ok=True)
             (ROOT / LOG).unlink(missing_ok=True)  # nothing is written through a link
             self.log = self.enter_context((ROOT / LOG).open("w"))
+
+    def prepare_data(self) -> bool:
+        """Has DVC prepare the data sets of what is left to measure; returns whether it could."""
+        data = {cell.data.name for cell in self._left()} & set(params.load(ROOT)["data"])
+        if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
+            return False
+        self.lefts = {name: left(suite) for name, suite in self.suites.items()}
+        return True
 
     def announce(self) -> None:
         """Prints how long it will take."""
@@ -150,13 +159,10 @@ class Job(contextlib.ExitStack):
         if begun and begun[1].removeprefix("sweep@") not in self.done:
             self._say(f"Running {begun[1].replace('@', '/')} ...")
 
-    def measure(self) -> bool:
-        """Measures what is left, and the best cells again; returns whether DVC could prepare the data sets."""
+    def measure(self) -> None:
+        """Measures what is left, and the best cells again."""
         suites = [suite for name, suite in self.suites.items() if self.lefts[name]]
-        data = {cell.data.name for suite in suites for cell in suite.cells.values()} & set(params.load(ROOT)["data"])
         read = _read()
-        if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
-            return False
         for suite in suites:
             if _read() == read:
                 self._measure(suite)
@@ -167,7 +173,6 @@ class Job(contextlib.ExitStack):
         if _read() != read:
             self._say(f"Code or settings have changed since this job began: DVC's stages measure the rest ({LOG}).")
             self.done.clear()
-        return True
 
     def _measure(self, suite: work.Suite) -> None:
         number = list(self.suites).index(suite.name) + 1

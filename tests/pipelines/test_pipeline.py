@@ -104,6 +104,7 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
     status, output = project.repro()
     assert status == 0, output
     assert re.match(
+        r"Running data/mnist ...\n"
         r"1 suite, 2 cells to measure: about \d+ (s|min) \(\d+ s of cells, \d+ (s|min) for data and report\)\.\n",
         output,
     )
