@@ -35,7 +35,7 @@ def repro(tmp_path, monkeypatch):
 @pytest.fixture
 def measured(repro, monkeypatch):
     """As `repro`, with nothing left to measure."""
-    monkeypatch.setattr(repro.Job, "measure", lambda job: True)
+    monkeypatch.setattr(repro.Job, "measure", lambda job: None)
     return repro
 
 
@@ -64,7 +64,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro
     )
     parts = "(30 s to measure the best again, 60 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 90 s and 2 cells of unknown length {parts}." in out
-    assert repro.calls == [("report",)]
+    assert repro.calls == [("data@mnist",), ("report",)]
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")
     assert repro.main() == 0
@@ -111,7 +111,8 @@ def test_a_suite_is_measured_after_its_data_are_prepared_and_its_stage_finds_it_
     monkeypatch.setattr(repro.work.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
     monkeypatch.setattr(repro.work, "confirm_best", lambda *_: order.append("confirm"))
     monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
-    assert job.measure()
+    assert job.prepare_data()
+    job.measure()
     assert order == [("data@mnist",), "mnist_networks", "confirm"]
     assert job.done == ["mnist_networks", "confirm"]
 
@@ -122,7 +123,7 @@ def test_dvc_measures_after_code_or_settings_have_changed(repro, job, monkeypatc
             file.write("# changed\n")
 
     monkeypatch.setattr(repro.work.Suite, "measure", changed)
-    assert job.measure()
+    job.measure()
     assert "DVC's stages measure the rest" in capsys.readouterr().out
     assert job.done == []
 
