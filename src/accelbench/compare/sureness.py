@@ -123,8 +123,8 @@ class Steps(NamedTuple):
     @classmethod
     def of(cls, measured: Measurement) -> "Steps | None":
         """Those of a process; of blocks or epochs where no single steps were timed; None without any."""
-        steps_s = [each for each in measured.latency_s if each > 0]
-        rates = [measured.samples_per_step / each for each in steps_s] if measured.samples_per_step else []
+        num = measured.samples_per_step
+        rates = [num / step_s for step_s in measured.latency_s if num and step_s > 0]
         rates = rates or [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
         return cls(min(rates), median(rates), max(rates)) if rates else None
 
