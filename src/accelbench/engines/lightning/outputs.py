@@ -80,7 +80,7 @@ def adopt(network: nn.Module, state: Mapping[str, Tensor]) -> bool:
         if not is_plain or tensor.shape != state[name].shape:  # a cache that grows is filled again
             continue
         measured = state[name].to("cpu")
-        if not torch.equal(tensor.to(measured.dtype), measured):
+        if tensor.dtype == measured.dtype or not torch.equal(tensor.to(measured.dtype), measured):
             tensor.copy_(measured)
     return True
 
