@@ -1,4 +1,4 @@
-"""An NVML that answers from memory. Queries named in `failing` raise as the library does."""
+"""An NVML that answers from memory, and a machine of files. Queries named in `failing` raise as the library does."""
 
 from types import SimpleNamespace
 
@@ -51,3 +51,16 @@ class FakeNvml:
 
 def refuse_to_start():
     raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+
+def machine(root, devices, nodes=()):
+    """A /sys with PCI devices (vendor, device, class) and a /dev with nodes."""
+    for index, numbers in enumerate(devices):
+        folder = root / f"sys/bus/pci/devices/0000:00:{index:02x}.0"
+        folder.mkdir(parents=True)
+        for name, number in zip(("vendor", "device", "class"), numbers, strict=False):
+            (folder / name).write_text(f"{number}\n")
+    for node in nodes:
+        (root / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
+        (root / "dev" / node).touch()
+    return root

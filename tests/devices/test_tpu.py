@@ -1,19 +1,8 @@
 import pytest
 
-from accelbench.devices import tpu
+from accelbench.devices import packages, tpu
 
-
-def machine(root, devices, nodes=()):
-    """A /sys with PCI devices (vendor, device) and a /dev with nodes."""
-    for index, (vendor, device) in enumerate(devices):
-        folder = root / f"sys/bus/pci/devices/0000:00:{index:02x}.0"
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n")
-        (folder / "device").write_text(f"{device}\n")
-    for node in nodes:
-        (root / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
-        (root / "dev" / node).touch()
-    return root
+from .fakes import machine
 
 
 @pytest.fixture
@@ -50,3 +39,13 @@ NO_NODE = "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --pr
 def test_why_there_is_none(tmp_path, torch_xla, chips, environ, reason):
     report = tpu.look(machine(tmp_path, chips, ["vfio/vfio"]), environ, torch_xla)
     assert (report.present, report.reason) == (False, reason)
+
+
+def test_torch_tpu_drives_it_where_that_is_installed(tmp_path, torch_xla, monkeypatch):
+    root = machine(tmp_path, [("0x1ae0", "0x0063")], ["accel0"])
+    monkeypatch.setattr(packages, "version", {"torch_tpu": "0.2.0"}.get)
+    assert tpu.look(root, {}, torch_xla).details == {"chips": "1", "torch_tpu": "0.2.0"}
+    monkeypatch.setattr(packages, "folder", lambda name: None)
+    assert tpu.look(root, {}).reason.startswith("libtpu is not installed: pip install torch_tpu")
+    monkeypatch.setattr(packages, "version", lambda name: None)
+    assert tpu.look(root, {}).reason.startswith("neither torch_tpu nor torch_xla is installed: pip install torch_tpu")

@@ -39,10 +39,13 @@ def test_costs_are_read_by_device(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("costs: {abacus: {power_w: 3}}", "'abacus' is not a valid Device. Each of cpu, gpu, tpu, xla_cpu may have"),
+        (
+            "costs: {abacus: {power_w: 3}}",
+            "'abacus' is not a valid Device. Each of cpu, gpu, tpu, xpu, mps, xla_cpu may have",
+        ),
         (
             "costs: {cpu: {watts: 3}}",
-            "costs.cpu: unknown field 'watts'. Each of cpu, gpu, tpu, xla_cpu may have price_per_hour and power",
+            "costs.cpu: unknown field 'watts'. Each of cpu, gpu, tpu, xpu, mps, xla_cpu may have price_per_hour",
         ),
         *(
             (f"costs: {{cpu: {{power_w: {word}}}}}", "costs.cpu.power_w: should be `float")

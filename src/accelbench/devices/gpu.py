@@ -1,7 +1,6 @@
 """NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
 
 import os
-import re
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
@@ -37,7 +36,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"
         return absent(Device.gpu, "no NVIDIA GPU found" if wanted is None else hidden)
-    torch_cuda = torch_cuda_version(torch_folder or packages.folder("torch"))
+    torch_cuda = packages.torch_built_for("cuda", torch_folder or packages.folder("torch"))
     if torch_cuda is None:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of it")
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
@@ -54,13 +53,6 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         memory_bytes=min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None), default=None),
         details=details,
     )
-
-
-def torch_cuda_version(torch_folder: Path | None) -> str | None:
-    """The CUDA release that torch was built for, such as `12.8`, without importing it; None for a CPU build."""
-    text = (torch_folder / "version.py").read_text() if torch_folder else ""
-    match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
-    return match[1] if match else None
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.metadata
 import importlib.util
+import re
 from pathlib import Path
 
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
@@ -14,7 +15,7 @@ COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
     *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
     *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
-    *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
+    *("torch_tpu", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 # The modules that the processes of cells may need -> the distributions that have them.
 DISTRIBUTIONS = {
@@ -39,6 +40,13 @@ def version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def torch_built_for(kind: str, torch_folder: Path | None) -> str | None:
+    """The release of `cuda` or `xpu` that torch was built for, such as `12.8`; None: it was not. Imports no torch."""
+    text = (torch_folder / "version.py").read_text() if torch_folder else ""
+    match = re.search(rf"^{kind}\b.*= '([\d.]+)'$", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def is_safe_torch(version: str) -> bool:

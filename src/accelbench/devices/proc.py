@@ -32,6 +32,22 @@ def high_water_bytes() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
+class PciDevice(NamedTuple):
+    """A device on the PCI bus; its numbers are texts such as `0x1ae0`."""
+
+    vendor: str
+    device: str
+    kind: str  # the class
+
+
+def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
+    """All of this machine's; `root` holds sys/. A file that is missing is empty."""
+    return [
+        PciDevice(*("".join(_words(folder, name)) for name in ("vendor", "device", "class")))
+        for folder in sorted(root.glob("sys/bus/pci/devices/*"))
+    ]
+
+
 class CpuTimes(NamedTuple):
     """Seconds since the machine started, summed over cores."""
 

@@ -3,9 +3,10 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from accelbench.schema.vocab import Device
+from accelbench.schema.vocab import Device, Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,20 @@ class DeviceReport:
 def absent(device: Device, reason: str) -> DeviceReport:
     """The report of a device that cells can't run on here."""
     return DeviceReport(device=device, present=False, reason=reason)
+
+
+FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
+
+
+@cache
+def fastest_for(engine: str) -> Device:
+    """The fastest kind of device here for an engine. Others than Lightning run anywhere on the CPU, and few elsewhere.
+
+    It is looked up once per process.
+    """
+    if engine != Engine.lightning:
+        return Device.cpu
+    return next((device for device in FASTEST if look(device).present), Device.cpu)
 
 
 def look(device: Device, **known: Any) -> DeviceReport:

@@ -1,4 +1,7 @@
-"""A Cloud TPU attached to this machine, recognised in the same way as torch_xla does."""
+"""A Cloud TPU attached to this machine, recognised in the same way as torch_xla does.
+
+torch_tpu drives it where that is installed, else torch_xla or JAX.
+"""
 
 import os
 from collections import Counter
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accelbench.devices import packages
+from accelbench.devices.proc import pci_devices
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
@@ -17,6 +21,9 @@ CHIPS = {
     **{"0x0063": "TPU v5e", "0x006f": "TPU v6e", "0x0076": "TPU7x"},
 }
 CORES_PER_CHIP = {"TPU v2 or v3": 2}
+TORCH_TPU = "torch_tpu"
+HOW = "pip install torch_tpu (for torch 2.11 or newer)"
+HOW_OLDER = "pip install 'torch_xla[tpu]'"
 
 
 def look(
@@ -30,22 +37,21 @@ def look(
         return absent(Device.tpu, "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
-    has_xla = torch_xla_folder is not None or packages.folder("jax") is not None
+    torch_tpu = packages.version(TORCH_TPU)
+    has_driver = torch_tpu or torch_xla_folder is not None or packages.folder("jax") is not None
     # As torch_xla, or JAX without it, finds libtpu: named by a variable, bundled, or installed.
     is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
     has_libtpu = "TPU_LIBRARY_PATH" in environ or is_bundled or packages.folder("libtpu") is not None
-    if not (has_xla and has_libtpu):
-        missing = "libtpu" if has_xla else "torch_xla"
-        return absent(Device.tpu, f"{missing} is not installed: pip install 'torch_xla[tpu]'")
+    if not has_driver:
+        return absent(Device.tpu, f"neither torch_tpu nor torch_xla is installed: {HOW}, or {HOW_OLDER}")
+    if not has_libtpu:
+        return absent(Device.tpu, f"libtpu is not installed: {HOW if torch_tpu else HOW_OLDER}")
     count = num_chips * CORES_PER_CHIP.get(name, 1)
-    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details={"chips": str(num_chips)})
+    details = {"chips": str(num_chips)} | ({TORCH_TPU: torch_tpu} if torch_tpu else {})
+    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details=details)
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
     """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are left out."""
-    found = []
-    for folder in sorted(root.glob("sys/bus/pci/devices/*")):
-        vendor, device = ((folder / key).read_text().strip() for key in ("vendor", "device"))
-        if vendor == GOOGLE_PCI_VENDOR_ID and device in CHIPS:
-            found.append(CHIPS[device])
-    return found
+    of_google = [each.device for each in pci_devices(root) if each.vendor == GOOGLE_PCI_VENDOR_ID]
+    return [CHIPS[device] for device in of_google if device in CHIPS]

@@ -12,6 +12,7 @@ from pathlib import Path
 from accelbench.devices import allocators, interpreters, packages
 from accelbench.devices.cpu import has_any
 from accelbench.devices.registry import DeviceReport
+from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines import images
 from accelbench.errors import how_to_install
 from accelbench.schema import vocab
@@ -41,6 +42,8 @@ PRECISIONS = {
     vocab.Engine.aotinductor: (vocab.Precision.fp32, vocab.Precision.bf16, vocab.Precision.fp16, vocab.Precision.fp64),
 }
 OPTIONS = {vocab.Engine.aotinductor: ("channels_last", "freeze")}
+# The devices on which everything was tried. Others run one network at a time, on one of them.
+TRIED = (vocab.Device.cpu, vocab.Device.gpu)
 LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # that have networks
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {vocab.Precision.bf16: ("avx512_bf16", "amx_bf16"), vocab.Precision.fp16: ("avx512_fp16", "amx_fp16")}
@@ -75,7 +78,7 @@ def _of_interpreter(cell: Cell, python: str) -> Iterator[str]:
     elif (torch := found.versions.get("torch")) and "torch" in _needed(cell) and _release(torch) < interpreters.TORCH:
         least = ".".join(map(str, interpreters.TORCH))
         yield f"python={python}: it has torch {torch}, and accelbench needs {least} or newer"
-    if cell.device in vocab.XLA:
+    if cell.device not in TRIED:
         yield f"python={python}: {cell.device} is looked for in accelbench's own environment alone: leave python= out"
 
 
@@ -131,6 +134,8 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
     on_jax, options, num = keras.backend == vocab.KerasBackend.jax, cell.options.of_network, keras.steps_per_execution
     if cell.device == vocab.Device.xla_cpu:
         yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
+    if cell.device in (vocab.Device.xpu, vocab.Device.mps):
+        yield f"engine=keras does not run on {cell.device} here: use engine=lightning, or device=cpu"
     for name in ("jax" if on_jax else "tensorflow", "keras"):
         if _lacks(cell, name):
             how = how_to_install("jax" if on_jax else "keras")
@@ -195,13 +200,21 @@ def _of_devices(cell: Cell, report: DeviceReport) -> Iterator[str]:
     cores = report.details.get("usable_cores")  # several devices of a CPU share its cores
     if cell.devices > 1 and cell.devices > int(cores or report.count):
         yield f"devices={cell.devices}: there are {f'{cores} cores' if cores else f'{report.count} of {cell.device}'}"
+    if cell.devices > 1 and cell.device not in TRIED and not _is_fused(cell, report):
+        yield f"devices={cell.devices}: not tried on {cell.device}: use devices=1"
     if cell.devices > 1 and cell.options.cuda_graphs and cell.mode == vocab.Mode.train:
         yield f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
 
 
+def _is_fused(cell: Cell, report: DeviceReport) -> bool:
+    """Whether XLA runs a recorded step as a whole: torch_tpu launches one operator after the other."""
+    return cell.device in vocab.XLA and (cell.keras is not None or TORCH_TPU not in report.details)
+
+
 def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
     # PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU.
-    modules = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == vocab.Device.tpu else []))
+    by_xla = cell.device == vocab.Device.tpu and _is_fused(cell, report)
+    modules = ("torch", "pytorch_lightning", *(["torch_xla"] if by_xla else []))
     missing = [name for name in modules if _lacks(cell, name)] if cell.engine == vocab.Engine.lightning else []
     if missing == ["torch_xla"]:
         how = how_to_install("xla")
@@ -210,7 +223,7 @@ def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"engine=lightning: {missing[0]} is missing in this environment: use one that has it, or engine=keras"
     if cell.model.library != vocab.Library.lightning:
         return
-    if cell.device in vocab.XLA:
+    if cell.device not in TRIED:
         yield f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
     if cell.devices > 1:
         yield "model=lightning: its loop is measured on one device: use devices=1"
@@ -248,7 +261,9 @@ def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
     if cell.xla_processes and device == vocab.Device.xla_cpu:
         yield "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
-    if device in vocab.XLA and is_lightning and is_mixed and cell.mode == vocab.Mode.train:
+    if device == vocab.Device.mps and precision == vocab.Precision.fp64:
+        yield "fp64: an Apple GPU has none: use fp32"
+    if is_lightning and is_mixed and cell.mode == vocab.Mode.train and _is_fused(cell, report):
         yield "fp16_mixed: training scales its losses, which torch_xla does not: use bf16_mixed"
     needs_ampere = precision in BF16 or precision == vocab.Precision.tf32
     if device == vocab.Device.gpu and needs_ampere and _capability(report) < AMPERE:
@@ -269,7 +284,7 @@ def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
 
 
 def _of_options(cell: Cell, report: DeviceReport) -> Iterator[str]:
-    options, device, is_xla = cell.options, cell.device, cell.device in vocab.XLA
+    options, device, is_xla = cell.options, cell.device, _is_fused(cell, report)
     if options.freeze and cell.mode == vocab.Mode.train:
         yield "freeze=true makes the weights constants, and training changes them: use mode=infer"
     if options.compile and is_xla:
@@ -315,7 +330,7 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.data.pipeline == vocab.Pipeline.device:
         yield f"data.pipeline=device: requests of {protocol} come from host memory: use data.pipeline=host"
     alone = [f"{name}=true" for name in ("compile", "cuda_graphs") if getattr(cell.options, name)]
-    alone += [f"device={cell.device}"] * (cell.device in vocab.XLA)
+    alone += [f"device={cell.device}"] * (cell.device not in TRIED)
     alone += ["engine=keras"] * (cell.engine == vocab.Engine.keras)
     if workers > 1 and alone:
         yield f"server.workers={workers}: {alone[0]} runs one instance of the network: use server.workers=1"
@@ -324,7 +339,7 @@ def _of_serving(cell: Cell, report: DeviceReport) -> Iterator[str]:
 def _of_generation(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.mode != vocab.Mode.generate:
         return
-    if cell.device in vocab.XLA:
+    if _is_fused(cell, report):
         yield f"mode=generate: XLA would compile for each length of the cache: on {cell.device} use mode=infer"
     if cell.devices > 1:
         yield f"devices={cell.devices}: mode=generate runs on one device: use devices=1"

@@ -238,7 +238,8 @@ class _Host:
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=[theirs],
-                env={**inherited, **spec.environment, **own},
+                # A host is forked, so nothing that torch finds installed may start another device's driver there.
+                env={**inherited, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **spec.environment, **own},
                 start_new_session=True,  # so that Ctrl-C reaches the parent only
             )
         self.has_answered = False

@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
-# The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU.
-Device = StrEnum("Device", ["cpu", "gpu", "tpu", "xla_cpu"])
-# Devices that torch_xla drives.
+# The hardware that computes: `gpu` is NVIDIA's, `xpu` Intel's, `mps` Apple's. `xla_cpu` runs torch_xla, the TPU's
+# software, on the CPU; it is no TPU.
+Device = StrEnum("Device", ["cpu", "gpu", "tpu", "xpu", "mps", "xla_cpu"])
+# Devices that torch_xla drives. `tpu` has torch_tpu's driver instead where that is installed.
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 # Devices that share one CPU: several of them are parts of it, not more hardware.
 SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})

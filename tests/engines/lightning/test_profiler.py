@@ -47,5 +47,5 @@ def test_times_are_the_operators_own_and_their_shares_are_of_all():
     assert sum(each.share for each in found) <= 1
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
     backend = Backend()
-    backend.fused = True
+    backend.torch_type = "tpu"
     assert busiest(Product(), backend) == []

@@ -7,16 +7,19 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.accelerators import XLAAccelerator
-from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
-from accelbench.devices import cpu
+from accelbench.devices import cpu, packages
+from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import global_state
 from accelbench.engines.lightning.global_state import Held
@@ -109,9 +112,9 @@ class Backend(BaseBackend):
         """The output, whole on the device that it is read from, once the step has run."""
         return output
 
-    def strategy(self) -> DDPStrategy:
-        """Lightning's strategy for several ranks."""
-        return NetworkDDP()
+    def strategy(self, num_ranks: int) -> Any:
+        """Lightning's strategy."""
+        return NetworkDDP() if num_ranks > 1 else "auto"
 
     def trainer(self, package: str = "pytorch_lightning", **settings: Any) -> Any:
         """A Trainer of this package, or of `lightning.pytorch`, for the device."""
@@ -147,28 +150,46 @@ class Backend(BaseBackend):
         return Device.gpu if torch_type == "cuda" else torch_type
 
 
-class Cuda(Backend):
-    """The NVIDIA GPU with number `index` among the visible ones."""
+class Accelerator(Backend):
+    """A device that torch itself drives, through `torch.accelerator`: Intel's, Apple's, or a TPU through torch_tpu."""
 
-    accelerator = torch_type = "cuda"
+    accelerator = "torch"
     on_host, queues = False, True
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, device: Device, index: int = 0) -> None:
         super().__init__()
-        self.index = index
+        self.torch_type, self.index = device.value, index
+        # A cell's process loads what drives the device: its host, which is forked, must not have started that.
+        for entry in entry_points(group="torch.backends", name=f"torch_{device}"):
+            entry.load()()
+        found = torch.accelerator.current_accelerator(check_available=True)
+        if found is None or found.type != device:
+            raise UnsupportedError(f"device={device}: torch {torch.__version__} finds none here")
+        pl.accelerators.AcceleratorRegistry.register("torch", _OfTorch, override=True)
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Chooses the GPU too, and forgets its peak of memory."""
-        torch.cuda.set_device(self.index)
+        """Chooses the device too, and forgets its peak of memory."""
+        torch.accelerator.set_device_index(torch.device(self.torch_type, self.index))
         super().prepare(allow_tf32)
-        torch.cuda.reset_peak_memory_stats()
+        with suppress(RuntimeError):  # not every device keeps one
+            torch.accelerator.reset_peak_memory_stats(self.torch_type)
+
+    def strategy(self, num_ranks: int) -> Any:
+        """For one rank too: with `auto`, Lightning would put the network on the CPU."""
+        if num_ranks > 1:
+            return super().strategy(num_ranks)
+        return SingleDeviceStrategy(torch.device(self.torch_type, self.index))
+
+    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The batch on the device, once it is there: not every device may copy later from memory that isn't pinned."""
+        return tuple(tensor.to(self.device()) for tensor in batch)
 
     def wait(self) -> None:
-        torch.cuda.synchronize()
+        torch.accelerator.synchronize(self.torch_type)
 
     def stamp(self) -> Any:
         """An event in the stream; nothing is waited for."""
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.Event(self.torch_type, enable_timing=True)
         event.record()
         return event
 
@@ -177,10 +198,49 @@ class Cuda(Backend):
         return milliseconds / 1000
 
     def peak_memory_bytes(self) -> int | None:
-        return torch.cuda.max_memory_allocated()
+        with suppress(RuntimeError):
+            return torch.accelerator.max_memory_allocated(self.torch_type)
+        return None
 
     def device_name(self) -> str | None:
-        return torch.cuda.get_device_name()
+        name = getattr(torch.get_device_module(self.torch_type), "get_device_name", None)
+        return None if name is None else str(name())
+
+
+class Cuda(Accelerator):
+    """The NVIDIA GPU with number `index` among the visible ones."""
+
+    accelerator = torch_type = "cuda"
+
+    def __init__(self, index: int = 0) -> None:
+        Backend.__init__(self)
+        self.index = index
+
+    put = Backend.put
+
+
+class _OfTorch(pl.accelerators.Accelerator):
+    """Lightning's view of the device that `torch.accelerator` drives."""
+
+    is_available = staticmethod(torch.accelerator.is_available)
+    auto_device_count = staticmethod(torch.accelerator.device_count)
+    parse_devices = staticmethod(int)
+    name = staticmethod(lambda: "torch")
+
+    @staticmethod
+    def get_parallel_devices(devices: int) -> list[torch.device]:
+        found = torch.accelerator.current_accelerator()
+        assert found is not None, "its backend has checked that there is one"
+        return [torch.device(found.type, index) for index in range(devices)]
+
+    def setup_device(self, device: torch.device) -> None:
+        torch.accelerator.set_device_index(device)
+
+    def teardown(self) -> None:
+        """Its tensors are freed with the process."""
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        return {}
 
 
 class Xla(Backend):
@@ -271,8 +331,8 @@ class Xla(Backend):
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
 
-    def strategy(self) -> DDPStrategy:
-        return StartedXla()
+    def strategy(self, num_ranks: int) -> Any:
+        return StartedXla() if num_ranks > 1 else "auto"
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
@@ -336,8 +396,10 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
     """The backend of this rank's device, or of all `num_devices` if one process drives them."""
     if device == Device.gpu:
         return Cuda(ranks.local_rank if ranks else 0)
-    if device not in XLA:
+    if device == Device.cpu:
         return Backend()
+    if device not in XLA or (device == Device.tpu and packages.folder(TORCH_TPU)):
+        return Accelerator(device)
     return Xla(device, 1, ranks) if ranks and ranks.num > 1 else Xla(device, num_devices)
 
 

@@ -45,7 +45,7 @@ from accelbench.measuring.checks import WEIGHTS, in_time
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import XLA, Device, Library, Mode, Precision, Protocol, Span
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Span
 
 NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
 # Mistakes in names, imports and arguments: no device and no precision mends them.
@@ -158,7 +158,7 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> Any:
     return backend.trainer(
         devices=ranks.num_here,
         num_nodes=ranks.num // ranks.num_here,
-        strategy=backend.strategy() if ranks.num > 1 else "auto",
+        strategy=backend.strategy(ranks.num),
         plugins=[plugin_for(cell.precision, backend.torch_type)],
         # A target's epochs are its intervals, which it ends itself.
         max_epochs={Protocol.fit: cell.epochs, Protocol.target: -1}.get(cell.protocol, 1),
@@ -196,7 +196,7 @@ class _Run(NetworkOutputs):
             network = options.compiled(network, cell.options)
         if self.is_compiled or backend.fixed_shapes:
             self.serving_sizes = powers_up_to(cell.batch_size)
-        self.is_plain = not self.is_compiled and ranks.num == 1 and cell.device not in XLA
+        self.is_plain = not self.is_compiled and ranks.num == 1 and not backend.fused
         self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)

@@ -59,7 +59,8 @@ def _default_device() -> torch.device | None:
 
 # In the order in which they are set: a later one may undo a part of what an earlier one does.
 SETTINGS: dict[str, _Setting] = {
-    OLDER[0]: (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    # Looked up when they are called: torch_tpu, once loaded, has its own in their place.
+    OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
     **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
     DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
     DEFAULT_DEVICE: (_default_device, torch.set_default_device),

@@ -215,8 +215,8 @@ class InferStep:
         return self.task.num_samples(batch) * self.num_parts
 
     def _begin_sums(self) -> None:
-        """Sums of losses, in float64 or on XLA in float32, since a TPU has no float64, and of correct answers."""
-        dtype = torch.float32 if self.device.type == "xla" else torch.float64
+        """Sums of losses, in float64 where every device has it, else in float32, and of correct answers."""
+        dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
         self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
         self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)

@@ -32,7 +32,7 @@ from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import UNSTEADY, WHOLE, Findings, Measured, NewNetwork, Output, error_of, limit
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import XLA, Precision
+from accelbench.schema.vocab import Precision
 
 if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
@@ -148,7 +148,7 @@ class NetworkOutputs(CellRun):
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
         yield from self.backend.notes()
-        if self.grad_mode == WITH_GRAD or (self.grad_mode == NO_GRAD and self.cell.device not in XLA):
+        if self.grad_mode == WITH_GRAD or (self.grad_mode == NO_GRAD and not self.backend.fused):
             yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
@@ -158,7 +158,7 @@ class NetworkOutputs(CellRun):
             flush_denormals()
 
     def in_worker(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.cell.device in XLA else self._grad_context()
+        return nullcontext() if self.backend.fused else self._grad_context()
 
     @contextmanager
     def _grad_context(self) -> Iterator[None]:
@@ -171,7 +171,7 @@ class NetworkOutputs(CellRun):
         if self.trains:
             measure()
             return
-        first = NO_GRAD if self.cell.device in XLA else INFERENCE_MODE  # as Lightning's Trainer does
+        first = NO_GRAD if self.backend.fused else INFERENCE_MODE  # as Lightning's Trainer does
         for self.grad_mode in dict.fromkeys((first, NO_GRAD, WITH_GRAD)):
             try:
                 with self._grad_context():  # the Trainer has entered inference mode

@@ -39,7 +39,8 @@ NUM_FAST = 6  # the fastest kernels of the first round, which the others repeat
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
 NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
-# Sides of the matrices; and batch, channels and side of the images that a padded 3x3 convolution takes.
+# Sides of the matrices; and batch, channels and side of the images that a padded 3x3 convolution takes. Other devices
+# have a GPU's.
 SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
 IMAGES = {
     "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
@@ -116,14 +117,13 @@ def _best(backend: Backend, seconds: float, call: Call) -> float:
 
 def _has_units(backend: Backend, precision: Precision) -> bool:
     kind = backend.torch_type
-    if kind == "xla":
-        return precision not in (Precision.fp16, Precision.int8, Precision.tf32)  # `grid.support` skips cells in fp16
     if kind == "cuda":
         needs_ampere = precision in (Precision.tf32, Precision.bf16)
         return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
     if precision == Precision.int8:  # without these instructions torch has no kernel that shows what others reach
-        return has_any(look(Device.cpu), FAST_INTEGERS)
-    return precision != Precision.tf32
+        return kind == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
+    # `grid.support` skips cells in fp16 on XLA.
+    return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[str, float]) -> None:
@@ -140,7 +140,7 @@ def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[
             try:
                 rate = kernel.flops / best(kernel.make())
             # No such kernel for this dtype or in this release, or not enough memory.
-            except (RuntimeError, NotImplementedError, AttributeError):
+            except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
             known[kernel.name] = max(rate, known.get(kernel.name, 0.0))
 
@@ -212,7 +212,7 @@ def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]
     for name in filter(suits, PRODUCTS):
         yield [
             Kernel(f"{name} {side}", 2 * side**3, partial(made, PRODUCTS[name], (side, side), (side, side)))
-            for side in SIDES[device.type]
+            for side in SIDES.get(device.type, SIDES["cuda"])
         ]
     for name in filter(suits, CONVOLUTIONS):
         yield [
@@ -221,7 +221,7 @@ def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]
                 2 * 9 * num * channels**2 * side**2,
                 partial(made, CONVOLUTIONS[name], (num, channels, side, side), (channels, channels, 3, 3)),
             )
-            for num, channels, side in IMAGES[device.type]
+            for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"])
         ]
 
 

@@ -205,8 +205,8 @@ def watched(into: Products) -> Iterator[None]:
 def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
     """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
     # Their time, on a GPU that on the device, excludes the operators that they call: `aten::mkldnn_convolution` did the
-    # work, not `aten::conv2d`, which chose it. A device that runs recorded steps as a whole has no operators.
-    if backend.fused:
+    # work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
+    if backend.torch_type not in ("cpu", "cuda"):
         return []
     on_gpu = backend.torch_type == "cuda"
     ranks.begin(1)

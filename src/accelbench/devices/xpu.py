@@ -1,0 +1,24 @@
+"""Intel GPUs, which the build of torch for XPU drives."""
+
+from pathlib import Path
+
+from accelbench.devices import packages
+from accelbench.devices.proc import pci_devices
+from accelbench.devices.registry import DeviceReport, absent
+from accelbench.schema.vocab import Device
+
+INTEL, DISPLAY = "0x8086", "0x03"  # a PCI vendor, and how the class of its display and 3D controllers begins
+HOW = "pip install torch, from PyTorch's index for XPU (whl/xpu)"
+
+
+def look(root: Path = Path("/"), torch_folder: Path | None = None) -> DeviceReport:
+    """The Intel GPUs' report; `root` holds sys/. Without `torch_folder`, the installed torch counts."""
+    gpus = [each for each in pci_devices(root) if each.vendor == INTEL and each.kind.startswith(DISPLAY)]
+    if not gpus:
+        return absent(Device.xpu, "no Intel GPU on the PCI bus")
+    version = packages.torch_built_for("xpu", torch_folder or packages.folder("torch"))
+    if version is None:
+        return absent(Device.xpu, f"the installed torch is built without XPU: {HOW}")
+    return DeviceReport(
+        device=Device.xpu, present=True, name="Intel GPU", count=len(gpus), details={"torch_xpu": version}
+    )
