@@ -10,6 +10,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from accelbench.data import obtain
+from accelbench.devices.registry import fastest_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.zoo import NETWORKS
@@ -17,7 +18,7 @@ from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
-from accelbench.settings.compose import register_mode_of, structure
+from accelbench.settings.compose import register_resolvers, structure
 from accelbench.settings.config import GROUPS, Executor
 from accelbench.sinks.delivery import TRACKERS
 
@@ -46,7 +47,7 @@ OTHERS = {
 @pytest.fixture(scope="module", autouse=True)
 def hydra():
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
-    register_mode_of()
+    register_resolvers()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
 
@@ -56,6 +57,7 @@ def composed(*overrides):
     return to_cell.cell_and_options(OmegaConf.to_object(compose("config", list(overrides))))
 
 
+ALSO = {"auto": fastest_for(Engine.lightning), "cuda": Device.gpu}  # words for devices
 # Each model alone, and a file of each other group at a time, since Hydra takes a fifth of a second.
 OF_GROUP = [[(group, name) for name in sorted(names(group))] for group in GROUPS if group != "model"]
 TRIED = [[("model", name)] for name in sorted(names("model"))]
@@ -74,11 +76,11 @@ def test_every_file_of_every_group_composes_to_what_it_is_called(files):
         elif group == "data" and name in OWN_DATA:
             assert chosen.name.startswith("conf-" if name == FOLDER else "params-")
         else:
-            assert (chosen.name if group in ("model", "data", "executor") else chosen) == name
+            assert (chosen.name if group in ("model", "data", "executor") else chosen) == ALSO.get(name, name)
 
 
 def test_what_can_be_chosen_is_what_there_is():
-    assert names("device") == set(Device)
+    assert names("device") == {*Device, *ALSO}
     assert names("engine") == set(Engine)
     assert {composed(f"model={name}")[0].model.definition for name in SHIPPED} == set(NETWORKS)
     assert names("model") >= LIBRARIES

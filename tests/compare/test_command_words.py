@@ -27,7 +27,7 @@ from marks import slow
 )
 def test_the_words_measure_the_same_cell_again(words) -> None:
     cell, _ = one_cell(words)
-    again, _ = one_cell(" ".join(command_words(cell)))
+    again, _ = one_cell(" ".join(command_words(cell, names_cpu=True)))
     assert dataclasses.replace(again, suite=cell.suite) == cell
 
 

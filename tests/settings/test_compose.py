@@ -6,9 +6,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
+from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
+from devices.fakes import FakeNvml
 from fakes import make_project
 from marks import slow
 
@@ -36,6 +38,40 @@ def test_what_serves_requests_infers_unless_a_mode_is_named(project):
     assert (cell.mode, cell.server.rate) == ("infer", 30)
     with pytest.raises(UserError, match="^mode=train: protocol=server serves requests: use mode=infer"):
         cells_of(compose(["protocol=server", "mode=train"]))
+
+
+@pytest.fixture
+def with_a_gpu(project, monkeypatch):
+    (project / "params.yaml").write_text("data: {mnist: {source: auto}}\nsuites: {demo: {data: mnist}}\n")
+    FakeNvml().answer(monkeypatch)
+    fastest_for.cache_clear()
+    yield
+    fastest_for.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "device", "is_auto"),
+    [
+        ("", "gpu", True),
+        ("device=auto", "gpu", True),
+        ("device=cuda", "gpu", False),
+        ("device=cpu", "cpu", False),
+        ("engine=openvino mode=infer", "cpu", False),
+        ("engine=openvino mode=infer device=auto", "cpu", True),
+        ("suite=demo", "cpu", False),  # what a pipeline measures is the same on every machine
+    ],
+)
+def test_the_device_is_the_fastest_that_is_here_unless_it_is_named(with_a_gpu, words, device, is_auto):
+    (cell,), options = cells_of(compose(words.split()))
+    assert (cell.device, options.is_auto) == (device, is_auto)
+
+
+def test_what_is_here_is_not_what_a_cluster_has(with_a_gpu):
+    (found,) = compose(["executor=slurm"])
+    assert found.device.name == "cpu"
+    with pytest.raises(Exception, match="executor") as raised:
+        compose(["device=auto", "executor=slurm"])
+    assert str(user_error_behind(raised.value)).startswith("device=auto: is what this machine has: with executor=slurm")
 
 
 def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):

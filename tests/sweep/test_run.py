@@ -77,7 +77,10 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, fol
     assert "2 ok, 1 failed, 1 oom, 1 killed, 1 invalid" in text
     assert text.count("ValueError: a bad layer") == text.count("mlp-cpu-fp32-b32-infer-fault=raise") == 1
     # Another suite's sweep has another id, also within the same second.
-    text = swept([*map(make_cell, FAULTS)], suite="later")[1]  # whose progress says nothing of what is known
+    text = swept([*map(make_cell, FAULTS)], suite="later", is_auto=True)[
+        1
+    ]  # its progress says nothing of what is known
+    assert text.startswith("device=auto: cpu (")
     assert text.count("mlp-cpu-fp32-b32-infer-fault=raise: failed: ValueError: a bad layer") == 1
     assert result.records[1].label == "mlp-cpu-fp32-b32-infer-fault=raise"
     assert "Records: runs/test" in text

@@ -226,7 +226,11 @@ class Gap(Judgement):
 
         `words` are further ones of both sides, such as `tracking=none`, which no record holds.
         """
-        return None if self.is_interleaved else settling_command(self.first.cell, self.second.cell, words)
+        if self.is_interleaved:
+            return None
+        machine = self.first.environment.get("machine", {})
+        has_others = bool(machine.get("gpus") or machine.get("tpus"))
+        return settling_command(self.first.cell, self.second.cell, words, names_cpu=has_others)
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:

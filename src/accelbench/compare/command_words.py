@@ -20,12 +20,13 @@ LEFT_OUT = ("window", "server", "epochs", "breakdown_s", "timeout_s", "repeat", 
 NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
-def command_words(cell: Cell) -> list[str] | None:
+def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
     """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
     Its window and `budget_s` are words too, unless they are the defaults: they change how a cell warms up and how exact
     it is. None for cells that take more than a few words, such as one of whole epochs or on several devices, or of a
-    shipped network with arguments that conf/ does not have.
+    shipped network with arguments that conf/ does not have. `names_cpu`: also the device if it is the CPU, which is not
+    the default on a machine with an accelerator.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol != vocab.Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
@@ -45,7 +46,7 @@ def command_words(cell: Cell) -> list[str] | None:
         "engine.jit_compile": (keras.jit_compile, keras.backend == vocab.KerasBackend.jax),
         "engine.steps_per_execution": (keras.steps_per_execution, 1),
         "engine.tpu": (keras.tpu, "local"),
-        "device": (cell.device, vocab.Device.cpu),
+        "device": (cell.device, None if names_cpu else vocab.Device.cpu),
         "protocol": (cell.protocol, vocab.Protocol.window),
         **{
             each.name: (getattr(cell, each.name), None if each.default is MISSING else each.default)
@@ -65,10 +66,10 @@ def _value_word(value: object) -> str:
     return text.removesuffix(".0") if isinstance(value, float) else text
 
 
-def settling_command(first: Cell, second: Cell, more: Sequence[str] = ()) -> str | None:
+def settling_command(first: Cell, second: Cell, more: Sequence[str] = (), *, names_cpu: bool = False) -> str | None:
     """The command that may say which of two cells is faster, with `more` for both; None if no short one can."""
     # Without `out`: `compare --run` needs a folder without other records.
-    sides = [command_words(cell) for cell in (first, second)]
+    sides = [command_words(cell, names_cpu=names_cpu) for cell in (first, second)]
     if None in sides:
         return None
     return f"accelbench compare --run {' '.join(shlex.quote(' '.join([*words, *more])) for words in sides if words)}"

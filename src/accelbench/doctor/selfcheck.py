@@ -33,7 +33,8 @@ from accelbench.sweep.session import Session
 
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
 SHORT = (
-    "mode=infer data=random tracking=none breakdown_s=0 window.warmup_s=0.1 window.block_s=0.05 window.latency_s=0.02"
+    "device=cpu mode=infer data=random tracking=none breakdown_s=0 "
+    "window.warmup_s=0.1 window.block_s=0.05 window.latency_s=0.02"
 )
 # Steps of tenths of a millisecond, which the allocator and the scheduler disturb; and steps of tens.
 CELLS = {

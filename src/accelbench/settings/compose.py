@@ -20,15 +20,17 @@ from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
 from accelbench import project
+from accelbench.devices.registry import fastest_for
 from accelbench.errors import Parser, UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
 from accelbench.schema.serialize import read_bytes
-from accelbench.schema.vocab import SERVING, Mode, Protocol
+from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.suites import Rule, is_excluded, parse
 
+NAMING_DEVICES = {"device", "executor", "python"}  # settings that say, or need to know, which device it is
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
@@ -40,6 +42,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
+    options = replace(options, is_auto=any(each.is_auto for _, each in pairs))
     return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
 
 
@@ -54,7 +57,8 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     flags, words = _read(words)
     given, settings = suites.given_in(words), params.load(place.project)
     suite = suites.Suite.chosen(given, settings)
-    words = suites.with_arguments_added([*words, *(suite.overrides(given, flags.multirun) if suite else [])])
+    added = suite.overrides(given, flags.multirun) if suite else _device(given)
+    words = suites.with_arguments_added([*words, *added])
     suites.given_in(words)  # checks what the suite adds, too
     words = suites.without_missing_file(words, given, place.conf)
     overrides = list(map(suites.parse, words))
@@ -64,7 +68,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         raise UserError(f"{several[0]}: several values need -m")
     files = _contents(place.conf)
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
-    register_mode_of()
+    register_resolvers()
     try:
         with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
             if flags.cfg:
@@ -82,10 +86,24 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     return found
 
 
-def register_mode_of() -> None:
-    """Registers the resolver of conf/config.yaml: protocol -> the mode that it has unless one is given."""
+def _device(given: Mapping[str, str]) -> list[str]:
+    """`device=auto` where the words leave the device open, and this machine has a faster one than the CPU."""
+    if NAMING_DEVICES & set(given) or fastest_for(given.get("engine", Engine.lightning)) == Device.cpu:
+        return []
+    return ["device=auto"]
+
+
+def _fastest_for(engine: str, executor: str) -> str:
+    if executor != config.Executor.local:
+        raise UserError(f"device=auto: is what this machine has: with executor={executor}, name the device")
+    return fastest_for(engine)
+
+
+def register_resolvers() -> None:
+    """Registers those of conf/: protocol -> the mode that it has unless one is given, engine -> the device for it."""
     modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
     OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
+    OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
 
 
 def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Files) -> Iterator[RunConfig]:

@@ -57,6 +57,7 @@ class DeviceConfig:
     """conf/device."""
 
     name: Device = MISSING
+    is_auto: bool = False  # whether accelbench has chosen it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,9 @@ class RunConfig(Options, RunSettings):
     """One run."""
 
     engine: EngineConfig = _group(EngineConfig, "what runs the network")
-    device: DeviceConfig = _group(DeviceConfig, "the device")
+    device: DeviceConfig = _group(
+        DeviceConfig, "the device; auto is the fastest here, and the default on the command line"
+    )
     model: ModelConfig = _group(ModelConfig, "the network, or the library that has it")
     data: DataConfig = _group(DataConfig, "the data set")
     suite: SuiteConfig = _group(SuiteConfig, "a suite of params.yaml")
@@ -213,6 +216,7 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
+    is_auto: bool = False  # whether accelbench has chosen a device
     waits_s: float | None = None  # for another measurement to end; None: as long as it takes
     ends_after_s: float | None = None  # since the machine was free: then no further cell is begun
 
@@ -224,9 +228,9 @@ class SweepOptions:
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """The names of the options with different values but `title` and `study`, which come with the suite."""
-    others = asdict(second)
-    names = [name for name, value in asdict(first).items() if value != others[name] and name not in ("title", "study")]
+    """The names of the options with different values, but for those that come with the suite or the device."""
+    others, of_cells = asdict(second), ("title", "study", "is_auto")
+    names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
     return ", ".join("data.root" if name == "data_root" else name for name in names)
 
 

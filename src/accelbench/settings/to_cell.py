@@ -63,6 +63,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         study=run.suite.study,
         tracking=run.tracking.name,
         data_root=run.data.root,
+        is_auto=run.device.is_auto,
         waits_s=None,
         ends_after_s=None,
     )

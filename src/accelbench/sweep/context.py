@@ -14,6 +14,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from accelbench import lock
+from accelbench.devices.registry import look
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
@@ -67,6 +68,9 @@ class SweepContext:
         `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
         UserError: the cells have several data sets, or `out=` is not below runs/, or can't be written.
         """
+        if options.is_auto:
+            devices = dict.fromkeys(cell.device for cell in cells)
+            say(console, f"device=auto: {', '.join(f'{device} ({look(device).name})' for device in devices)}")
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
         folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
