@@ -149,6 +149,7 @@ def changed(values, path, value):
         *(("started_at", "2026-11-20T09:00:00", "started_at: should have a time zone"), ("wall_s", -1.0, "wall_s")),
         ("environment", {"machine": {"num_threads": "two"}}, "environment.machine.num_threads"),
         ("environment", {"idle_w": {"cpu_energy_j": None}}, r"environment.idle_w\[...\]: should be `float`"),
+        ("reason", 5, "reason: should be `str"),
         ("data", {"name": "mnist", "digest": 3, "source": "", "stand_in": False}, "data.digest"),
     ],
 )

@@ -142,9 +142,9 @@ def from_values(values: Mapping[str, Any]) -> Record:
     loaded: dict[str, Any] = {"cell": cell, "environment": {}}
     for name in values.keys() - loaded.keys() - {"cell_id"}:
         part = values[name]
-        if name == "reason" and part:
+        if name == "reason" and isinstance(part, str):
             part = beginning(one_line(hide(part)), MAX_REASON)
-        if name == "error" and part:
+        if name == "error" and isinstance(part, str):
             part = ending(hide(part))
         loaded[name] = safe(part, name) if name in NAMING else safe(part, name, lambda text: beginning(hide(text)))
     record = load(Record, loaded)

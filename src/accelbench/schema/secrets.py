@@ -47,7 +47,7 @@ QUOTED_BY: Sequence[Callable[[str], str]] = (
     lambda text: quote(text, errors="surrogateescape"),
     lambda text: quote(text, safe="", errors="surrogateescape"),
     lambda text: quote_plus(text, errors="surrogateescape"),
-    lambda text: shlex.quote(text)[1:-1],
+    lambda text: shlex.quote(f"{text} ")[1:-2],  # a space, since it leaves a plain word as it is
 )
 # What stands before a secret, and the secret.
 PATTERNS = [

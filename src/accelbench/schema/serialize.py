@@ -27,8 +27,8 @@ Key = TypeVar("Key")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 FIELDS = "__dataclass_fields__"
-NUMBERS = {int, float, bool, NoneType}
-LEAVES = {str, *NUMBERS}
+FLOATS, WHOLES = {float, NoneType}, {int, bool, NoneType}
+LEAVES = {str, *FLOATS, *WHOLES}
 ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
 MAX_NUMBER = sys.float_info.max
 MAX_DEPTH = 50
@@ -99,7 +99,9 @@ def safe(value: Any, place: str = "", change: Callable[[str], str] = beginning, 
             made[beginning(str(name))] = inner
         return made
     if depth and isinstance(value, list | tuple):
-        if NUMBERS.issuperset(map(type, value)) and abs(sum(filter(None, value))) <= MAX_NUMBER:
+        kinds = set(map(type, value))
+        # Thousands of numbers are checked by their sum, which is not finite if one is not. A mixed one may overflow.
+        if (kinds <= FLOATS or kinds <= WHOLES) and abs(sum(filter(None, value))) <= MAX_NUMBER:
             return value
         return [safe(inner, f"{place}[{index}]", change, depth - 1) for index, inner in enumerate(value)]
     problem = f"should be plain JSON, with finite numbers, nested at most {MAX_DEPTH} deep, not {reprlib.repr(value)}"
