@@ -41,7 +41,7 @@ from accelbench.lock import hold
 from accelbench.presentation import counted, duration
 from accelbench.project import PACKAGE, PARAMS, PLAN, Workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import read_planned
+from accelbench.schema.plan_file import read_plan, read_planned
 from accelbench.schema.record import read_all
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import digest
@@ -114,8 +114,9 @@ class Job(contextlib.ExitStack):
             self.log = self.enter_context((ROOT / LOG).open("w"))
 
     def prepare_data(self) -> bool:
-        """Has DVC prepare the data sets of what is left to measure; returns whether it could."""
-        data = {cell.data.name for cell in self._left()} & set(params.load(ROOT)["data"])
+        """Has DVC prepare the data sets of the suites to run; returns whether it could."""
+        data = {cell.data.name for suite in self._to_run() for cell in suite.cells.values()}
+        data &= set(params.load(ROOT)["data"])
         if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
             return False
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -160,8 +161,8 @@ class Job(contextlib.ExitStack):
             self._say(f"Running {begun[1].replace('@', '/')} ...")
 
     def measure(self) -> None:
-        """Measures what is left, and the best cells again."""
-        suites = [suite for name, suite in self.suites.items() if self.lefts[name]]
+        """Measures what is left, writes each suite's plan, and measures the best cells again."""
+        suites = self._to_run()
         read = _read()
         for suite in suites:
             if _read() == read:
@@ -175,6 +176,7 @@ class Job(contextlib.ExitStack):
             self.done.clear()
 
     def _measure(self, suite: work.Suite) -> None:
+        source_digest.cache_clear()  # of a network of the user's own, which may have changed meanwhile
         number = list(self.suites).index(suite.name) + 1
         cells = left(suite)  # its data set is prepared by now
         self.lefts[suite.name] = cells
@@ -184,11 +186,14 @@ class Job(contextlib.ExitStack):
         length = f", {its}; all suites: {every}" if every.num > its.num > 0 else f", {its}" if its.num else ""
         num = f"{len(cells)} of {counted(len(suite.cells), 'cell')} to measure"
         self._say(f"\nSuite {number} of {len(self.suites)}: {suite.name} ({num}{length})", "bold")
-        source_digest.cache_clear()  # of a network of the user's own, which may have changed meanwhile
         suite.measure(self.console, self.hosts, show=lambda _: None)
         self.started += cells
         self.lefts[suite.name] = []
         self.done.append(suite.name)
+
+    def _to_run(self) -> list[work.Suite]:
+        """The suites with cells left, and those whose plan is to be written."""
+        return [suite for name, suite in self.suites.items() if self.lefts[name] or not is_planned(suite)]
 
     def _left(self) -> list[Cell]:
         """The cells of all suites that are left."""
@@ -280,6 +285,13 @@ def left(suite: work.Suite) -> list[Cell]:
     retries = suite.options.retry == Retry.failed
     stands = {record.name for record in done if not (retries and is_retried(record))}
     return [cell for cell in wanted if names[cell.id] not in stands]
+
+
+def is_planned(suite: work.Suite) -> bool:
+    """Whether the suite's plan names its cells and no others: the best cells are chosen among those of the plans."""
+    with contextlib.suppress(UserError):
+        return {wanted.cell.id for wanted in read_plan(suite.folder).cells} == set(suite.cells)
+    return False
 
 
 @contextlib.contextmanager

@@ -106,15 +106,18 @@ def job(repro):
         yield job
 
 
-def test_a_suite_is_measured_after_its_data_are_prepared_and_its_stage_finds_it_done(repro, job, monkeypatch):
+def test_suites_are_measured_after_their_data_are_prepared_and_their_stages_find_them_done(repro, monkeypatch):
     order = []
     monkeypatch.setattr(repro.work.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
     monkeypatch.setattr(repro.work, "confirm_best", lambda *_: order.append("confirm"))
     monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
-    assert job.prepare_data()
-    job.measure()
-    assert order == [("data@mnist",), "mnist_networks", "confirm"]
-    assert job.done == ["mnist_networks", "confirm"]
+    # On most machines all cells of the first one are skipped; its plan is written before the best cells are chosen.
+    change(repro.ROOT, suites={"gpus": {**SUITE, "device": "gpu"}, "mnist_networks": SUITE})
+    with repro.Job(repro.Console()) as job:
+        assert job.prepare_data()
+        job.measure()
+    assert order == [("data@mnist",), "gpus", "mnist_networks", "confirm"]
+    assert job.done == ["gpus", "mnist_networks", "confirm"]
 
 
 def test_dvc_measures_after_code_or_settings_have_changed(repro, job, monkeypatch, capsys):
