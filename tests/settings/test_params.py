@@ -41,7 +41,7 @@ def test_costs_are_read_by_device(tmp_path):
     [
         (
             "costs: {abacus: {power_w: 3}}",
-            "'abacus' is not a valid Device. Each of cpu, gpu, tpu, xpu, mps, xla_cpu may have",
+            "costs: Invalid enum value 'abacus'. Each of cpu, gpu, tpu, xpu, mps, xla_cpu may have",
         ),
         (
             "costs: {cpu: {watts: 3}}",

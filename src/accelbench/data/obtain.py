@@ -127,9 +127,8 @@ class FileSet(DataSet):
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        if source == "auto" and (
-            home.is_file() or any(home.glob("*"))
-        ):  # the user put them there: wrong ones are an error
+        is_there = home.is_file() or any(home.glob("*"))
+        if source == "auto" and is_there:  # the user put them there: wrong ones are an error
             return self._read(home, f"from {self.home}", target)
         folder = root / DOWNLOADS / name
         try:

@@ -210,12 +210,8 @@ def _pair(loaded: Mapping[str, Any], of_images: str, of_labels: str) -> Pair:
     images, labels = (np.asanyarray(loaded[name]) for name in (of_images, of_labels))
     shape = images.shape
     is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
-    if (
-        images.dtype != np.uint8
-        or not is_image
-        or not shape[0]
-        or not all(1 <= side <= MAX_SIDE for side in shape[1:3])
-    ):
+    is_sized = shape[:1] != (0,) and all(1 <= side <= MAX_SIDE for side in shape[1:3])
+    if images.dtype != np.uint8 or not is_image or not is_sized:
         raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
     if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
         raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, as many as images")

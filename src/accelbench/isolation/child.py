@@ -42,8 +42,6 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a 
 # On this signal a child prints its call stack, also while a library's code runs. SIGUSR1 is taken: Lightning handles
 # it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
-
-
 DONE = b"done"
 
 

@@ -115,7 +115,7 @@ class Record(Ended):
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, *** for secrets, with the cell's id and label. Its lists are the record's own."""
+        """Plain JSON values, *** for secrets, with the cell's id and label."""
         values = cleared(plain(self))
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 

@@ -34,7 +34,7 @@ MAX_NUMBER = sys.float_info.max
 MAX_DEPTH = 50
 MAPPING: Any = dict | Mapping  # nearly all are of the first, which is found sooner
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
-plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; its lists are their own
+plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; its lists are copies
 dumps = msgspec.json.encode  # the JSON of typed values; it raises UnicodeEncodeError for a lone surrogate
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
 # Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a

@@ -143,8 +143,8 @@ def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
 def costs(project: Path | None) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w. Raises UserError: a wrong key or value."""
     try:
-        of_devices = typed(dict[str, Any], load(project)["costs"], "costs")
-        return {Device(name): typed(Cost, values, f"costs.{name}") for name, values in of_devices.items()}
+        of_devices = typed(dict[Device, Any], load(project)["costs"], "costs")
+        return {device: typed(Cost, values, f"costs.{device}") for device, values in of_devices.items()}
     except ValueError as error:
         known = " and ".join(field.name for field in fields(Cost))
         raise UserError(f"{PARAMS}: {error}. Each of {', '.join(Device)} may have {known}.") from error
