@@ -359,6 +359,10 @@ def run(
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
         serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01, is_late=bool(defects))
         return make_measurement(serving=serving, defects=defects, blocks=blocks)
+    if fault == "of numpy":
+        import numpy as np
+
+        return make_measurement(latency_s=[np.float64(0.1)])
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":

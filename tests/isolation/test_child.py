@@ -51,10 +51,14 @@ def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_l
     assert decode(Outcome, encode(outcome)) == outcome
 
 
-def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value():
-    found = answer("not finite")
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [("not finite", "latency_s[1]: should be `float`"), ("of numpy", "Encoding objects of type")],
+)
+def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value(fault, told):
+    found = answer(fault)
     assert (found.status, found.measurement) == (Status.failed, None)
-    assert found.reason.startswith("the engine's measurement is not valid: latency_s[1]: should be `float`")
+    assert found.reason.startswith(f"the engine's measurement is not valid: {told}")
 
 
 SOURCE = "import json\ndef outer(text): return inner(text)\ndef inner(text): return json.loads(text)\n"

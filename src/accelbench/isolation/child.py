@@ -104,7 +104,7 @@ def _done(request: Request) -> Outcome:
         measurement = replace(measurement, allocator=ran.word, allocator_library=ran.library, notes=notes)
     try:
         load(Measurement, plain(measurement))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # TypeError: of a number of numpy, for example
         return Outcome(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
     # Whether it is ok is the host's to judge.
     return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=measurement.peak_host_bytes)

@@ -41,7 +41,8 @@ def record() -> Schema:
     known = _definitions(Record, Environment)
     whole = known.pop("Record")
     whole["properties"]["environment"]["$ref"] = REFERENCE.format(name="Environment")
-    whole["properties"]["cell_id"] = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
+    cell_id = {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "digest of the cell's settings"}
+    whole["properties"]["cell_id"] = cell_id
     whole["required"] = sorted(whole["properties"])
     return _headed("record", {**whole, "definitions": known})
 
