@@ -26,7 +26,7 @@ from accelbench.project import resolved
 
 MAX_FILE_BYTES = 64 << 20  # of a picture's file
 # The errors of reading a damaged or an encrypted archive.
-DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError)
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, MemoryError)
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
