@@ -126,6 +126,16 @@ def restore(values: Mapping[str, Any]) -> None:
                 set_to(values[name])
 
 
+@contextmanager
+def settings_as_before() -> Iterator[None]:
+    """Puts the settings back at the end."""
+    values = snapshot()
+    try:
+        yield
+    finally:
+        restore(values)
+
+
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
     """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32."""
     # cuDNN chooses algorithms by its rules, its default: those chosen by trial may differ between two processes.

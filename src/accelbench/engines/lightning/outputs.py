@@ -22,6 +22,7 @@ from accelbench.engines.lightning.global_state import (
     flush_denormals,
     new_tensors_in,
     restore,
+    settings_as_before,
     values_of_a_cell,
 )
 from accelbench.engines.lightning.module import InferStep
@@ -260,7 +261,8 @@ class NetworkOutputs(CellRun):
             batch = rows if is_part else batch
             self.note_state(self.plain_network())
             # The CPU first: a mistake in indices would end a GPU's context.
-            references.append(self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0))
+            with settings_as_before():  # those of the cell, such as TF32, which are read back later
+                references.append(self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0))
             outputs.append(self.measured_output(batch))
         error = max(map(error_of, outputs, references))
         others = [*outputs[1:], output_of_fed]
