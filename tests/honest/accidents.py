@@ -108,17 +108,25 @@ class IgnoresInput(Plain):
 
 
 class KeepsFeatures(Deep):
-    """Keeps the features of the first batch in an attribute."""
+    """Keeps the features of the first batch of each new size in an attribute."""
 
     kept = None
 
     def features(self, x):
-        if self.kept is None:
+        if self.kept is None or self.kept.shape != x.shape:
             self.kept = self.body(x)
         return self.kept
 
     def forward(self, x):
         return self.head(x + self.features(x))
+
+
+class KeepsOneSize(KeepsFeatures):
+    """Keeps those of the first batch only; other sizes are computed, as beside a captured graph."""
+
+    def features(self, x):
+        is_other = self.kept is not None and self.kept.shape != x.shape
+        return self.body(x) if is_other else super().features(x)
 
 
 class KeepsInBuffer(KeepsFeatures):
@@ -253,7 +261,7 @@ class EverySecond(Deep):
 
     def forward(self, x):
         self.num_batches += 1
-        if self.kept is None or self.num_batches % self.every == 0:
+        if self.kept is None or len(self.kept) != len(x) or self.num_batches % self.every == 0:
             features = self.body(x)
             self.kept = features.detach()
             return self.head(features)

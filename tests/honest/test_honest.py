@@ -212,6 +212,7 @@ ACCIDENTS = [
     # outputs
     accident("IgnoresInput", SAME, quick="infer"),
     accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
+    accident("KeepsOneSize", STALE, quick="infer"),
     accident("KeepsInBuffer", STALE, quick="infer"),
     accident("KeepsUnseeded", STALE, quick="infer"),
     accident("KeepsBesideMean", UNSURE, quick="infer"),

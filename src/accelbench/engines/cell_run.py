@@ -128,8 +128,8 @@ class CellRun:
         """
         raise NotImplementedError
 
-    def agreement(self, output_of_fed: Output) -> Findings | None:
-        """What a look shows that takes less than whole steps; None if it shows no agreement with a new network."""
+    def agreement(self) -> Findings | None:
+        """What a new network shows in less time than a whole step; None if it shows no agreement with `measured`."""
         return None
 
     def why_other(self, measured: Measured) -> str | None:
@@ -258,15 +258,13 @@ class CellRun:
 
     def _keep(self, fed: Any) -> None:
         output_of_fed = self.last_output()
-        with suppress(Exception):  # the network may take no other number of rows
-            self.agreed = self.agreement(output_of_fed)
-        if self.agreed is not None:
-            return
         # What code keeps of every second batch shows in one of two.
         for _ in range(2 if self.trains else 1):
             unseen, is_unseen = self.unseen_batch()
             output = self.measured_output(unseen)
             self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
+        with suppress(Exception):  # the network may take no other number of rows
+            self.agreed = self.agreement()
 
     def new_network_in_time(self, precision: Precision, **how: bool) -> NewNetwork:
         """`new_network`, which raises a NotInTimeError, as what it returns does, if `timeout_s` ends before it."""

@@ -27,7 +27,7 @@ from accelbench.engines.lightning.global_state import (
 )
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
-from accelbench.engines.lightning.structure import arrays_in, copied, first_rows, mapped, tensors_in
+from accelbench.engines.lightning.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from accelbench.engines.lightning.workloads import Workload
 
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
-ROWS = "the first rows of two further batches, beside those of newly built networks in fp32"
+# In training: code that keeps something for every second batch drops it at the first new size, and shows in the others.
+NUM_LOOKS = 3
+ROWS = "the first and last rows of further batches, beside those of newly built networks in fp32"
 # What inference is run in, in this order, until the network runs.
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 # Of an error of torch that a network meets which needs gradients to infer, such as forces.
@@ -125,6 +127,7 @@ class NetworkOutputs(CellRun):
     grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
     state: Mapping[str, Tensor]
     hooks: Sequence[RemovableHandle] = ()  # on all modules of this process, until they saw what they wait for
+    rows: Output = ()  # the outer ones of what the network gave last, if it has any
     modes: Sequence[bool]  # of the layers of the network when its output was kept
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
@@ -187,7 +190,7 @@ class NetworkOutputs(CellRun):
 
     def _is_spoiled(self) -> bool:
         """Whether the network computes something else in inference mode, where gradients of torch.func are 0."""
-        if not self.measured or not self.is_plain:
+        if not self.measured or not self.is_plain or self.agreed is not None:
             return False
         unseen, output = self.measured[-1].unseen, self.measured[-1].output
         most = limit(self.cell.precision)
@@ -244,31 +247,49 @@ class NetworkOutputs(CellRun):
             else:
                 with step.context():
                     result = step.task.train(self.network, on_device)
+        self.rows = arrays_in(outer_rows([*tensors_in(result)]))
         return arrays_in(result)
 
-    def agreement(self, output_of_fed: Output) -> Findings | None:
-        """Compares a few rows of two further batches, or a whole one: what code keeps of one shows in the other."""
-        num_rows = 2 if self.trains else 1  # a layer that normalises needs two to train
-        outputs: list[Output] = []
-        references: list[Output] = []
-        is_part = False
-        while len(outputs) < (2 if self.trains or is_part else 1):
-            batch, is_unseen = self.unseen_batch()
-            if not is_unseen:
-                return None
-            rows = first_rows(batch, num_rows) if self.is_plain else None
-            is_part = rows is not None
-            batch = rows if is_part else batch
-            self.note_state(self.plain_network())
-            # The CPU first: a mistake in indices would end a GPU's context.
-            with settings_as_before():  # those of the cell, such as TF32, which are read back later
-                references.append(self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0))
-            outputs.append(self.measured_output(batch))
-        error = max(map(error_of, outputs, references))
-        others = [*outputs[1:], output_of_fed]
-        if not outputs[0] or error > limit(self.cell.precision) or error_of(outputs[0], others[0]) == 0.0:
+    def agreement(self) -> Findings | None:
+        """Compares outer rows of the output, or all of it; in training, the outputs of such rows of further batches."""
+        first = self.measured[0]
+        other = self.measured[-1].output if self.trains else first.output_of_fed
+        if not first.is_unseen or not first.output or error_of(first.output, other) == 0.0:
             return None
-        return Findings(error=error, observed=ROWS if is_part else WHOLE)
+        rows = outer_rows(first.unseen)
+        has_rows = rows is not None and self.has_rows
+        if not has_rows:
+            errors = [self._error_of(measured.output, measured.unseen, measured.state) for measured in self.measured]
+        elif self.trains:
+            errors = [self._error_of_rows() for _ in range(NUM_LOOKS)]
+        else:  # the measured network gets no rows: it may keep something for each number of them
+            errors = [self._error_of(self.rows, rows, first.state)]
+        if max(errors) > limit(self.cell.precision):
+            return None
+        return Findings(error=max(errors), observed=ROWS if has_rows else WHOLE)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether some rows of an output can show that all are right; whole numbers may be equal by chance."""
+        if self.trains:
+            return self.is_plain
+        return bool(self.rows) and all(array.dtype.kind == "f" for array in self.rows)
+
+    def _error_of(self, output: Output, batch: Any, state: Mapping[str, Tensor]) -> float:
+        self.state = state
+        return error_of(output, self._reference(batch))
+
+    def _error_of_rows(self) -> float:
+        batch, _ = self.unseen_batch()
+        rows = outer_rows(batch)
+        self.note_state(self.plain_network())
+        # The CPU first: a mistake in indices would end a GPU's context.
+        reference = self._reference(rows)
+        return error_of(self.measured_output(rows), reference)
+
+    def _reference(self, batch: Any) -> Output:
+        with settings_as_before():  # those of the cell, such as TF32, which are read back later
+            return self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0)
 
     def note_state(self, network: nn.Module) -> None:
         """Notes what a newly built network gets from the measured one."""

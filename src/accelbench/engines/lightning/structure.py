@@ -77,14 +77,14 @@ def num_rows(structure: object) -> int:
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
-def first_rows(structure: Any, num: int) -> Any:
-    """The first rows of a batch, whose contents are not copied; None unless all its tensors have as many, and more."""
+def outer_rows(structure: Any) -> Any:
+    """The first and the last row of a batch; None unless all its tensors have as many rows, and more than these."""
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
     plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
-    if size <= num or not plain or any(tensor.shape[:1] != (size,) for tensor in tensors):
+    if size <= 2 or not plain or any(tensor.shape[:1] != (size,) for tensor in tensors):
         return None
-    return mapped(structure, lambda tensor: tensor[:num])
+    return mapped(structure, lambda tensor: tensor[[0, -1]])
 
 
 def num_bytes(structure: object) -> int:
