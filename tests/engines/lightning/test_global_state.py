@@ -1,5 +1,7 @@
 """PyTorch's global settings, which a user's code may change."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -71,3 +73,9 @@ def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_
         assert backend.changed() == [global_state.NOT_FLUSHED]
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_the_precision_of_recurrent_layers_is_set_beside_the_module_that_hides_it():
+    importlib.import_module("torch.backends.cudnn.rnn")  # as recurrent layers on a GPU do
+    global_state.restore(global_state.values_of_a_cell(allow_tf32=True))
+    assert global_state.snapshot()["torch.backends.cudnn.rnn.fp32_precision"] == "tf32"

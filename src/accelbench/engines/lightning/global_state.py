@@ -31,6 +31,7 @@ FP32_PLACES = tuple(
     for place in ("", "cudnn.", "cudnn.conv.", "cudnn.rnn.", "cuda.matmul.")
     + ("mkldnn.", "mkldnn.conv.", "mkldnn.rnn.", "mkldnn.matmul.")
 )
+RNN = "torch.backends.cudnn.rnn.fp32_precision"
 FLAGS = (
     *(BENCHMARK, CUDNN_DETERMINISTIC, "torch.backends.cudnn.enabled"),
     *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
@@ -62,6 +63,11 @@ SETTINGS: dict[str, _Setting] = {
     # Looked up when they are called: torch_tpu, once loaded, has its own in their place.
     OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
     **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
+    # Its module, which recurrent layers on a GPU import, takes the place of the object that has the setting.
+    RNN: (
+        partial(torch._C._get_fp32_precision_getter, "cuda", "rnn"),
+        partial(torch._C._set_fp32_precision_setter, "cuda", "rnn"),
+    ),
     DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
     DEFAULT_DEVICE: (_default_device, torch.set_default_device),
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
