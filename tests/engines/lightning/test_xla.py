@@ -64,7 +64,7 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
 
 
 IMPORTS = """
-import time, torch, torch_xla
+import time, torch, torch_xla, types
 from torch_xla import runtime
 from torch_xla._internal import tpu
 from accelbench.engines.lightning.backends import Xla, backend_for, num_parts
@@ -82,6 +82,11 @@ print(num_parts(divided), num_parts(whole))
 print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
 """
 
+OF_TPUS = """
+backend.runtime = types.SimpleNamespace(device_type=lambda: "TPU")
+print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
+"""
+
 FALLBACKS_AND_SEEDS = """
 values = torch.arange(4.0, device=torch_xla.device())
 print((values + 1).sum().item(), backend.fallbacks())
@@ -95,8 +100,9 @@ for number in (1, 2, 1):
 
 @pytest.mark.slow
 def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
-    lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS, CPU_NUM_DEVICES="2")
-    parts, gathered, whole, before, after, first, other, again = lines
+    lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS + OF_TPUS, CPU_NUM_DEVICES="2")
+    parts, gathered, whole, before, after, first, other, again, of_tpus = lines
+    assert of_tpus == "tpu None None"  # several TPUs that are driven as one have no kind and no statistics of memory
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
     assert (before, after) == ("10.0 []", "['aten::histc']")
     assert first == again != other

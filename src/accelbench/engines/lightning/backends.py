@@ -363,8 +363,8 @@ class Xla(Backend):
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
-        """PJRT's name for the hardware, such as `TPU v4`; None on the CPU."""
-        if self.runtime.device_type() != "TPU":
+        """PJRT's name for the hardware, such as `TPU v4`; None on the CPU, and of devices driven as one."""
+        if self.runtime.device_type() != "TPU" or self.num_asked > 1:
             return None
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
@@ -372,7 +372,7 @@ class Xla(Backend):
         """`tpu` only if PJRT reports that it drives one."""
         if torch_type != "xla":
             return torch_type
-        return Device.tpu if self.device_name() else Device.xla_cpu
+        return Device.tpu if self.runtime.device_type() == "TPU" else Device.xla_cpu
 
 
 class _PjrtCpu(pl.accelerators.XLAAccelerator):
