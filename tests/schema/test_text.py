@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.schema.text import clean, one_line, summary
+from accelbench.schema.text import clean, is_out_of_memory, one_line, summary
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,15 @@ KERAS = "Exception encountered when calling Net.call()."
 )
 def test_a_summary_goes_on_until_the_cause_is_told(text, told):
     assert summary(text) == told
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "GET was unable to find an engine to execute this computation",
+        "FIND was unable to find an engine to execute this computation",
+    ],
+)
+def test_a_convolution_whose_workspace_finds_no_room_is_out_of_memory(told):
+    assert is_out_of_memory(RuntimeError(told))
