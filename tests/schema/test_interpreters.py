@@ -15,6 +15,7 @@ def environment(python="3.11.7", **versions):
     [
         ({"torch": "2.9.0", "keras": "3"}, {"torch": "2.10.0"}, ("torch 2.9.0", "torch 2.10.0")),
         ({"torch": "2", "torchvision": "1"}, {"torch": "3", "torchvision": "2"}, ("torch 2", "torch 3")),
+        ({"torch": "2", "nvidia-cublas": "1"}, {"torch": "3", "nvidia-cublas": "2"}, ("torch 2", "torch 3")),
         ({"numpy": "1", "flash_attn": "1"}, {"numpy": "2", "python": "3.12.1"}, (OWN, "new")),
         ({"numpy": "1"}, {"numpy": "1", "python": "3.12.1"}, ("Python 3.11.7", "Python 3.12.1")),
         ({"numpy": "1"}, {"numpy": "1"}, (OWN, "new")),

@@ -6,6 +6,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+from accelbench.schema.interpreters import OF_CUDA
+
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
 # The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = "2.10"
@@ -15,7 +17,8 @@ COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
     *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
     *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
-    *("torch_tpu", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
+    *("torch_tpu", "triton"),
+    *OF_CUDA,
 )
 # The modules that the processes of cells may need -> the distributions that have them.
 DISTRIBUTIONS = {
