@@ -1,12 +1,21 @@
+import contextlib
+import importlib.metadata
 import math
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from bench.gpu_check import __main__ as check
 from bench.gpu_check import cells, energy, packages
 from bench.gpu_check.__main__ import Step, run
 from bench.gpu_check.findings import Kind, parse, within
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from accelbench.schema.vocab import Device
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,3 +73,43 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found
+
+
+def test_the_page_may_go_into_a_folder_and_a_comparison_without_time_is_not_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cells, "LONGEST_CASE_S", 1e6)
+    cells.run_cells("cells", Device.cpu, time.monotonic())
+    (finding,) = [parse(line) for line in capsys.readouterr().out.splitlines() if parse(line)]
+    assert finding.kind == Kind.skipped
+    assert finding.text.startswith("not run: no time was left")
+    monkeypatch.setattr(check, "STEPS", [])
+    assert check.main(["--device", "cpu", "--out", str(tmp_path)]) == 0
+    assert "PASS" in (tmp_path / "cpu-check.txt").read_text()
+
+
+def bare_packages(folder):
+    """Links to torch, Lightning, timm, pytest, what they ask for, and what the check brings: all that is there."""
+    found, waiting = {}, ["torch", "pytorch-lightning", "timm", "pytest", "pip", *packages.NEEDED, *packages.USEFUL]
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            if name not in found:
+                found[name] = importlib.metadata.distribution(name)
+                asked = map(Requirement, found[name].requires or [])
+                waiting += [each.name for each in asked if each.marker is None or each.marker.evaluate()]
+    for distribution in found.values():
+        for top in {path.parts[0] for path in distribution.files} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(distribution.locate_file(top))
+
+
+def test_its_parts_and_its_tests_need_no_other_packages_than_the_check_names(tmp_path):
+    bare_packages(tmp_path)
+    code = "import sys, pytest; from bench.gpu_check import cells, marked_tests\n"
+    code += "files = marked_tests.marked_files(marked_tests.workplace().root, 'gpu')\n"
+    code += (
+        "sys.exit(pytest.main(['-q', '--setup-only', '-m', 'gpu', '-W', 'default', '-p', 'no:cacheprovider', *files]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tmp_path, ROOT, ROOT / "src"]))}
+    command, pipes = [sys.executable, "-S", "-c", code], {"capture_output": True, "text": True, "timeout": 200}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, check=False, **pipes)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]

@@ -54,8 +54,12 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__)
     # `cpu` is a quick trial of the check itself.
     parser.add_argument("--device", choices=["gpu", "tpu", "cpu"], default="gpu", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="the page (default: gpu-check.txt, or tpu-check.txt)")
+    parser.add_argument("--out", type=Path, help="the page, or its folder (default: gpu-check.txt, or tpu-check.txt)")
     chosen = parser.parse_args(words)
+    page_name = f"{chosen.device}-check.txt"
+    out = chosen.out or Path(page_name)
+    if out.is_dir():
+        out /= page_name
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         lacking = packages.missing({**packages.NEEDED, **packages.USEFUL})
         refused = packages.install(lacking, Path(folder)) if lacking else None
@@ -76,7 +80,7 @@ def main(words: Sequence[str]) -> int:
         if absent:
             print(f"The check can't start: {absent}", file=sys.stderr)
             return 2
-        return _check(chosen.device, chosen.out or Path(f"{chosen.device}-check.txt"))
+        return _check(chosen.device, out)
 
 
 def _check(device: str, out: Path) -> int:

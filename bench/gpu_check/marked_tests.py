@@ -43,7 +43,7 @@ def main(mark: str, seconds: float) -> None:
     for line in (line for line, found in zip(summary, lacking, strict=True) if not (found or line[0] == "S")):
         problem(line)
     if ran.returncode in (124, 137):  # interrupted, killed
-        problem(f"not all tests ran within {seconds - END_S:.0f} s")
+        skipped(f"not run: some tests, since {seconds - END_S:.0f} s were left for all of them")
     if not lines or " passed" not in lines[-1]:
         problem(f"no test passed; pytest ended with status {ran.returncode}")
 

@@ -20,7 +20,8 @@ PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (17, 24, 28)] + ["manyli
 NEEDED = {"greenlet": "greenlet", "msgspec": "msgspec", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
 ONLY_AS_SOURCE = "antlr4-python3-runtime"
 USEFUL = {"pytest-timeout": "pytest_timeout", "platformdirs": "platformdirs", "hydra-core": "hydra"}
-USEFUL |= {"omegaconf": "omegaconf", ONLY_AS_SOURCE: "antlr4"}
+USEFUL |= {"omegaconf": "omegaconf", ONLY_AS_SOURCE: "antlr4", "fastjsonschema": "fastjsonschema"}
+USEFUL |= {"rich": "rich", "markdown-it-py": "markdown_it", "mdurl": "mdurl", "pygments": "pygments"}
 MAX_BYTES = 60 << 20
 
 
