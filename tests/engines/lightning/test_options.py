@@ -88,3 +88,14 @@ def test_where_nothing_is_compiled_there_is_no_number(digits):
     lstm = ModelSpec(name="lstm", args={"units": 16})  # Dynamo runs a network that holds one as it is
     with pytest.raises(UnsupportedError, match="^compile=true: torch.compile found nothing in the network"):
         engine.run(make_cell(model=lstm, options=Options(compile=True)), digits)
+
+
+def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
+    asked = Options(compile=True, cuda_graphs=True)
+    options.prepare_compiler(asked)
+    counters = torch._dynamo.utils.counters
+    counters["stats"]["unique_graphs"] = 1
+    assert list(options.compile_warnings(asked)) == []
+    counters["inductor"]["cudagraph_skips"] = 2  # as inductor counts them
+    (told,) = options.compile_warnings(asked)
+    assert told == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"

@@ -11,6 +11,7 @@ from torch import nn
 from torch.fx.experimental.optimization import fuse
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from accelbench.engines.lightning.cuda_graphs import Graphed
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.training import modes_of, set_modes
 from accelbench.errors import UnsupportedError
@@ -63,9 +64,9 @@ def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
 
 
 def prepare_compiler(options: Options) -> bool:
-    """Whether the network is to be compiled, with torch.compile set for that. Its imports take seconds."""
-    if not (options.compile or options.cuda_graphs):
-        return False
+    """Whether the network is to be compiled or recorded, with torch.compile set for that. Its imports take seconds."""
+    if not options.compile:
+        return options.cuda_graphs
     import torch._dynamo
     import torch._inductor.config
 
@@ -79,22 +80,22 @@ def prepare_compiler(options: Options) -> bool:
 
 
 def compiled(network: nn.Module, options: Options) -> nn.Module:
-    """The network as compiled code with the same weights; it is compiled when it is first called."""
-    # With `compile` the backend is inductor, which has its own CUDA graphs and freezing. `cuda_graphs` without
-    # `compile` records the network's plain kernels.
-    if options.compile:
-        found: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
-    else:
-        found = torch.compile(network, backend="cudagraphs")
+    """The network as compiled code or CUDA graphs with the same weights, which are made when it is first called."""
+    if not options.compile:
+        return Graphed(network)
+    found: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
     assert isinstance(found, nn.Module)  # it is annotated as a mere callable
     return found
 
 
 def compile_warnings(options: Options) -> Iterator[str]:
     """Says that parts of the network were not compiled; raises an UnsupportedError if none was."""
+    if not options.compile:
+        return
     counters = torch._dynamo.utils.counters
     if not counters["stats"]["unique_graphs"]:
-        asked = f"{options.of_network[-1]}=true"
-        raise UnsupportedError(f"{asked}: torch.compile found nothing in the network that it compiles")
+        raise UnsupportedError("compile=true: torch.compile found nothing in the network that it compiles")
     if num := sum(counters["graph_break"].values()):
         yield f"torch.compile left parts of the network as they are: {num} graph breaks"
+    if num := counters["inductor"]["cudagraph_skips"]:
+        yield f"cuda_graphs=true: {num} compiled parts are not replayed as CUDA graphs"
