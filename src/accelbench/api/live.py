@@ -236,10 +236,10 @@ def _uses_cuda() -> bool:
 
 def _runs_kernels(function: Callable[[], object]) -> bool:
     torch.cuda.synchronize()
-    with profile(use_device="cuda") as profiled:  # type: ignore[no-untyped-call]
+    with profile(use_device="cuda", use_kineto=True) as profiled:  # type: ignore[no-untyped-call]
         function()
         torch.cuda.synchronize()
-    return any(event.self_device_time_total for event in profiled.key_averages())
+    return any(event.device_type.name == "CUDA" for event in profiled.key_averages())
 
 
 class _FunctionRun(CellRun):

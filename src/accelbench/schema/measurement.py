@@ -36,6 +36,8 @@ class Work:
     # estimated memory traffic: each operator reads its inputs and writes its outputs once, without caches
     bytes: Count | None = None
     num_operators: Count | None = None  # operators launched on each device, without views and bare allocations
+    # the part of the operations in convolutions with kernels above 5, which FFTs do with far fewer
+    large_kernels: Share = 0.0
     # why a count is None: names of operators without a known count, or the error
     uncounted: list[str] = field(default_factory=list)
 
@@ -329,6 +331,7 @@ class SystemSeries:
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
     peak_host_bytes: Count | None = None  # the larger of the kernel's high-water mark and the largest sample
     num_cores: AtLeastOne | None = None  # logical cores that `other_cpu_utilization_percent` is of
+    busy_gpus: str | None = None  # what other processes did on its GPUs before it started; None if nothing
 
     def __post_init__(self) -> None:
         for name, values in self.values.items():

@@ -192,12 +192,16 @@ def _ceiling(record: Record) -> float | None:
 
 
 def against_ceiling(record: Record) -> Record:
-    """`record`, with a warning if it is faster than its device's ceiling, or invalid beyond Winograd's gain."""
+    """`record`, with a warning if it is faster than its device's ceiling, or invalid beyond Winograd's gain.
+
+    Convolutions with large kernels may be far faster: FFTs take fewer operations than are counted.
+    """
     rate, ceiling, measured = flops_per_s(record), _ceiling(record), record.measurement
     if rate is None or ceiling is None or measured is None or rate <= ceiling:
         return record
     times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-    if rate > WINOGRAD * ceiling:
+    by_ffts = measured.work.large_kernels if measured.work else 0.0
+    if (1 - by_ffts) * rate > WINOGRAD * ceiling:
         reason = f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
         return replace(record, status=Status.invalid, reason=reason)
     return replace(record, measurement=replace(measured, warnings=[*measured.warnings, times]))

@@ -8,6 +8,8 @@ from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.engine import count_step
 from accelbench.engines.lightning.module import ImageTask
 from accelbench.engines.lightning.precision import MIXED
+from accelbench.engines.lightning.work import watched
+from accelbench.measuring.checks import Products
 from accelbench.schema.vocab import NOT_QUANTIZED, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
@@ -165,3 +167,21 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
     found = counted(Given(function, 5, 5), torch.rand(3, 5))
     assert found.flops is None
     assert found.uncounted[0].startswith(reason)
+
+
+def test_the_parts_of_an_operator_are_cast_as_where_nobody_watches():
+    left, right, seen = torch.ones(4, 3), torch.ones(3, 5), Products()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), watched(seen):
+        product = torch.einsum("ij,jk->ik", left, right)  # which is no operator of autocast's, unlike its parts
+        with torch.autocast("cpu", enabled=False):
+            exact = torch.einsum("ij,jk->ik", left, right)
+    assert (product.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
+    assert seen.flops == {"bfloat16": 120, "float32": 120}
+
+
+@pytest.mark.parametrize(("kernel", "share"), [(3, 0.0), (7, 1.0)])
+def test_the_part_of_convolutions_with_large_kernels_is_counted(kernel, share):
+    counter = work.Counter()
+    with counter:
+        nn.Conv2d(2, 3, kernel)(torch.ones(1, 2, 9, 9)).sum().backward()
+    assert counter.work().large_kernels == share

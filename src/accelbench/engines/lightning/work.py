@@ -10,7 +10,7 @@ import copy
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import profile
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
@@ -39,6 +40,10 @@ from accelbench.schema.vocab import Mode
 aten = torch.ops.aten
 MAX_REASON = 300  # characters
 MAX_OPERATORS = 10
+WINOGRADS = 5  # the largest kernels that libraries compute by Winograd's algorithm
+# Operators -> the place of the weight among their arguments.
+CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
+AUTOCASTS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 OF_GENERATION = "the operators of a generation are too many to count"
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
@@ -124,14 +129,18 @@ class Counter(TorchDispatchMode):
         super().__init__()
         self.flops_in: collections.Counter[str] = collections.Counter()  # format -> operations of its products
         self.flops_on: collections.Counter[str] = collections.Counter()  # the same by the type of their device
+        self.flops_of_large_kernels = 0
+        self.autocasts = _Autocasts()
         self.bytes = 0
         self.num_operators = 0
         self.uncounted: set[str] = set()
 
     def work(self, num_steps: int = 1) -> Work:
         """Per step of `num_steps`."""
+        num_flops = self.flops_in.total()
         return Work(
-            flops=None if self.uncounted else self.flops_in.total() // num_steps,
+            flops=None if self.uncounted else num_flops // num_steps,
+            large_kernels=self.flops_of_large_kernels / max(1, num_flops),
             bytes=self.bytes // num_steps,
             num_operators=self.num_operators // num_steps,
             uncounted=sorted(self.uncounted),
@@ -158,7 +167,7 @@ class Counter(TorchDispatchMode):
         """The result of a composite operator, whose parts are counted; NotImplemented if it is none."""
         if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors_in(args)):
             return NotImplemented  # its parts may ask for sizes that there are none of
-        with self:
+        with self, self.autocasts.again():
             return func.decompose(*args, **kwargs)
 
     def _count(
@@ -177,8 +186,31 @@ class Counter(TorchDispatchMode):
             factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
             self.flops_in[INTEGERS.get(func.overloadpacket) or real_format(factor)] += num
             self.flops_on[factor.device.type] += num
+            place = CONVOLUTIONS.get(func.overloadpacket)
+            if place is not None and max(args[place].shape[2:]) > WINOGRADS:
+                self.flops_of_large_kernels += num
         elif not _has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
+
+
+class _Autocasts(TorchFunctionMode):
+    """Notes which autocasts are on at each call of torch: a mode that is asked later can't see it."""
+
+    keys: Sequence[Any] = ()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.keys = [key for kind, key in AUTOCASTS.items() if torch.is_autocast_enabled(kind)]
+        return func(*args, **(kwargs or {}))
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Has them cast what the parts of a composite operator get, as where nobody watches."""
+        # Without gradients a mode gets composite operators whole, with all autocasts excluded.
+        excluded = torch._C._dispatch_tls_local_exclude_set()
+        for key in self.keys:
+            excluded = excluded.remove(key)
+        with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
+            yield
 
 
 @contextmanager
@@ -193,7 +225,7 @@ def watched(into: Products) -> Iterator[None]:
 
     hook = register_module_forward_pre_hook(look)
     try:
-        with counter:
+        with counter.autocasts, counter:
             yield
     finally:
         hook.remove()
@@ -204,18 +236,19 @@ def watched(into: Products) -> Iterator[None]:
 
 def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
     """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
-    # Their time, on a GPU that on the device, excludes the operators that they call: `aten::mkldnn_convolution` did the
-    # work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
+    # Their time, on a GPU that of their kernels, excludes the operators that they call: `aten::mkldnn_convolution` did
+    # the work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
     if backend.torch_type not in ("cpu", "cuda"):
         return []
     on_gpu = backend.torch_type == "cuda"
     ranks.begin(1)
-    # The first use of `torch.profiler` in a process takes seconds; this one does not.
-    with profile(use_device="cuda" if on_gpu else None) as profiled:
+    # The first use of `torch.profiler` in a process takes seconds; this one does not, but for kernels. Without Kineto
+    # the time of an operator on a GPU would be that from its launch on.
+    with profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu) as profiled:
         step.compute(step.copy_in(step.fetch()))
         backend.wait()
     ranks.end()
-    events = profiled.key_averages()
+    events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]  # no kernels
     times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
     return busiest_of(times, {event.key: event.count for event in events})
 
