@@ -136,6 +136,8 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (optional("xpu", compile=True, channels_last=True), None),
         (make_cell(device=Device.xpu, devices=2), "devices=2: not tried on xpu: use devices=1"),
         (keras(device=Device.mps), "engine=keras does not run on mps here: use engine=lightning"),
+        (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: goes with device=gpu"),
+        (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
         (optional(cuda_graphs=True), "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
         (optional("gpu", allocator=Allocator.jemalloc), "allocator=jemalloc: a gpu computes in memory of its own"),
         (optional("gpu", flush_denormals=True), "flush_denormals=true: a gpu is not slowed by them"),

@@ -126,7 +126,7 @@ def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
             yield str(report.reason)
         yield from _of_devices(cell, report)
     others = (_of_options, _of_compiler, _of_serving, _of_generation)
-    for rules in (_of_lightning, _of_network, _of_target, _of_precision, *others):
+    for rules in (_of_lightning, _of_network, _of_target, _of_copies, _of_precision, *others):
         yield from rules(cell, report)
 
 
@@ -252,6 +252,13 @@ def _of_target(cell: Cell, report: DeviceReport) -> Iterator[str]:
     is_own = cell.model.library == vocab.Library.lightning  # which logs what it likes
     if cell.protocol == vocab.Protocol.target and cell.target.metric == ACCURACY and has_none and not is_own:
         yield f"target.metric=accuracy: model={cell.model.name} does not classify: use target.metric=loss"
+
+
+def _of_copies(cell: Cell, report: DeviceReport) -> Iterator[str]:
+    copies = cell.data.pipeline != vocab.Pipeline.device and cell.protocol not in vocab.SERVING
+    is_copied = copies and (cell.device, cell.engine) == (vocab.Device.gpu, vocab.Engine.lightning)
+    if not cell.data.pinned and not is_copied:
+        yield "data.pinned=false: goes with device=gpu engine=lightning and whole batches of the host: leave it out"
 
 
 def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:

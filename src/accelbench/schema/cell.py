@@ -374,6 +374,7 @@ class Cell(RunSettings):
             *(self.trainer.non_defaults if self.trainer else []),
             data.pipeline if data.pipeline != vocab.Pipeline.array else "",
             data.augment if data.augment != vocab.Augment.none else "",
+            "" if data.pinned else "pageable",
             {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
             f"{self.target.threshold:g}" if self.protocol == vocab.Protocol.target else "",
             f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
@@ -410,6 +411,8 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     # cells that do not use them keep their ids
     unused = {name for name in ("constant", "collate", "metric") if not settings["model"].get(name)}
     settings["model"] = {name: value for name, value in settings["model"].items() if name not in unused}
-    if settings["data"].get("train_images") is None:
-        settings["data"] = {name: value for name, value in settings["data"].items() if name != "train_images"}
+    usual = {"train_images": None, "pinned": True}
+    settings["data"] = {
+        name: value for name, value in settings["data"].items() if name not in usual or value != usual[name]
+    }
     return settings

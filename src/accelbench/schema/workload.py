@@ -104,6 +104,7 @@ class DataSpec:
         2, "processes that decode pictures (pipeline=jpeg)", column=True, empty="pipelines other than `jpeg`"
     )
     augment: Augment = setting(Augment.none, "how training images are varied on the device", column=True)
+    pinned: bool = setting(True, "gpu: whether batches are copied to it from pinned memory")
     train_images: AtLeastOne | None = setting(
         None, "the first images of the training set, so many; unless given, all", column=True, empty="all"
     )

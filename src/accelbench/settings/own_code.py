@@ -143,7 +143,7 @@ def _data(run: RunConfig) -> DataConfig:
         if not data.target:
             refuse("data", data, "goes with data.target", "args")
         why = "goes with other data; a DataModule makes the batches itself"
-        refuse("data", data, why, "pipeline", "augment", "train_images")
+        refuse("data", data, why, "pipeline", "augment", "train_images", "pinned")
     if data.name == vocab.RANDOM:
         refuse("data", data, "goes with a data set, not random", "train_images")
     return _named(data) if data.name in (vocab.FOLDER, vocab.ARRAYS) else data

@@ -17,7 +17,7 @@ from accelbench.data.order import VALIDATION
 from accelbench.devices import malloc_thresholds
 from accelbench.engines.lightning import options, training, zoo
 from accelbench.engines.lightning.backends import Backend, Compilations, backend_for
-from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader
+from accelbench.engines.lightning.feed import DrawnFeed, Feed, SingleItemLoader, pins
 from accelbench.engines.lightning.global_state import hush_lightning, new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, EpochStep, ImageTask, InferStep, TestStep, new_optimizer
 from accelbench.engines.lightning.outputs import NetworkOutputs, needs_gradients
@@ -352,6 +352,8 @@ class _Run(NetworkOutputs):
         yield from super().notes()
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
             yield "the code changes its batch: each step gets a copy of the batch"
+        elif pins(self.cell, self.backend):
+            yield "input copied from pinned memory"
 
     def diverges_by_rounding(self) -> bool:
         precision = self.cell.precision

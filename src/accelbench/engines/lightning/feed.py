@@ -1,6 +1,7 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import count as count_from
 from itertools import cycle
 from pathlib import Path
@@ -17,14 +18,34 @@ from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.ranks import RANK_SEEDS
-from accelbench.engines.lightning.structure import copied, is_same, num_bytes, tensors_in
+from accelbench.engines.lightning.structure import copied, is_same, mapped, num_bytes, tensors_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Mode, Pipeline
+from accelbench.schema.vocab import SERVING, Mode, Pipeline
 
 JPEG = b"\xff\xd8\xff"  # how such a file begins
 MAX_COMPARED = 3  # fresh batches that are compared with the one before
 # Images (uint8; floats if random) and labels (int64), or only images.
 Batch = tuple[Tensor, ...]
+
+
+def pins(cell: Cell, backend: Backend) -> bool:
+    """Whether batches are in pinned memory, from which a GPU copies them while the host goes on."""
+    copies = cell.data.pipeline != Pipeline.device and cell.protocol not in SERVING  # whose batches are joined
+    return backend.torch_type == "cuda" and cell.data.pinned and copies
+
+
+def _pinned_if_dense(tensor: Tensor) -> Tensor:
+    is_dense = tensor.layout == torch.strided and not tensor.is_nested
+    return tensor.pin_memory() if is_dense else tensor
+
+
+def in_pinned(batch: Any) -> Any:
+    """A batch with its dense tensors in pinned memory."""
+    return mapped(batch, _pinned_if_dense)
+
+
+def _pinned_draw(draw: Callable[[], Any]) -> Any:
+    return in_pinned(draw())
 
 
 class _OrderedFeed:
@@ -46,12 +67,17 @@ class _OrderedFeed:
 class ArrayFeed(_OrderedFeed):
     """Batches gathered by index from arrays, perhaps memory-mapped: images (n, ...) and, if `labelled`, labels (n)."""
 
-    def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
+    def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True, pinned: bool = False) -> None:
         super().__init__(order)
+        self.pinned = pinned
         images = torch.from_numpy(arrays.images)
         self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
 
     def __iter__(self) -> Iterator[Batch]:
+        batches = self._batches()
+        return map(in_pinned, batches) if self.pinned else batches
+
+    def _batches(self) -> Iterator[Batch]:
         if self.order.shuffles or self.order.among is not None:
             return self._gathered()
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
@@ -71,8 +97,11 @@ class ArrayFeed(_OrderedFeed):
 class JpegFeed(_OrderedFeed):
     """Those of `ArrayFeed`, but for rounding, decoded from pictures in worker processes, again in each epoch."""
 
-    def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
+    def __init__(
+        self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int, pinned: bool = False
+    ) -> None:
         super().__init__(order)
+        self.pinned = pinned
         self.loader = DataLoader(
             _Pictures(encoded, side, labelled),
             batch_size=None,
@@ -83,7 +112,8 @@ class JpegFeed(_OrderedFeed):
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self.loader:
-            yield self.padded(tuple(batch))
+            padded = self.padded(tuple(batch))
+            yield in_pinned(padded) if self.pinned else padded
 
 
 class _Pictures(Dataset[Batch]):
@@ -124,7 +154,8 @@ class Decoder:
 class DrawnFeed:
     """Batches without end that `draw` makes on the host: a few in advance, which are repeated, or `fresh` ones.
 
-    `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host.
+    `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host, of a
+    GPU in `pinned` memory.
     `batches` are those that are repeated; of fresh ones, the first, which is given first. `count` counts the samples of
     a batch, if that differs between batches.
     """
@@ -136,8 +167,11 @@ class DrawnFeed:
         *,
         fresh: bool = False,
         put: Callable[[Any], Any] | None = None,
+        pinned: bool = False,
         count: Callable[[Any], int] | None = None,
     ) -> None:
+        if pinned:
+            draw = partial(_pinned_draw, draw)
         self.draw, self.num_samples, self.fresh, self.count = draw, num_samples, fresh, count
         self.copies = False  # whether each step gets a copy, since the code changes its batch
         self.repeats = False  # whether a fresh batch was equal to the one before
@@ -251,13 +285,15 @@ def feed_of(
         num = cell.batch_size // part[1]
         draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
         put = backend.put if cell.data.pipeline == Pipeline.device else None
-        return DrawnFeed(draw, num, fresh=cell.data.pipeline == Pipeline.fresh, put=put)
+        fresh = cell.data.pipeline == Pipeline.fresh
+        return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pins(cell, backend))
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
     even = backend.fixed_shapes or (part[1] > 1 and not train)
+    pinned = pins(cell, backend)
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:
-        return ArrayFeed(arrays, order, labelled=labelled)
+        return ArrayFeed(arrays, order, labelled=labelled, pinned=pinned)
     encoded, side = load_encoded(data_folder, "test" if split == "test" else "train"), arrays.images.shape[1]
-    return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)
+    return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers, pinned=pinned)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning import structure, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import DrawnFeed
+from accelbench.engines.lightning.feed import DrawnFeed, pins
 from accelbench.engines.lightning.module import Loss, Put
 from accelbench.engines.lightning.outputs import size_of
 from accelbench.engines.lightning.own.architectures import TokenMaker
@@ -216,7 +216,8 @@ class OwnWorkload:
         pipeline = cell.data.pipeline
         put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
         count = self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None
-        self.feed = DrawnFeed(self.maker, num, fresh=pipeline == Pipeline.fresh, put=put, count=count)
+        fresh = pipeline == Pipeline.fresh
+        self.feed = DrawnFeed(self.maker, num, fresh=fresh, put=put, pinned=pins(cell, backend), count=count)
         self.first, self.num_counted = self.feed.batches[0], self.maker.num_counted
         self.num_rows = num_rows(self.first)
 
