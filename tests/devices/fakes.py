@@ -27,7 +27,7 @@ class FakeNvml:
             "DeviceGetDeviceHandleFromMigDeviceHandle": of_mig(lambda handle: handle.removeprefix("mig-")),
             "DeviceGetUUID": lambda handle: ["GPU-aaaa-1", "GPU-abbb-2", "GPU-cccc-3"][int(handle[-1])],
             "DeviceGetName": lambda handle: gpus[int(handle[-1])],
-            "DeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(40 + int(handle[-1])) * 10**9, used=3 * 10**9),
+            "DeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(42 - int(handle[-1])) * 10**9, used=3 * 10**9),
             "DeviceGetCudaComputeCapability": of_whole(capability),
             "DeviceGetAttributes": of_mig(lambda handle: SimpleNamespace(multiprocessorCount=42)),
             "DeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=87),

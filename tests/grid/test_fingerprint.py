@@ -104,5 +104,5 @@ def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
     FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
     machine = fingerprint.fingerprint()["machine"]
     assert machine["gpus"] == ["A100", "A30"]
-    assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [40, 41]
-    assert machine["gpu_details"][0] == {"memory_gb": 40, "multiprocessors": None, "compute_capability": None}
+    assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [42, 41]
+    assert machine["gpu_details"][0] == {"memory_gb": 42, "multiprocessors": None, "compute_capability": None}

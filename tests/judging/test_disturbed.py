@@ -40,6 +40,12 @@ def test_who_is_accused(values, num_cores, disturbed):
         assert found == "the hypervisor gave 0.5 of 2 cores to other machines"
 
 
+def test_other_processes_on_its_gpu_disturb_a_cell():
+    record = make_record(quiet())
+    told = "77 % of GPU 0 was used by python (pid 12, 5.2 GB)"
+    assert reason(dataclasses.replace(record, system=dataclasses.replace(record.system, busy_gpus=told))) == told
+
+
 def test_a_quota_that_stops_threads_is_the_cells_own():
     values = load(300, 400, 1200)  # on a host of 8 cores, whose others are busy
     assert reason(make_record(values, num_cores=8)) == "others used 3.0 of 8 cores"

@@ -1,7 +1,9 @@
 """NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
 
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +14,8 @@ from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
+BUSY_PERCENT = 5
+NUM_LOOKS, LOOK_S = 4, 0.5  # longer than NVML's utilisation is a mean over
 Handle = Any  # an opaque pointer of the library
 Answer = TypeVar("Answer")
 
@@ -67,16 +71,35 @@ def visible_handles() -> list[Handle]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all if it is unset. Raises pynvml.NVMLError.
 
     As CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes of them, MIG
-    UUIDs, up to the first word that names no GPU. Indices follow the PCI bus, as by default if all are of one model.
+    UUIDs, up to the first word that names no GPU. Indices follow the PCI bus (`cuda_variables`); unless it is set, the
+    fastest GPU is the first.
     """
     # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return handles
+        return sorted(handles, key=_speed, reverse=True)
     named = (_named(handles, word.strip()) for word in wanted.split(","))
     return list(takewhile(lambda handle: handle is not None, named))
+
+
+def _speed(handle: Handle) -> tuple[int, int]:
+    """What orders GPUs: the newer is the faster, and of two that are as new the larger."""
+    major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return 10 * major + minor, memory.total if memory else 0
+
+
+def cuda_variables() -> dict[str, str]:
+    """The variables with which a CUDA process numbers GPUs as `visible_handles` does."""
+    variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:
+        with suppress(pynvml.NVMLError):
+            handles = visible_handles()
+            if len(set(map(_speed, handles))) > 1:
+                variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(pynvml.nvmlDeviceGetUUID, handles))
+    return variables
 
 
 def first_handles(num: int) -> list[Handle]:
@@ -102,6 +125,32 @@ def visible_gpus() -> list[Gpu]:
         )
         found.append(gpu)
     return found
+
+
+def in_use(num: int) -> str | None:
+    """What processes do on the first `num` GPUs while no cell runs, such as `77 % of GPU 0 by python (pid 12, 5.1 GB)`.
+
+    None if none of these GPUs is busy. Processes that only hold memory slow no one down.
+    """
+    for index, handle in enumerate(first_handles(num)):
+        if processes := ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle):
+            # The last cell counts for up to a second; an instance (MIG) has no utilisation.
+            percents = [ask(pynvml.nvmlDeviceGetUtilizationRates, handle)]
+            while len(percents) < NUM_LOOKS and percents[-1] is not None and percents[-1].gpu >= BUSY_PERCENT:
+                time.sleep(LOOK_S)
+                percents.append(ask(pynvml.nvmlDeviceGetUtilizationRates, handle))
+            last = percents[-1]
+            if last is None or last.gpu >= BUSY_PERCENT:
+                share = "a part" if last is None else f"{last.gpu} %"
+                return f"{share} of GPU {index} was used by {', '.join(map(_described, processes))}"
+    return None
+
+
+def _described(process: Any) -> str:
+    name = ask(pynvml.nvmlSystemGetProcessName, process.pid)
+    used = process.usedGpuMemory
+    memory = "" if used is None else f", {used / 1e9:.1f} GB"
+    return f"{os.path.basename(name) if name else 'a process'} (pid {process.pid}{memory})"
 
 
 def _named(handles: list[Handle], word: str) -> Handle | None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from multiprocessing import connection, forkserver
 from typing import Any
 
+from accelbench.devices.gpu import in_use
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Outcome, Request, decode, encode
@@ -102,11 +103,12 @@ class _Run:
         """Answers; the processes end while the sweep goes on, and before the next request."""
         forkserver.ensure_running()  # starts another one if it has died
         own = children(os.getpid())
+        num_gpus = self.request.cell.devices if self.request.cell.device == Device.gpu else 0
+        busy_gpus = in_use(num_gpus)
         try:
             for environment in _environments(self.request.num_processes):
                 self.ranks.append(_Rank(context, self.request, environment))
             first, *others = [rank.pid for rank in self.ranks]
-            num_gpus = self.request.cell.devices if self.request.cell.device == Device.gpu else 0
             sampler = Sampler(first, num_gpus, others)
             result = self._judged(self._result() if self._await(sampler) else self._timeout())
             if result.measurement is None:  # before the sweep reads what they kept
@@ -115,7 +117,7 @@ class _Run:
                 self._join()
             steady_boot_s = result.measurement.steady_boot_s if result.measurement else None
             system = sampler.series(result.peak_host_bytes, steady_boot_s[1] if steady_boot_s else None)
-            self.answer(replace(result, system=system))
+            self.answer(replace(result, system=replace(system, busy_gpus=busy_gpus)))
             if result.status in GOOD:
                 self._join()
         finally:  # their memory and device must be free before the next request

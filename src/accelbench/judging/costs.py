@@ -100,13 +100,21 @@ def _joules(
     system: SystemSeries, name: str, idle_w: Mapping[str, float], low_boot_s: float, high_boot_s: float
 ) -> float | None:
     """Energy above idle by one counter; None if unknown."""
-    if system.started_boot_s is None or name not in idle_w:
+    counted_w = mean_w(system, name, (low_boot_s, high_boot_s))
+    if counted_w is None or name not in idle_w:
         return None
-    low, high = low_boot_s - system.started_boot_s, high_boot_s - system.started_boot_s
+    # Below idle: another process ran while the idle power was measured, so it is not known.
+    above_w = counted_w - idle_w[name]
+    return above_w * (high_boot_s - low_boot_s) if above_w > 0 else None
+
+
+def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:
+    """Mean power by one energy counter from the begin to the end `boot_s`; None if unknown."""
+    if system.started_boot_s is None:
+        return None
+    low, high = (moment - system.started_boot_s for moment in boot_s)
     values = zip(system.t_s, system.values.get(name, []), strict=False)
     read = [(t, joules) for t, joules in values if joules is not None and low <= t <= high]
     if len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
         return None
-    power_w = (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0]) - idle_w[name]
-    # Below idle: another process ran while the idle power was measured, so it is not known.
-    return power_w * (high - low) if power_w > 0 else None
+    return (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0])

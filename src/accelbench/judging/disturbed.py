@@ -35,6 +35,8 @@ def reason(record: Record) -> str | None:
     measured, system = record.measurement, record.system
     if record.status != Status.ok or record.environment.get(BUSY) == ALLOWED or measured is None or system is None:
         return None
+    if system.busy_gpus is not None:
+        return system.busy_gpus
     cores = system.num_cores or record.environment.get("machine", {}).get("num_threads")
     threads = (measured.threads or 0) * record.cell.num_processes if record.cell.device in SHARE_ONE_CPU else 0
     return taken(system, measured.steady_boot_s, cores, threads)

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from accelbench.judging import disturbed, generated, served, target
-from accelbench.judging.costs import joules_per_sample
+from accelbench.judging.costs import joules_per_sample, mean_w
 from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema import vocab
@@ -322,6 +322,9 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         return fmean(values) if values else None
 
     row: Row = {column: mean(name) for column, name in SERIES.items()}
+    # NVML's power is a mean over up to a second, the first of which is of the warm-up.
+    counted_w = mean_w(system, "gpu_0_energy_j", steady) if steady else None
+    row["gpu_power_w"] = row["gpu_power_w"] if counted_w is None else counted_w
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
     of_kernel, whole = mean("cpu_system_percent"), row["cpu_utilization_percent"]
     if of_kernel is not None and isinstance(whole, float) and whole > 0:

@@ -1,5 +1,6 @@
 """What a process needs before it runs cells on Keras."""
 
+from accelbench.devices.gpu import cuda_variables
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
@@ -17,5 +18,5 @@ def host_spec(cell: Cell) -> HostSpec:
     if cell.device == Device.gpu:
         # By default both backends allocate all of the GPU's memory at once, which hides what a cell needs.
         environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        environment |= cuda_variables()
     return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE), environment)

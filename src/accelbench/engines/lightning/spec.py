@@ -7,6 +7,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from accelbench.devices.gpu import cuda_variables
 from accelbench.engines.registry import HostSpec
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -30,7 +31,7 @@ def host_spec(cell: Cell) -> HostSpec:
         environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
     if cell.device == Device.gpu:
         # Number GPUs as NVML does, so that the sampler reads the GPU that computes.
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        environment |= cuda_variables()
     elif cell.device == Device.tpu:
         environment |= {"PJRT_DEVICE": "TPU"}
     elif cell.device == Device.xla_cpu:
