@@ -1,0 +1,1 @@
+/* Nothing: see host_defines.h. */
