@@ -91,9 +91,9 @@ test-wheel: setup  ## build the wheel, and test it as a user installs it, with t
 # These run on a machine that has little more than torch, and no environment of ours: they don't depend on setup.
 gpu-check tpu-check: %-check:
 	@test -n "$(PYTHON)" || { echo "accelbench needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
-	@$(PYTHON) -m bench.gpu_check --device $* $(if $(OUT),--out "$(OUT)")
+	@$(PYTHON) -m bench.gpu_check --device $* $(if $(OUT),--out "$(OUT)") $(if $(SIMULATED),--simulated)
 
-gpu-check:  ## check accelbench on an NVIDIA GPU, without setup: a page of figures (ten minutes; OUT=FILE)
+gpu-check:  ## check accelbench on an NVIDIA GPU, without setup: a page of figures (ten minutes; OUT=FILE; SIMULATED=1)
 tpu-check:  ## the same on a TPU VM
 
 gpu-check-pack:  ## download the wheels that gpu-check needs on a machine without a network

@@ -30,7 +30,7 @@ def test_without_the_device_it_says_what_it_would_do(device, node, tmp_path):
     first, *rest = ran.stdout.splitlines()
     assert first.startswith(f"There is no {device} here: ")
     assert {"  ceilings", "  cells compared with a plain loop", "  tests"} <= set(rest)
-    assert ("  options" in rest) == (device == "gpu")
+    assert ("  doctor" in rest) == (device == "gpu")
     assert not list(tmp_path.iterdir())
 
 
@@ -76,8 +76,7 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
 
 
 def test_the_page_may_go_into_a_folder_and_a_comparison_without_time_is_not_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(cells, "LONGEST_CASE_S", 1e6)
-    cells.run_cells("cells", Device.cpu, time.monotonic())
+    cells.run_cells(cells.compared(Device.cpu), time.monotonic())
     (finding,) = [parse(line) for line in capsys.readouterr().out.splitlines() if parse(line)]
     assert finding.kind == Kind.skipped
     assert finding.text.startswith("not run: no time was left")

@@ -1,7 +1,7 @@
 """What accelbench measures on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
 
 `ceilings` probes the device as a sweep does. `cells` compares cells, each in a fresh process, with a plain loop before
-and after it. `options` tries options. `keras` runs two cells on Keras, which has an environment of its own.
+and after it; `graphs` those with CUDA graphs. `keras` runs two cells on Keras, which has an environment of its own.
 """
 
 import importlib.util
@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from accelbench.devices.registry import look
 from accelbench.grid.support import why_not
@@ -27,47 +28,70 @@ from accelbench.schema.vocab import STEP_MODES, Device, Engine, Library, Mode, P
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
 from bench import rounds
-from bench.gpu_check.findings import figure, problem, skipped, within
+from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped, within
 from bench.gpu_check.plain import PlainFailedError, step_s
 
 WINDOW = Window(measure_s=1.0, width=0.01, latency_s=0.2, latency_steps=20)
+if IS_SIMULATED:  # a CPU computes, slowly
+    WINDOW = Window(measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=5, warmup_s=0.05, warmup_steps=2)
 TIMEOUT_S = 60.0
 LONGEST_CASE_S = 15.0  # no case begins when less time is left
+LONGEST_OF_NETWORKS_S = 25.0
 LONG_STEP_S = 0.001
 LONG_STEP_BOUNDS = (0.97, 1.03)
 SHORT_STEP_BOUNDS = (0.9, 1.1)  # of short steps, launches take most of the time, which varies between processes
 # The most usual ones first: the last ones are left out if there is no time for them.
-PRECISIONS = [Precision(word) for word in ("fp32", "tf32", "bf16_mixed", "fp16_mixed", "bf16", "fp16", "fp64")]
+PRECISIONS = (Precision.bf16, Precision.tf32, Precision.fp32, Precision.fp16)
+BATCH_SIZES = (2,) if IS_SIMULATED else (256, 64, 16)
 ON_XLA = [Precision.fp32, Precision.bf16_mixed, Precision.bf16]
 MLP = ModelSpec(name="mlp", args={"widths": [512, 512, 512, 512], "dropout": 0.45})
 CNN = ModelSpec(name="cnn", args={"channels": 64, "dropout": 0.2})
-RESNET = ModelSpec(name="resnet50", library=Library.timm, input_shape=(3, 224, 224), num_classes=1000)
-GRAPHS, COMPILED = Options(cuda_graphs=True), Options(compile=True)
-OPTIONS = [(CNN, Mode.train, GRAPHS), (CNN, Mode.infer, GRAPHS), (MLP, Mode.train, COMPILED)]
-OPTIONS += [(CNN, Mode.infer, COMPILED), (MLP, Mode.infer, Options(cuda_graphs=True, compile=True))]
+# timm, where torchvision is missing. Simulated, a CPU computes.
+LIBRARY = Library.torchvision if importlib.util.find_spec("torchvision") else Library.timm
+SIDE, NAME = (32, "resnet18") if IS_SIMULATED else (224, "resnet50")
+RESNET = ModelSpec(name=NAME, library=LIBRARY, input_shape=(3, SIDE, SIDE), num_classes=1000)
 
-HOST = DataSpec(name="random", pipeline=Pipeline.host)
+HOST, RESIDENT = (DataSpec(name="random", pipeline=each) for each in (Pipeline.host, Pipeline.device))
 KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 
 
-def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128) -> Cell:
-    """A short cell, whose one batch of random images lies on the device."""
+def cell(
+    device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128, **others: Any
+) -> Cell:
+    """A short cell, whose one batch of random images lies on the device unless `others` say more."""
     if (precision, mode) == (Precision.fp16, Mode.train):  # Adam's epsilon underflows in fp16
         model = replace(model, optimizer="sgd")
-    resident = DataSpec(name="random", pipeline=Pipeline.device)
-    others = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S}
-    return rounds.cell(model, mode, batch_size, device=device, data=resident, precision=precision, **others)
+    settings = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S, "data": RESIDENT} | others
+    return rounds.cell(model, mode, batch_size, device=device, precision=precision, **settings)
 
 
 def compared(device: Device) -> Iterator[Cell]:
     """The cells that are compared with a plain loop on `device`; on a CPU few, to try the check itself."""
-    precisions, num_models = (PRECISIONS, 3) if device == Device.gpu else (ON_XLA, 1 if device == Device.cpu else 2)
-    for precision in precisions:
-        # Many GPUs compute fp64 at a 64th of the speed of fp32.
-        sizes = [(MLP, 128), (CNN, 128), (RESNET, 8 if precision == Precision.fp64 else 32)]
-        for model, batch_size in sizes[:num_models]:
+    if device == Device.gpu:
+        yield from on_gpu()
+        return
+    for precision in ON_XLA:
+        for model in (MLP, CNN) if device == Device.tpu else (MLP,):
             for mode in STEP_MODES:
-                yield cell(device, model, mode, precision, batch_size)
+                yield cell(device, model, mode, precision)
+
+
+def on_gpu() -> Iterator[Cell]:
+    """A network that everyone knows, whose batch is copied to the GPU at each step, as a sweep has it by default."""
+    for batch_size in BATCH_SIZES:
+        for precision in PRECISIONS:
+            for mode in STEP_MODES:
+                tried = cell(Device.gpu, RESNET, mode, precision, batch_size, data=HOST)
+                yield tried
+                if (precision, batch_size) == (Precision.bf16, BATCH_SIZES[0]):
+                    yield replace(tried, options=Options(channels_last=True))
+
+
+def of_graphs() -> Iterator[Cell]:
+    """Inference as a CUDA graph; beside the same network without one, where the gain shows."""
+    for model, batch_size in ((CNN, 8), (RESNET, BATCH_SIZES[-1])):
+        yield cell(Device.gpu, model, Mode.infer, Precision.fp32, batch_size)
+        yield cell(Device.gpu, model, Mode.infer, Precision.fp32, batch_size, options=Options(cuda_graphs=True))
 
 
 @dataclass
@@ -81,7 +105,7 @@ class Pair:
         mean_s = sum(self.plain_s) / 2
         self.ratio = mean_s / self.ours_s  # accelbench's samples/s over the plain loop's
         self.bounds = LONG_STEP_BOUNDS if mean_s > LONG_STEP_S else SHORT_STEP_BOUNDS
-        self.is_good = within(self.ratio, self.bounds)
+        self.is_good = IS_SIMULATED or within(self.ratio, self.bounds)  # a simulated GPU's times mean nothing
         self.spread = abs(self.plain_s[0] - self.plain_s[1]) / mean_s  # of the two plain loops
 
 
@@ -130,16 +154,14 @@ def on_keras(device: Device) -> None:
         if not ran.stdout:
             problem(f"{tried.label}: {(ran.stderr.strip().splitlines() or ['no answer'])[-1]}")
         elif (values := json.loads(ran.stdout))["status"] == "ok":
-            figure(f"{tried.label:<34} {_described(load(Measurement, values['measurement']), tried)}")
+            figure(f"{tried.label:<34} {described(load(Measurement, values['measurement']), tried)}")
         else:
             problem(f"{tried.label}: {values['status']}: {values['reason']}")
 
 
-def run_cells(part: str, device: Device, end: float) -> None:
-    """Runs the part `cells` or `options` until about `end`; a comparison outside of its bounds is repeated once."""
-    fp32 = Precision.fp32
-    tried_options = (replace(cell(device, model, mode, fp32), options=options) for model, mode, options in OPTIONS)
-    waiting = [(each, True) for each in _possible(compared(device) if part == "cells" else tried_options)]
+def run_cells(cells: Iterable[Cell], end: float, longest_s: float = LONGEST_CASE_S) -> None:
+    """Compares cells until about `end`; a comparison outside of its bounds is repeated once."""
+    waiting = [(each, True) for each in possible(cells)]
     if not waiting:
         problem("no cell can run here")
         return
@@ -148,13 +170,11 @@ def run_cells(part: str, device: Device, end: float) -> None:
             hosts.start(tried)
         while waiting:
             tried, may_repeat = waiting.pop(0)
-            if time.monotonic() > end - LONGEST_CASE_S:
+            if time.monotonic() > end - longest_s:
                 skipped(f"not run: no time was left for {len(waiting) + 1} cells, the first {tried.label}")
                 return
             try:
-                if part == "options":
-                    figure(f"{tried.label:<34} {_described(_measured(hosts, tried), tried)}")
-                elif not _is_final(hosts, tried, may_repeat=may_repeat):
+                if not _is_final(hosts, tried, may_repeat=may_repeat):
                     waiting.append((tried, False))
             except CellFailedError as error:
                 problem(f"{tried.label}: {error}")
@@ -162,11 +182,11 @@ def run_cells(part: str, device: Device, end: float) -> None:
                 problem(f"{tried.label}: the plain loop failed: {error}")
 
 
-def _possible(cells: Iterable[Cell]) -> Iterator[Cell]:
+def possible(cells: Iterable[Cell]) -> Iterator[Cell]:
     """The cells that this machine supports; the others are reported."""
     for tried in cells:
         library = tried.model.library.value
-        if tried.model.library == Library.timm and importlib.util.find_spec(library) is None:
+        if tried.model.library != Library.accelbench and importlib.util.find_spec(library) is None:
             skipped(f"{tried.label}: {library} is not installed")
         elif reason := why_not(tried, look(tried.device)):
             skipped(f"{tried.label}: {reason}")
@@ -177,10 +197,13 @@ def _possible(cells: Iterable[Cell]) -> Iterator[Cell]:
 def _is_final(hosts: Hosts, tried: Cell, *, may_repeat: bool) -> bool:
     """Reports one comparison; returns whether it need not be repeated."""
     before = step_s(tried)
-    measured = _measured(hosts, tried)
+    measured = measure(hosts, tried)
     found = Pair(_step_s(measured), (before, step_s(tried)))
-    text = f"{tried.label:<34} {_described(measured, tried)}  ratio {found.ratio:.3f}"
+    text = f"{tried.label:<34} {described(measured, tried)}  ratio {found.ratio:.3f}"
     text += f"  (loops differ {found.spread:.1%})"
+    if (tried.data, tried.batch_size) == (HOST, BATCH_SIZES[0]) and not tried.options.channels_last:
+        pageable = sum(found.plain_s) / 2 / step_s(tried, pinned=False)
+        text += f"  from pageable memory the loop has {pageable:.2f} of its speed"
     if found.is_good:
         figure(text)
     elif may_repeat:
@@ -190,7 +213,8 @@ def _is_final(hosts: Hosts, tried: Cell, *, may_repeat: bool) -> bool:
     return found.is_good or not may_repeat
 
 
-def _measured(hosts: Hosts, tried: Cell) -> Measurement:
+def measure(hosts: Hosts, tried: Cell) -> Measurement:
+    """What a cell measures. Raises CellFailedError."""
     with tempfile.TemporaryDirectory() as folder:  # random images need no files
         outcome = hosts.run(tried, Path(folder))
     if outcome.status != Status.ok or outcome.measurement is None:
@@ -202,7 +226,8 @@ def _step_s(measured: Measurement) -> float:
     return median([block.seconds / block.num_steps for block in measured.blocks])
 
 
-def _described(measured: Measurement, tried: Cell) -> str:
+def described(measured: Measurement, tried: Cell) -> str:
+    """Its speed, rates and memory in a line."""
     step_s = _step_s(measured)
     flops = measured.work.flops if measured.work is not None else None
     texts = [f"{tried.batch_size / step_s:>11,.0f}/s {step_s * 1e3:>9.3f} ms"]
@@ -217,8 +242,11 @@ def _described(measured: Measurement, tried: Cell) -> str:
 
 
 if __name__ == "__main__":
-    part, device = sys.argv[1], Device(sys.argv[2])
-    if part in ("ceilings", "keras"):
-        (probe if part == "ceilings" else on_keras)(device)
-    else:
-        run_cells(part, device, time.monotonic() + float(sys.argv[3]))
+    part, device, end = sys.argv[1], Device(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+    parts: dict[str, Callable[[], None]] = {
+        "ceilings": lambda: probe(device),
+        "keras": lambda: on_keras(device),
+        "cells": lambda: run_cells(compared(device), end, LONGEST_OF_NETWORKS_S),
+        "graphs": lambda: run_cells(of_graphs(), end),
+    }
+    parts[part]()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.gpu_check.findings import figure, problem, skipped, within
+from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped, within
 
 WARMUP_S, MEASURE_S, PERIOD_S = 3.0, 10.0, 0.05
 SIDE, NUM_PRODUCTS = 4096, 20
@@ -65,6 +65,9 @@ def judge(found: Samples) -> None:
 
 def main() -> None:
     """Measures the first visible GPU."""
+    if IS_SIMULATED:
+        skipped("not run: a simulated GPU takes no power")
+        return
     import pynvml
     import torch
 

@@ -1,9 +1,13 @@
 """What the parts of the check print: one JSON object per line, which the main process reads while the part runs."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+
+SIMULATED = "GPU_CHECK_SIMULATED"  # the variable
+IS_SIMULATED = SIMULATED in os.environ  # whether a simulated driver takes the place of the GPU's
 
 
 class Kind(StrEnum):

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from accelbench.project import workplace
-from bench.gpu_check.findings import figure, problem, skipped
+from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped
 
 TEST_TIMEOUT_S = 60
 END_S = 10.0  # pytest gets this much to end after an interrupt
@@ -25,6 +25,9 @@ def main(mark: str, seconds: float) -> None:
     """Runs them for at most `seconds`."""
     root = workplace().root
     files = marked_files(root, mark)
+    if IS_SIMULATED:
+        skipped("not run: tests/simulated_gpu has those of a simulated GPU")
+        return
     if not files:
         skipped(f"no test is marked {mark}")
         return

@@ -1,6 +1,7 @@
 """A training or inference loop written by hand, without accelbench's engine, clock or Trainer, in a fresh process.
 
-Only the network and its batch are made as in the cell: their weights and images are equal.
+Only the network and its batch are made as in the cell: their weights and images are equal. If the cell's batch lies on
+the host, the loop copies it at each step, from memory that is pinned or not.
 """
 
 import contextlib
@@ -22,11 +23,12 @@ from unittest.mock import patch
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import XLA, Device, Mode, Precision
+from accelbench.schema.vocab import XLA, Device, Mode, Pipeline, Precision
+from bench.gpu_check.findings import IS_SIMULATED
 
-WARMUP_STEPS, WARMUP_S = 10, 0.3
+WARMUP_STEPS, WARMUP_S = (1, 0.05) if IS_SIMULATED else (10, 0.3)
 BLOCK_S, NUM_BLOCKS = 0.1, 8
-LONGEST_S = 5.0
+LONGEST_S = 0.1 if IS_SIMULATED else 5.0
 TIMEOUT_S = 60
 DTYPES = {Precision.fp16: "float16", Precision.bf16: "bfloat16", Precision.fp64: "float64"}
 AUTOCAST = {Precision.fp16_mixed: "float16", Precision.bf16_mixed: "bfloat16"}
@@ -40,7 +42,7 @@ class PlainFailedError(Exception):
 def _forks() -> Any:
     """What forks processes from one that has imported the framework."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "timm", "accelbench.engines.lightning.zoo"])
+    context.set_forkserver_preload(["torch", "torchvision", "timm", "accelbench.engines.lightning.zoo"])
     with patch.dict(os.environ):
         for name in SUBSTITUTING:  # variables that override the precision or the threads, as for a cell
             os.environ.pop(name, None)
@@ -48,11 +50,20 @@ def _forks() -> Any:
     return context
 
 
-def step_s(cell: Cell) -> float:
+def step_s(cell: Cell, *, pinned: bool = True) -> float:
     """The median seconds per step of a plain loop that does what `cell` does. Raises PlainFailedError."""
+    return _asked("measure", cell, pinned)
+
+
+def busiest(cell: Cell) -> list[str]:
+    """The names of the kernels' operators in a step, the busiest first, by Kineto. Raises PlainFailedError."""
+    return _asked("profile", cell, True)
+
+
+def _asked(what: str, cell: Cell, pinned: bool) -> Any:
     with ProcessPoolExecutor(1, mp_context=_forks()) as pool:
         try:
-            answer: float | str = pool.submit(_answer, json.dumps(plain(cell))).result()
+            answer: Any = pool.submit(_answer, what, json.dumps(plain(cell)), pinned).result()
         except BrokenProcessPool:
             answer = "its process died"
     if isinstance(answer, str):
@@ -60,22 +71,22 @@ def step_s(cell: Cell) -> float:
     return answer
 
 
-def _answer(cell_json: str) -> float | str:
-    """In a process of its own: the seconds per step, or why there are none. Not every error can be pickled."""
+def _answer(what: str, cell_json: str, pinned: bool) -> Any:
+    """In a process of its own: what is asked for, or why there is none. Not every error can be pickled."""
     signal.alarm(TIMEOUT_S)
     try:
         cell = load(Cell, json.loads(cell_json))
         os.environ.update(host_spec(cell).environment)
-        return measure(cell)
+        return {"measure": measure, "profile": profiled}[what](cell, pinned)
     except Exception as error:
         traceback.print_exc()
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def measure(cell: Cell) -> float:
+def measure(cell: Cell, pinned: bool) -> float:
     """Median seconds per step over blocks of about 0.1 s."""
     timed = _timed(cell.device)
-    step = _step(cell)
+    step = _step(cell, pinned)
     timed(step, WARMUP_STEPS)
     started, num = time.perf_counter(), 1
     while time.perf_counter() - started < WARMUP_S:
@@ -86,6 +97,19 @@ def measure(cell: Cell) -> float:
     while len(blocks) < NUM_BLOCKS and (len(blocks) < 3 or time.perf_counter() - started < LONGEST_S):
         blocks.append(timed(step, num))
     return median(blocks)
+
+
+def profiled(cell: Cell, pinned: bool) -> list[str]:
+    """The operators of one step by the time of their kernels."""
+    from torch.profiler import ProfilerActivity, profile
+
+    step = _step(cell, pinned)
+    for _ in range(WARMUP_STEPS):
+        step()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        step()
+    times = {each.key: each.self_device_time_total for each in found.key_averages() if each.key.startswith("aten::")}
+    return sorted(times, key=times.__getitem__, reverse=True)
 
 
 def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
@@ -118,7 +142,7 @@ def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
     return by_events if device == Device.gpu else by_host
 
 
-def _step(cell: Cell) -> Callable[[], object]:
+def _step(cell: Cell, pinned: bool) -> Callable[[], object]:
     import torch
 
     from accelbench.engines.lightning import zoo
@@ -139,7 +163,19 @@ def _step(cell: Cell) -> Callable[[], object]:
         device = torch.device("cuda" if cell.device == Device.gpu else "cpu")
     network = zoo.build(model, model.input_shape, model.num_classes).to(device, dtype).train(cell.mode == Mode.train)
     draw = random_images(model.input_shape, model.num_classes, cell.batch_size, dtype, labelled=True, seed=cell.seed)
-    images, labels = (tensor.to(device) for tensor in draw())
+    layout = torch.channels_last if cell.options.channels_last else torch.preserve_format
+    network = network.to(memory_format=layout)
+    batch = draw()
+    on_host = cell.data.pipeline == Pipeline.host
+    if on_host and pinned and cell.device == Device.gpu:
+        batch = tuple(tensor.pin_memory() for tensor in batch)
+
+    def put() -> Any:
+        images, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
+        return images.to(memory_format=layout), labels
+
+    resident = put()
+    get = put if on_host else lambda: resident
     name = AUTOCAST.get(cell.precision)
     if name is None:
         context: Any = contextlib.nullcontext
@@ -147,25 +183,53 @@ def _step(cell: Cell) -> Callable[[], object]:
         cached = {"cache_enabled": False} if cell.device in XLA else {}
         context = partial(torch.autocast, device.type, dtype=getattr(torch, name), **cached)
     if cell.mode == Mode.train:
-        return _training(cell, network, images, labels, context)
+        return _training(cell, network, get, device, context)
     quiet = torch.no_grad if cell.device in XLA else torch.inference_mode
+
+    if cell.options.cuda_graphs:
+        return _replayed(network, resident[0])
 
     def step() -> object:
         with quiet(), context():
-            return network(images)
+            output = network(get()[0])
+        return output.cpu() if on_host else output
 
     return step
 
 
-def _training(cell: Cell, network: Any, images: Any, labels: Any, context: Any) -> Callable[[], object]:
+def _replayed(network: Any, images: Any) -> Callable[[], object]:
+    """Inference as one CUDA graph, as PyTorch's manual records it: a warm-up on a side stream, a static input."""
+    import torch
+
+    given, side = images.clone(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.inference_mode():
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                network(given)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = network(given)
+
+    def step() -> object:
+        given.copy_(images)
+        graph.replay()
+        return output
+
+    return step
+
+
+def _training(cell: Cell, network: Any, get: Callable[[], Any], device: Any, context: Any) -> Callable[[], object]:
     import torch
     from torch.nn import functional
 
     kind = torch.optim.SGD if cell.model.optimizer == "sgd" else partial(torch.optim.Adam, eps=1e-7)
     optimizer = kind(network.parameters(), lr=cell.model.learning_rate)
-    scaler = torch.amp.GradScaler(images.device.type, enabled=cell.precision == Precision.fp16_mixed)
+    scaler = torch.amp.GradScaler(device.type, enabled=cell.precision == Precision.fp16_mixed)
 
     def step() -> object:
+        images, labels = get()
         optimizer.zero_grad()
         with context():
             loss = functional.cross_entropy(network(images), labels)

@@ -49,7 +49,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, handle *found)
 {
     int index = -1;
     sscanf(bus, "%*x:%x:", &index);
-    return nvmlDeviceGetHandleByIndex_v2(index - 1, found);
+    return nvmlDeviceGetHandleByIndex_v2(index > 0 ? index - 1 : 0, found); /* PyTorch asks for bus 0 */
 }
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle given, handle *whole)
 {
@@ -126,3 +126,7 @@ int nvmlDeviceGetTotalEnergyConsumption(handle given, unsigned long long *millij
 int nvmlDeviceGetTemperature(handle given, int sensor, unsigned *celsius) { *celsius = 45; return 0; }
 int nvmlDeviceGetClockInfo(handle given, int clock, unsigned *mhz) { *mhz = 1980; return 0; }
 int nvmlDeviceGetCurrentClocksEventReasons(handle given, unsigned long long *reasons) { *reasons = 4; return 0; }
+/* What PyTorch asks for when memory runs out. */
+int nvmlDeviceGetNvLinkRemoteDeviceType(handle given, unsigned link, int *kind) { return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(handle given, unsigned link, void *pci) { return NOT_SUPPORTED; }
+int nvmlDeviceGetComputeRunningProcesses(handle given, unsigned *num, void *found) { *num = 0; return 0; }
