@@ -91,7 +91,11 @@ def complaint(words, capsys, project):
         ("batch=32", "batch: unknown setting. Did you mean batch_size?"),
         ("batch-size=32", "batch-size: unknown setting. Did you mean batch_size?"),
         ("batch_size=32, 64", "batch_size=32, 64: write it without a blank: batch_size=32,64"),
-        ("device=cuda:0", "device=cuda:0: unknown device. Did you mean gpu? Choose from: cpu, gpu, tpu, xla_cpu."),
+        (
+            "device=cuda:0",
+            "device=cuda:0: unknown device. Did you mean gpu? "
+            "Choose from: auto, cpu, cuda, gpu, mps, tpu, xla_cpu, xpu.",
+        ),
         ("precision=float16", "precision=float16: unknown precision. Did you mean fp16?"),
         (
             "optimizer=sgd",

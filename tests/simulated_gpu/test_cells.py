@@ -2,6 +2,8 @@
 
 import pytest
 
+from marks import slow
+
 GPT2 = "model=transformers model.name=gpt2 model.task=causal_lm model.args.n_layer=2 model.args.n_embd=32"
 GPT2 += " model.args.n_head=2 model.args.vocab_size=100 batch_size=2"
 PINNED = "input copied from pinned memory"
@@ -18,8 +20,9 @@ def all_ok(records, num):
     return [record["measurement"] for record in records.values()]
 
 
-def test_dense_and_recurrent_networks_train_and_infer_and_their_busiest_operators_have_kernels(sweep):
-    for measured in all_ok(sweep("model=mlp,lstm mode=train,infer"), 4):
+@pytest.mark.parametrize("mode", ["infer", slow("train")])
+def test_dense_and_recurrent_networks_run_and_their_busiest_operators_have_kernels(sweep, mode):
+    for measured in all_ok(sweep(f"model=mlp,lstm mode={mode}"), 2):
         names = [each["name"] for each in measured["operators"]]
         assert any(name in ("aten::addmm", "aten::_cudnn_rnn") for name in names), names
         assert sum(each["share"] for each in measured["operators"]) <= 1 + 1e-9
