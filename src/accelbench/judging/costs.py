@@ -103,7 +103,7 @@ def _joules(
     counted_w = mean_w(system, name, (low_boot_s, high_boot_s))
     if counted_w is None or name not in idle_w:
         return None
-    # Below idle: another process ran while the idle power was measured, so it is not known.
+    # Below idle: another process ran while the idle power was measured. The idle power is unknown.
     above_w = counted_w - idle_w[name]
     return above_w * (high_boot_s - low_boot_s) if above_w > 0 else None
 

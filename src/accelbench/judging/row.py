@@ -322,7 +322,7 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         return fmean(values) if values else None
 
     row: Row = {column: mean(name) for column, name in SERIES.items()}
-    # NVML's power is a mean over up to a second, the first of which is of the warm-up.
+    # NVML's power is a mean over up to a second: the first sample includes the warm-up.
     counted_w = mean_w(system, "gpu_0_energy_j", steady) if steady else None
     row["gpu_power_w"] = row["gpu_power_w"] if counted_w is None else counted_w
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)

@@ -119,7 +119,7 @@ def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
 
 
 def load_if_fits(cls: type[T], values: Any) -> T | None:
-    """As `load`, of `safe` values; None if the values do not fit, such as those of another release."""
+    """As `load`, of `safe` values; None if they do not fit, as after a change of release."""
     with contextlib.suppress(ValueError):
         return load(cls, safe(values))
     return None

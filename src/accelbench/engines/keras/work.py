@@ -83,7 +83,7 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
 
 
 def state_of(tensor: NDArray[np.floating]) -> State:
-    """Every number is read once."""
+    """Every number is read twice."""
     bits = np.ascontiguousarray(tensor).view(BITS[tensor.itemsize])
     values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
     return State(int(bits.sum(dtype=np.int64)), bool(np.isfinite(values.sum())))

@@ -55,7 +55,7 @@ class Graphed(nn.Module):
 
 
 class _OfTensors(nn.Module):
-    """The network as a module of tensors only: those of an input, whose other parts stay."""
+    """The network as a module that takes an input's tensors only. The input's other parts stay as they are."""
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()

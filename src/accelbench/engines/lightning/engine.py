@@ -309,11 +309,6 @@ class _Run(NetworkOutputs):
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
-    def begin_steady(self) -> None:
-        if self.trains:
-            with self.seen.checking(WEIGHTS):
-                self.seen.training.before = self.trained.states()
-
     def _keep_output(self, step: InferStep) -> None:
         """Keeps an output in the first rank, once everything was measured; of training only if it costs little."""
         self.step = step

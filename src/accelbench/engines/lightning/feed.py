@@ -49,10 +49,17 @@ def _pinned_draw(draw: Callable[[], Any]) -> Any:
 
 
 class _OrderedFeed:
-    """Batches of samples in an order, `num_samples` of them per epoch."""
+    """Batches of samples in an order, `num_samples` of them per epoch, perhaps in pinned memory."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, pinned: bool) -> None:
         self.order, self.num_samples = order, order.num_samples
+        self.pinned = pinned
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(in_pinned, self._batches()) if self.pinned else self._batches()
+
+    def _batches(self) -> Iterator[Batch]:
+        raise NotImplementedError
 
     def padded(self, batch: Batch) -> Batch:
         """Where the order pads, a short batch is filled up with black images labelled -1."""
@@ -68,14 +75,9 @@ class ArrayFeed(_OrderedFeed):
     """Batches gathered by index from arrays, perhaps memory-mapped: images (n, ...) and, if `labelled`, labels (n)."""
 
     def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True, pinned: bool = False) -> None:
-        super().__init__(order)
-        self.pinned = pinned
+        super().__init__(order, pinned)
         images = torch.from_numpy(arrays.images)
         self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
-
-    def __iter__(self) -> Iterator[Batch]:
-        batches = self._batches()
-        return map(in_pinned, batches) if self.pinned else batches
 
     def _batches(self) -> Iterator[Batch]:
         if self.order.shuffles or self.order.among is not None:
@@ -100,8 +102,7 @@ class JpegFeed(_OrderedFeed):
     def __init__(
         self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int, pinned: bool = False
     ) -> None:
-        super().__init__(order)
-        self.pinned = pinned
+        super().__init__(order, pinned)
         self.loader = DataLoader(
             _Pictures(encoded, side, labelled),
             batch_size=None,
@@ -110,10 +111,9 @@ class JpegFeed(_OrderedFeed):
             generator=torch.Generator(),  # else the workers' seed would use up a number of dropout's generator
         )
 
-    def __iter__(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[Batch]:
         for batch in self.loader:
-            padded = self.padded(tuple(batch))
-            yield in_pinned(padded) if self.pinned else padded
+            yield self.padded(tuple(batch))
 
 
 class _Pictures(Dataset[Batch]):
@@ -279,18 +279,17 @@ def feed_of(
 
     `part` is the index of this process's part of every batch, and the number of parts.
     """
-    labelled = cell.mode == Mode.train
+    labelled, pinned = cell.mode == Mode.train, pins(cell, backend)
     if is_random(cell):
         model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]
         num = cell.batch_size // part[1]
         draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
         put = backend.put if cell.data.pipeline == Pipeline.device else None
         fresh = cell.data.pipeline == Pipeline.fresh
-        return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pins(cell, backend))
+        return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
     even = backend.fixed_shapes or (part[1] > 1 and not train)
-    pinned = pins(cell, backend)
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:

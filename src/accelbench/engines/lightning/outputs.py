@@ -28,10 +28,20 @@ from accelbench.engines.lightning.global_state import (
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
 from accelbench.engines.lightning.structure import arrays_in, copied, mapped, outer_rows, tensors_in
-from accelbench.engines.lightning.training import has_mode, modes_of, set_modes
+from accelbench.engines.lightning.training import TrainedNetwork, has_mode, modes_of, set_modes
 from accelbench.engines.lightning.work import watched
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import UNSTEADY, WHOLE, Findings, Measured, NewNetwork, Output, error_of, limit
+from accelbench.measuring.checks import (
+    UNSTEADY,
+    WEIGHTS,
+    WHOLE,
+    Findings,
+    Measured,
+    NewNetwork,
+    Output,
+    error_of,
+    limit,
+)
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Precision
 
@@ -128,6 +138,7 @@ class NetworkOutputs(CellRun):
     state: Mapping[str, Tensor]
     hooks: Sequence[RemovableHandle] = ()  # on all modules of this process, until they saw what they wait for
     rows: Output = ()  # the outer ones of what the network gave last, if it has any
+    trained: TrainedNetwork  # in training
     modes: Sequence[bool]  # of the layers of the network when its output was kept
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
@@ -136,6 +147,11 @@ class NetworkOutputs(CellRun):
         finally:
             for hook in self.hooks:  # of layers that never ran
                 hook.remove()
+
+    def begin_steady(self) -> None:
+        if self.trains:
+            with self.seen.checking(WEIGHTS):
+                self.seen.training.before = self.trained.states()
 
     def check_layout(self) -> None:
         """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
@@ -288,7 +304,7 @@ class NetworkOutputs(CellRun):
         return error_of(self.measured_output(rows), reference)
 
     def _reference(self, batch: Any) -> Output:
-        with settings_as_before():  # those of the cell, such as TF32, which are read back later
+        with settings_as_before():  # the cell's own, such as TF32, are read back later
             return self.new_network_in_time(Precision.fp32, drawn=False)(batch, 0)
 
     def note_state(self, network: nn.Module) -> None:

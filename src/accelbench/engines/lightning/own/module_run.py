@@ -58,11 +58,6 @@ class _UsersRun(NetworkOutputs):
         yield from self.user_module.notes()
         yield from self.backend.notes()
 
-    def begin_steady(self) -> None:
-        if self.trains:
-            with self.seen.checking(WEIGHTS):
-                self.seen.training.before = self.trained.states()
-
 
 class ModuleRun(_UsersRun):
     """One cell's run."""
