@@ -94,3 +94,20 @@ def test_a_network_trains_to_a_target(sweep):
     words = "model=mlp protocol=target target.accuracy=0.2 epochs=2 data.train_images=1000"
     (measured,) = all_ok(sweep(words, data="data=mnist"), 1)
     assert measured["target"]["evaluations"]
+
+
+@pytest.mark.slow
+def test_a_batch_without_room_is_oom_and_the_largest_that_fits_is_found(simulated):
+    small = {"SIMULATED_GPUS": "NVIDIA H200:9.0:200"}
+    words = ["model=mlp", "data=random", "device=gpu", "tracking=none"]
+    printed = simulated("-m", "accelbench.cli", *words, "batch_size=100000", status=1, **small)
+    assert "oom" in printed
+    found = simulated("-m", "accelbench.cli", "best", "--largest-batch", *words, "batch_size=4096", **small)
+    assert "The largest batch that fits" in found
+
+
+@pytest.mark.slow
+def test_two_gpus_train_together(sweep):
+    two = "NVIDIA H200:9.0:4000;NVIDIA H200:9.0:4000"
+    (measured,) = all_ok(sweep("model=mlp devices=2 batch_size=32", SIMULATED_GPUS=two), 1)
+    assert measured["num_devices"] == 2
