@@ -8,6 +8,9 @@ from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Mode
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 
 
 class Dense(nn.Module):
