@@ -64,8 +64,7 @@ def test_convolutions_train_and_infer_in_each_precision(sweep):
 
 @pytest.mark.slow
 def test_cuda_graphs_train(sweep):
-    (measured,) = all_ok(sweep("model=cnn mode=train cuda_graphs=true batch_size=4"), 1)
-    assert measured["num_compiles"] == 0
+    all_ok(sweep("model=cnn mode=train cuda_graphs=true batch_size=4"), 1)
 
 
 @pytest.mark.slow
