@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module
+from torch.nn.parameter import is_lazy
 
 import accelbench
 from accelbench import InvalidError, UserError, Window
@@ -159,6 +160,12 @@ class OnGpu:
 
 def forked():
     return torch.jit.fork(torch.add, BATCH, 1)
+
+
+def test_lazy_layers_of_a_network_that_never_ran_get_their_weights():
+    lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(4))
+    assert measured(lazy, torch.ones(8, 3, 2)).num_params == 28
+    assert is_lazy(lazy[1].weight)
 
 
 @pytest.mark.parametrize(

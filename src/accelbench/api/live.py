@@ -15,6 +15,7 @@ import torch
 from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor, nn
 from torch.autograd.profiler import profile
+from torch.nn.parameter import is_lazy
 
 from accelbench.api.returned import Returned
 from accelbench.engines.cell_run import CellRun
@@ -107,7 +108,8 @@ def _copy_of(network: nn.Module) -> nn.Module:
     except Exception as error:  # a user's class may raise anything
         raise UserError(f"model: can't be copied ({type(error).__name__}: {error}): {instead}") from error
     for own, weight in zip(network.parameters(), copied.parameters(), strict=True):
-        weight.requires_grad_(own.requires_grad)
+        if not is_lazy(own):  # it gets its weights, and then a gradient, from its first batch
+            weight.requires_grad_(own.requires_grad)
     if copied is network or _addresses(network) & _addresses(copied):
         raise UserError(f"model: its copy shares weights with it, and measuring must not change them: {instead}")
     return copied
@@ -115,7 +117,7 @@ def _copy_of(network: nn.Module) -> nn.Module:
 
 def _addresses(network: nn.Module) -> set[int]:
     """Where the weights and buffers are in memory."""
-    tensors = itertools.chain(network.parameters(), network.buffers())
+    tensors = itertools.filterfalse(is_lazy, itertools.chain(network.parameters(), network.buffers()))
     return {part.untyped_storage().data_ptr() for tensor in tensors for part in parts_of(tensor.detach())} - {0}
 
 
