@@ -164,7 +164,7 @@ def forked():
 
 def test_lazy_layers_of_a_network_that_never_ran_get_their_weights():
     lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(4))
-    assert measured(lazy, torch.ones(8, 3, 2)).num_params == 28
+    assert measured(lazy, torch.ones(8, 3, 2)).raw.num_params == 28
     assert is_lazy(lazy[1].weight)
 
 
