@@ -70,6 +70,16 @@ def attend(images, weight):
     return ATTENTION(images @ weight, images, images).flatten(1)
 
 
+def attend_causally(images, weight):
+    return ATTENTION(images @ weight, images, images, is_causal=True).flatten(1)
+
+
+def test_under_a_causal_mask_a_query_has_the_scores_of_the_keys_up_to_its_own():
+    found = [counted(Given(attend_causally, 8, 8), torch.rand(2, 4, 10, 8), train=train) for train in (False, True)]
+    product, weight = 2 * (2 * 4) * (10 * 11 // 2) * 8, 2 * 2 * 4 * 10 * 8 * 8
+    assert [work.flops for work in found] == [weight + 2 * product, 2 * weight + (2 + 5) * product]
+
+
 @pytest.mark.parametrize(("mode", "least"), [(Mode.infer, 1), (Mode.train, 2.6)])
 def test_the_work_of_a_cell_is_counted_without_its_data(mode, least):
     forward = 2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)

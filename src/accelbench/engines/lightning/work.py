@@ -303,10 +303,26 @@ def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: A
     return forward * int(sum(output_mask[:2]))
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
-    """The scores and their product with the values; a causal mask is not taken into account."""
+def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any, **named: Any) -> int:
+    """The scores and their product with the values. `place` is that of `is_causal` among `args`."""
+    is_causal = named.get("is_causal", len(args) > place and args[place])
     *others, length, width = query.shape
-    return 2 * math.prod(others) * length * key.shape[-2] * (width + value.shape[-1])
+    pairs = _num_pairs(length, key.shape[-2], is_causal)
+    return 2 * math.prod(others) * pairs * (width + value.shape[-1])
+
+
+def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
+    length, num_keys = query.shape[-2], key.shape[-2]
+    whole: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+    return whole * _num_pairs(length, num_keys, args[3]) // (length * num_keys)
+
+
+def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
+    """How many scores there are: under a causal mask, each query has those of the keys up to its own place."""
+    if not is_causal:
+        return length * num_keys
+    growing = min(length, num_keys)
+    return growing * (growing + 1) // 2 + (length - growing) * num_keys
 
 
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
@@ -353,11 +369,9 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys(INTEGERS, _quantised_linear),
     aten.convolution_backward: _convolution_backward,
     # In inference mode: without it, the operator would be taken apart, and compute in another format.
-    aten.scaled_dot_product_attention: _attention,
-    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, query, key, value, *_, **__: (
-        sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
-    ),
+    aten.scaled_dot_product_attention: functools.partial(_attention, 2),
+    aten._scaled_dot_product_flash_attention_for_cpu: functools.partial(_attention, 1),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     aten._native_multi_head_attention: _self_attention,
     aten._transformer_encoder_layer_fwd: _encoder_layer,
     aten.mkldnn_rnn_layer: _lstm,
