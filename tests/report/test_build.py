@@ -66,18 +66,16 @@ def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in (out / "report.md").read_text()
 
 
-def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(report: Path) -> None:
-    found = json.loads((report / "metrics.json").read_text())
-    suites = found.pop("suites")
-    assert set(suites["nets"]) == {"train", "infer", "models"}
-    assert set(suites["nets"]["models"]) == {"mlp", "cnn"}
-    ease = (0.6 * 0.7 * 0.8) ** 0.5  # the geometric mean of 1 and 0.6, of 1 and 0.7, of 1 and 0.8
-    assert suites["nets"]["models"]["cnn"] == {"train": pytest.approx(1500 * ease), "infer": pytest.approx(4500 * ease)}
-    assert found == {
-        **{"num_cells_ok": 33, "num_cells_skipped": 4, "num_cells_unexpected": 5, "num_cells_not_run": 2},
-        "share_of_answers_sure": 0.0,
-        "best_train_samples_per_s": pytest.approx(21_000),
-        "best_infer_samples_per_s": pytest.approx(60_000),
+def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cells_ended(built, maker) -> None:
+    speeds = {("fp32", 32): 1000, ("bf16", 32): 3000, ("fp32", 128): 9000, ("bf16", 128): 10_000}  # told from 1.2 on
+    cells = [maker.ok(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in speeds.items()]
+    cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
+    alone = maker.ok(maker.cell("rnn"), 50, warnings=["the loader waited"])
+    others = [maker.record(maker.cell(device="gpu"), Status.skipped), maker.record(maker.cell("lstm"), Status.failed)]
+    out, _ = built([*cells, *cnn, alone, *others])
+    assert json.loads((out / "metrics.json").read_text()) == {
+        **{"jobs": 3, "faster": 2, "max_gain": 3.0, "median_gain": 2.5},
+        **{"ok": 7, "in_doubt": 1, "failed": 1, "skipped": 1},
     }
 
 

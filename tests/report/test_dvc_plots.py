@@ -11,6 +11,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build, dvc_plots
+from accelbench.schema.vocab import Mode, Status
 from browsing import asked_for, open_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,9 @@ def written(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     """The folder of a report on three cells, one of a network with a wicked name."""
     root = tmp_path_factory.mktemp("written")
     cells = [maker.cell(), maker.cell(batch_size=256), maker.cell(WICKED)]
-    maker.suite(root / "results", [maker.ok(cell, 1000) for cell in cells])
+    cells += [maker.cell("alone", mode=Mode.infer), maker.cell("skipped", mode=Mode.infer)]
+    records = [maker.ok(cell, 1000) for cell in cells[:-1]]
+    maker.suite(root / "results", [*records, maker.record(cells[-1], Status.skipped)])
     folder = build.build(root / "results", root / "report").parent
     dvc_plots.write(folder)
     return folder
@@ -33,6 +36,7 @@ def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_sc
     text = (written / "throughput.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert [row["model"] for row in rows[:2]] == ["mlp", "mlp"]
+    assert len(rows) == 3  # without the one that would be alone in its panel
     assert float(rows[0]["samples_per_s"]) == pytest.approx(1000)
     template = (TEMPLATES / "throughput.json").read_text()
     assert {name for name in rows[0] if name not in template} == set()

@@ -1,7 +1,9 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from accelbench.api.results import read
 from accelbench.cli import main
@@ -10,6 +12,8 @@ from accelbench.schema.vocab import Status
 from accelbench.stages import stage, work
 from fakes import write_sweep
 from sinks import samples
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def retries(root, retry, *records):
@@ -42,6 +46,16 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_every_file_of_the_report_is_an_output_of_dvcs_stage(project):
+    write_sweep(project / "results" / "nets", samples.record(samples.cell("net", suite="nets")), suite="nets")
+    assert stage.main(["build_report"]) == 0
+    made = {f"report/{path.name}" for path in (project / "report").iterdir()}
+    for name in ("dvc.yaml", "src/accelbench/commands/starter/dvc.yaml"):
+        of_stage = yaml.safe_load((ROOT / name).read_text())["stages"]["report"]
+        plots = {path for each in of_stage.get("plots", []) for path in each}
+        assert made == {*of_stage["outs"], *of_stage["metrics"], *plots}
+
+
 def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(project, capsys):
     for suite, model in (("gone", "gone_net"), ("nets", "kept_net")):
         write_sweep(project / "results" / suite, samples.record(samples.cell(model, suite=suite)), suite=suite)
@@ -51,7 +65,7 @@ def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(proje
         out = capsys.readouterr().out
         assert note in out.replace(" \n", " ")
         assert "gone_net" not in out
-    for name in ("index.html", "report.md", "cells.csv", "metrics.json"):
+    for name in ("index.html", "report.md", "cells.csv"):
         text = (project / "report" / name).read_text()
         assert "kept_net" in text
         assert "gone_net" not in text

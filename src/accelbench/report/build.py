@@ -5,24 +5,23 @@ import hashlib
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import median
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import quote
 
 import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from accelbench.answers.cells import MeasuredCell, process_rows
-from accelbench.answers.process import NOT_RUN, UNREADABLE
+from accelbench.answers.cells import gap, process_rows
 from accelbench.answers.sentences import Answer
 from accelbench.errors import UserError, writing_errors
 from accelbench.judging.costs import Cost, price_notes
-from accelbench.judging.disturbed import DISTURBED
+from accelbench.judging.row import warnings_of
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file
 from accelbench.report.extension import DPI, load
@@ -30,7 +29,7 @@ from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, newest, read_all
 from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import grouped, write_json
-from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
+from accelbench.schema.vocab import Device, Status
 
 _BASE = Environment(
     loader=PackageLoader("accelbench.report"),
@@ -144,41 +143,35 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
 
 
-def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
-    """metrics.json: a few figures, of cells, and below `suites` what a change to any cell moves.
+def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, float]:
+    """metrics.json: how many jobs have a setting faster than the reference, by how much, and how the cells ended.
 
-    A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
-    is left out.
+    `failed` are all cells without a number that were not skipped. Gains are left out if there are none.
     """
-    outcomes = [cell.outcome for sweep in sweeps for cell in sweep.cells]
-    figures: dict[str, Any] = {
-        "num_cells_ok": outcomes.count(Status.ok),
-        "num_cells_skipped": outcomes.count(Status.skipped),
-        "num_cells_unexpected": sum(outcome in UNEXPECTED for outcome in outcomes),
-        "num_cells_not_run": outcomes.count(NOT_RUN) + outcomes.count(UNREADABLE),
-    }
-    if num_disturbed := outcomes.count(DISTURBED):
-        figures["num_cells_disturbed"] = num_disturbed
-    if leads := [answer.lead for answer in found if answer.lead]:
-        figures["share_of_answers_sure"] = _readable(sum(lead.is_known for lead in leads) / len(leads))
-    for mode in Mode:
-        if rates := [answer.fastest.speed or 0.0 for answer in found if answer.fastest.cell.mode == mode]:
-            figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
-    known = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok and cell.speed]
-    suites = {}
-    for suite, of_suite in grouped(known, lambda cell: cell.cell.suite).items():
-        models = grouped(of_suite, lambda cell: cell.cell.model.name)
-        suites[suite] = {**_means(of_suite), "models": {name: _means(each) for name, each in models.items()}}
-    return {**figures, **({"suites": suites} if suites else {})}
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    places = {cell.measured_key: number for number, cell in enumerate(cells)}
+    gains = [gain for answer in found if (gain := _gain(answer, places)) is not None]
+    outcomes = Counter(cell.outcome for cell in cells)
+    figures: dict[str, float] = {"jobs": len(found), "faster": len(gains)}
+    if gains:
+        figures |= {"max_gain": _readable(max(gains)), "median_gain": _readable(median(gains))}
+    ok, skipped = outcomes[Status.ok], outcomes[Status.skipped]
+    doubted = sum(bool(warnings_of(cell.row)) for cell in cells if cell.is_ok)
+    return figures | {"ok": ok, "in_doubt": doubted, "failed": len(cells) - ok - skipped, "skipped": skipped}
 
 
-def _means(cells: Sequence[MeasuredCell]) -> dict[str, float]:
-    by_mode = grouped(cells, lambda cell: cell.cell.mode)
-    return {mode: _readable(geometric_mean(each.speed or 1.0 for each in of)) for mode, of in by_mode.items()}
+def _gain(answer: Answer, places: Mapping[str, int]) -> float | None:
+    """How many times as fast as the reference, the cell of the same batch that was planned first; None if none is."""
+    gains = []
+    for of_batch in grouped(answer.group.cells, lambda cell: cell.cell.batch_size).values():
+        lead = gap(of_batch[0], min(of_batch, key=lambda cell: places[cell.measured_key]))
+        if lead.first is not lead.second and lead.is_told:
+            gains.append(lead.ratio)
+    return max(gains, default=None)
 
 
 def _readable(value: float) -> float:
-    return float(f"{value:.8g}")  # more digits than any of them is worth
+    return float(f"{value:.3g}")
 
 
 def _replace(made: Path, out: Path) -> None:

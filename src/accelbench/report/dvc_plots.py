@@ -17,6 +17,7 @@ COLUMNS = [
     *("suite", "mode", "engine", "protocol", "model", "device", "precision", "batch_size"),
     *("samples_per_s", "samples_per_s_low", "samples_per_s_high"),
 ]
+PANEL = ["suite", "mode"]
 HARMLESS = str.maketrans("<>&", "‹›＆")
 # The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -30,9 +31,15 @@ waiting.forEach(call => window.vegaEmbed(...call));
 
 
 def write(report: Path) -> None:
-    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv."""
+    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv.
+
+    A cell that would be alone in its panel is left out, unless each would be.
+    """
     # The page is hidden since it is a template: opened as it is, it is blank.
-    cells = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
+    every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
+    drawn = every[every["samples_per_s"] != ""]
+    several = drawn[drawn.duplicated(PANEL, keep=False)]
+    cells = drawn if several.empty else several
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
     with writing(report / ".dvc_plots.html") as file:
