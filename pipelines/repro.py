@@ -29,6 +29,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
+from accelbench.commands.view import open_viewer
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest
@@ -262,11 +263,13 @@ class Job(contextlib.ExitStack):
         shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))
-        self._say(f"Report:  {ROOT / 'report' / 'index.html'}", wraps=False)
+        page = ROOT / "report" / "index.html"
+        self._say(f"Report:  {page}", wraps=False)
         self._say(f"Log:     {ROOT / LOG} (DVC's lines; why stand-ins)\nMLflow:  make ui", wraps=False)
         if _lock_differs():
             self._say('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md)')
         self._say(f"Took:    {duration(time.monotonic() - self.began)}")
+        open_viewer(page)  # where there is a display
         return int(bool(problems) and work.is_strict(ROOT))
 
     def _say(self, text: str, style: str | None = None, *, wraps: bool = True) -> None:

@@ -69,13 +69,13 @@ def _one_framework():
 def _elsewhere(tmp_path_factory):
     """Tests depend on nothing that a checkout holds, such as results/ or dvc.lock: the current folder is an empty one.
 
-    No variable names a repository, as in a hook of git, nor a project or a store. Tests wait for no measurement on this
-    machine, none of another test run, and for no quiet machine.
+    No variable names a repository, as in a hook of git, nor a project, a store or a display. Tests wait for no
+    measurement on this machine, none of another test run, and for no quiet machine.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("elsewhere"))
         for name in [*os.environ]:
-            if name.startswith("GIT_") or name in ("DVC_ROOT", "MLFLOW_TRACKING_URI"):
+            if name.startswith("GIT_") or name in ("DVC_ROOT", "MLFLOW_TRACKING_URI", "DISPLAY", "WAYLAND_DISPLAY"):
                 patched.delenv(name)
         patched.setenv("ACCELBENCH_LOCK", f"accelbench-tests-{os.getpid()}")
         patched.setenv("ACCELBENCH_BUSY", "allowed")

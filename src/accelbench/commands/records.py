@@ -44,6 +44,12 @@ def default_folder(place: Workplace, context: Context) -> str:
     return name
 
 
+def report_folder(place: Workplace, name: str) -> Path:
+    """The folder of the report on the records in the folder `name`."""
+    is_results = place.project is not None and Path(name) == Path(RESULTS)
+    return (place.root if is_results else Path(name)) / "report"
+
+
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     """The costs of the project, if there is one, with the prices that the flag gives. Raises UserError."""
     from accelbench.judging.costs import Cost

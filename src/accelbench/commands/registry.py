@@ -14,7 +14,7 @@ from accelbench.settings.libraries import words_for
 # The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
 NAMES = (
     *("run", "plan", "compare", "regressions", "bisect", "best", "doctor", "selfcheck"),
-    *("report", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
+    *("report", "view", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
 )
 MAX_SHOWN = 60  # characters of an unknown word
 
@@ -56,7 +56,6 @@ def overview() -> str:
 accelbench measures how fast a model trains and infers, and what is fastest.
 usage: accelbench [run] [-m] [name=value ...]
        accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
-
 {listed}
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
 exit status: 0 done; 1 a cell failed, no answer, or --fail-if; 2 a mistake

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder
+from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder, report_folder
 from accelbench.errors import UserError
 from accelbench.project import RESULTS, workplace
 
@@ -21,9 +21,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     if is_results and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
     check = partial(check_devices, chosen, context)
-    out = place.root / "report" if is_results else Path(name) / "report"
     settings = for_report(place, place.root / name) | {"costs": prices}
-    page = build(place.root / name, out, say=context.say, check=check, **settings)
+    page = build(place.root / name, report_folder(place, name), say=context.say, check=check, **settings)
     context.say(f"Report: {page}")
     return 0
 

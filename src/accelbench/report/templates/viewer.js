@@ -24,6 +24,7 @@ pictures.forEach((picture, index) => picture.parentElement.addEventListener("cli
 viewer.addEventListener("keydown", event => {
   if (act(event.key)) event.preventDefault();
 });
+if (location.hash === "#viewer" && pictures.length) showPicture(0);
 for (const button of viewer.querySelectorAll("button")) {
   button.addEventListener("click", () => act(button.dataset.key));
 }
