@@ -101,14 +101,14 @@ def test_a_models_arguments_are_all_of_the_networks_and_its_defaults_where_it_ha
         assert cell.model.args == plain
 
 
-# Its data, its trainable parameters there, and how it is trained.
+# Its data, its parameters there as the study counts them, and how it is trained.
 STUDIES = {
     "mlp": ("mnist", 1_195_018, (128, 5, "adam", 1e-3)),
     "cnn": ("mnist", 112_074, (128, 10, "adam", 1e-3)),
     "rnn": ("mnist", 338_186, (128, 1, "sgd", 1e-2)),
     "lstm": ("mnist", 1_345_034, (128, 1, "sgd", 1e-2)),
     "autoencoder": ("mnist", 1_662_257, (32, 1, "adam", 1e-3)),
-    "pets_cnn": ("cats_vs_dogs", 11_177_729, (32, 10, "adam", 1e-3)),
+    "pets_cnn": ("cats_vs_dogs", 11_178_177, (32, 10, "adam", 1e-3)),
     "scaling_cnn_small": ("random", 8_765_066, None),  # inference alone
     "scaling_cnn_medium": ("random", 49_729_610, None),
     "scaling_cnn_large": ("random", 198_877_322, None),

@@ -92,7 +92,7 @@ class _Run(CellRun):
                 self.model.optimizer.build(self.model.trainable_variables)
         backend.wait()
         self.build_s = time.perf_counter() - start
-        self.num_params = sum(math.prod(weight.shape) for weight in network.trainable_weights)
+        self.num_params = network.count_params()
         self.observer = Observer(network)
         if self.trains:
             weights = self.model.trainable_variables
