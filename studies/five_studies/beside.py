@@ -14,7 +14,15 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Dot, Entry, Table, number, tabulate
 from accelbench.schema.vocab import Engine, Mode
 from five_studies import batches, published, speedups, steps, times, training
-from five_studies.comparison import METRICS, PRECISIONS, Seconds, compare_with_published, published_for_sweep
+from five_studies.comparison import (
+    METRICS,
+    PRECISIONS,
+    STAND_IN,
+    compare_with_published,
+    describe,
+    published_for_sweep,
+    stand_in,
+)
 from five_studies.published import Published
 
 MAX_ROWS = 24
@@ -29,6 +37,7 @@ class Pair(NamedTuple):
     device: str
     published: Published
     ours: Mapping[Engine, Entry]
+    cells: Mapping[Engine, MeasuredCell]  # which ours are of
 
     def ratio(self, engine: Engine) -> Entry:
         """Our time over the published one; `~` before that of an estimate."""
@@ -43,6 +52,17 @@ class Pair(NamedTuple):
     def own_ratio(self) -> Entry:
         """That with the study's own framework, if there is one."""
         return self.ratio(next(iter(self.ours)))
+
+    @property
+    def cells_text(self) -> str:
+        """The cells that ours are of; one text where they differ in the engine alone."""
+        texts = {describe(cell).replace(f", {engine}", "", 1) for engine, cell in self.cells.items()}
+        return "; ".join(texts if len(texts) == 1 else map(describe, self.cells.values()))
+
+    @property
+    def stand_in(self) -> str:
+        """`stand-in` if any of our cells read one; else empty."""
+        return max(map(stand_in, self.cells.values()))
 
 
 @lru_cache(8)  # the headline asks again
@@ -70,26 +90,22 @@ def _machine(pair: Pair) -> str:
 def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
     """Training, and of testing evaluations alone: inference computes less."""
     for each in (each for mode in METRICS for each in compare_with_published(sweep, mode)):
-        found: dict[Engine, tuple[MeasuredCell | None, Seconds | None]] = {
-            engine: (ours.cell, ours.seconds) if each.mode == Mode.train else (ours.tested, ours.evaluation)
-            for engine, ours in each.ours.items()
-        }
-        known = {
-            engine: times.seconds_entry(time)
-            for engine, (cell, time) in found.items()
-            if cell is not None
-            and time is not None
-            and each.published
-            and steps.has_same_settings(each.published, cell)
-        }
+        known: dict[Engine, Entry] = {}
+        cells: dict[Engine, MeasuredCell] = {}
+        for engine, ours in each.ours.items():
+            cell, time = (ours.cell, ours.seconds) if each.mode == Mode.train else (ours.tested, ours.evaluation)
+            if each.published and cell and time and steps.has_same_settings(each.published, cell):
+                known[engine], cells[engine] = times.seconds_entry(time), cell
         if each.published and known:
-            yield Pair(each.model, f"{WHAT[each.mode]}, {each.job}", each.device_text, each.published, known)
+            yield Pair(each.model, f"{WHAT[each.mode]}, {each.job}", each.device_text, each.published, known, cells)
 
 
 def _of_one_epoch(sweep: Sweep) -> Iterator[Pair]:
     for each in (each for each in published_for_sweep(sweep) if each.metric == "one_epoch_time"):
-        if known := training.first_epochs(sweep, each):
-            yield Pair(each.model, "building and one epoch", str(each.device), each, known)
+        if found := training.first_epochs(sweep, each):
+            known = {engine: entry for engine, (_, entry) in found.items()}
+            cells = {engine: cell for engine, (cell, _) in found.items()}
+            yield Pair(each.model, "building and one epoch", str(each.device), each, known, cells)
 
 
 def _of_steps(sweep: Sweep) -> Iterator[Pair]:
@@ -98,7 +114,7 @@ def _of_steps(sweep: Sweep) -> Iterator[Pair]:
         cell = line.reported.cell
         if line.published and line.value is not None and options_text(line.reported.row) is None:
             job, ours = f"{cell.precision}, batch {cell.batch_size}", {cell.engine: number(line.value)}
-            yield Pair(cell.model.name, job, cell.device, line.published, ours)
+            yield Pair(cell.model.name, job, cell.device, line.published, ours, {cell.engine: line.reported})
 
 
 def table(found: Sequence[Pair]) -> Table | None:
@@ -122,8 +138,11 @@ def table(found: Sequence[Pair]) -> Table | None:
     else:
         notes.append(f"Published by {sources[0]}.")
     columns.append(Column(f"published ({unit})", lambda each: published.entry(each.published)))
+    if any(each.stand_in for each in found):
+        columns.append(Column("ours: data", lambda each: each.stand_in))
     for engine in own:
         columns += _columns_of(engine, unit)
+    columns.append(Column("ours: cells", lambda each: each.cells_text))
     if any(entry.text.startswith("~") for each in found for entry in each.ours.values()):
         notes.append("~: estimated, from a window, or from fewer samples or epochs, at the cell's samples/s.")
     made = tabulate("Ours beside the published times", columns, found, [" ".join(notes)])
@@ -164,14 +183,20 @@ def sentence(sweep: Sweep, found: Sequence[Pair]) -> str:
 def _of_times(sweep: Sweep, found: Sequence[Pair]) -> Iterator[str]:
     """The range of our times over the published ones on each device; without any, our time of the study's job."""
     ratios: dict[str, list[Entry]] = defaultdict(list)
+    marks: dict[str, str] = defaultdict(str)
     for each in found:
-        ratios[f"On the {each.device}, {next(iter(each.ours))}"].append(each.own_ratio)
+        what = f"On the {each.device}, {next(iter(each.ours))}"
+        ratios[what].append(each.own_ratio)
+        marks[what] = f", {STAND_IN}" if each.stand_in else marks[what]
     for what, entries in ratios.items():
         tilde = "~" * any(entry.text.startswith("~") for entry in entries)
         times_as = f"{tilde}{speedups.span(entries)} times as long as published"
-        yield f"{what} takes {times_as} ({counted(len(entries), 'pair')})."
+        yield f"{what} takes {times_as} ({counted(len(entries), 'pair')}{marks[what]})."
     for compared in compare_with_published(sweep, Mode.train) if not found and sweep.study else []:
-        ours = {engine: time.seconds for engine, time in compared.ours.items() if time.seconds}
-        said = ", ".join(f"{times.seconds_entry(time).text} s with {engine}" for engine, time in ours.items())
+        said = ", ".join(
+            f"{times.seconds_entry(ours.seconds).text} s with {engine}{f' ({STAND_IN})' * bool(stand_in(ours.cell))}"
+            for engine, ours in compared.ours.items()
+            if ours.seconds
+        )
         if said:
             yield f"The study's job, {compared.job}, takes {said} on our {compared.device_text}."

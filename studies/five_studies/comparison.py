@@ -7,6 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.pairs import OF_ENGINE
 from accelbench.answers.words import choice_text
 from accelbench.report.read import Sweep
 from accelbench.schema.cell import Cell
@@ -102,6 +103,14 @@ def _seconds(reported: MeasuredCell | None, job: tuple[int, int] | None) -> Seco
     return Seconds(time_s + rest / speed, estimated, _job_text(job or own))
 
 
+STAND_IN = "stand-in"
+
+
+def stand_in(reported: MeasuredCell | None) -> str:
+    """`stand-in` if the cell read a stand-in of the data set that it is named after; else empty."""
+    return STAND_IN if reported is not None and reported.row["stand_in"] else ""
+
+
 def describe(reported: MeasuredCell | None) -> str:
     """Which cell a number belongs to, or why there is no number."""
     if reported is None:
@@ -110,14 +119,14 @@ def describe(reported: MeasuredCell | None) -> str:
     if measured is None:
         return reported.outcome
     job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # of a window only as an estimate
-    parts = [choice_text(reported, has_engines=True), job, cell.protocol.value]
+    parts = [choice_text(reported, has_engines=True), job, cell.protocol.value, stand_in(reported)]
     return ", ".join([cell.precision, f"batch {cell.batch_size}", *filter(None, parts)])
 
 
 def published_for_sweep(sweep: Sweep) -> list[Published]:
     """The study's published numbers for the networks in the sweep's plan: several suites may share a study."""
     models = {reported.cell.model.name for reported in sweep.cells}
-    return [entry for entry in published.load(sweep.study) if entry.model in models]
+    return [entry for entry in published.load(sweep.study) if entry.model in models or not models]
 
 
 def num_published_devices(study: str | None, model: str, device: str) -> int:
@@ -150,7 +159,10 @@ def _compare(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int)
     is_theirs = num_published_devices(sweep.study, model, device) == devices
     theirs = published.find(sweep.study, model, METRICS[mode], device) if is_theirs else None
     their_cpu = published.find(sweep.study, model, METRICS[mode], Device.cpu)
-    ours = {engine: _our_time(sweep, model, mode, device, devices, engine) for engine in engines(sweep)}
+    ours: dict[Engine, OurTime] = {}
+    for engine in engines(sweep):
+        first = next(iter(ours.values()), None)
+        ours[engine] = _our_time(sweep, model, mode, device, devices, engine, first)
     job = _job_text(_job(sweep.study, model, mode))
     return PublishedComparison(
         model=model,
@@ -164,15 +176,19 @@ def _compare(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int)
     )
 
 
-def _our_time(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int, engine: Engine) -> OurTime:
+def _our_time(
+    sweep: Sweep, model: str, mode: Mode, device: Device, devices: int, engine: Engine, beside: OurTime | None
+) -> OurTime:
+    """Our time with an engine; `beside` is that with the first engine, whose settings go before the study's."""
     job = _job(sweep.study, model, mode)
-    ours = nearest_cell(sweep, model, mode, device, engine, devices=devices)
+    ours = nearest_cell(sweep, model, mode, device, engine, devices=devices, beside=beside and beside.cell)
     seconds = _seconds(ours, job)
     our_cpu = ours if ours is None or device == Device.cpu else equal_on(Device.cpu, ours, sweep.cells)
     cpu = _seconds(our_cpu, job) if ours is not None and ours.cell.devices == 1 else None
     tested = None
     if mode == Mode.infer:
-        tested = nearest_cell(sweep, model, Mode.train, device, engine, devices=devices, known="evaluation_s")
+        settings = {"devices": devices, "beside": beside and beside.tested, "known": "evaluation_s"}
+        tested = nearest_cell(sweep, model, Mode.train, device, engine, **settings)
     return OurTime(
         cell=ours,
         seconds=seconds,
@@ -201,11 +217,14 @@ def nearest_cell(
     *,
     devices: int = 1,
     known: str | None = None,
+    beside: MeasuredCell | None = None,
 ) -> MeasuredCell | None:
     """The cell nearest to the study's settings, an ok cell first; never a mean over cells.
 
-    With `known`, only among those that have a value in this column of `cells.csv`.
+    With `known`, only among those that have a value in this column of `cells.csv`; first one that differs in the engine
+    alone from `beside`, the cell of another engine whose number stands beside.
     """
+    wanted = beside.all_but(*OF_ENGINE) if beside is not None else None
     cells = [
         reported
         for reported in sweep.cells
@@ -226,6 +245,7 @@ def nearest_cell(
         cell = reported.cell
         return (
             not reported.is_ok,
+            wanted is not None and reported.all_but(*OF_ENGINE) != wanted,
             len(cell.options.enabled),  # no study used options
             PRECISIONS.index(cell.precision) if cell.precision != precision else -1,
             abs(math.log(cell.batch_size / batch_size)),

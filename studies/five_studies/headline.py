@@ -1,15 +1,14 @@
 """How our measurements stand to the five studies, in the report's headline."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Entry
-from accelbench.schema.vocab import Device
 from five_studies import beside, published
-from five_studies.comparison import METRICS, compare_with_published
-from five_studies.speedups import span
+from five_studies.comparison import STAND_IN
+from five_studies.speedups import beside_ours, span
 
 
 def headline(sweeps: Sequence[Sweep]) -> str:
@@ -20,35 +19,35 @@ def headline(sweeps: Sequence[Sweep]) -> str:
 def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
     """Of each device, our times over the published ones, with the study's own framework where it was measured."""
     found: dict[str, dict[tuple[str, ...], list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    of_stand_ins = Counter[str]()
     for sweep in sweeps:
         for each in beside.every_pair(sweep):  # several machines may have published a time of one job
-            found[each.device][str(sweep.study), each.network, each.job].append(each.own_ratio)
+            of_job = found[each.device][str(sweep.study), each.network, each.job]
+            of_stand_ins[each.device] += bool(each.stand_in and not of_job)
+            of_job.append(each.own_ratio)
     for device, jobs in found.items():
         num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs.values())
         names = [f"{study} ({published.studies()[study]['name']})" for study in sorted({study for study, *_ in jobs})]
         of = f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
         num_less = sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs.values())
         less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
-        estimated = f"; {num_estimated} of ours {'is' if num_estimated == 1 else 'are'} estimated" * bool(num_estimated)
+        counts = {"estimated": num_estimated, f"of a {STAND_IN}": of_stand_ins[device]}
+        estimated = "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
         framework = "Our times, of the study's framework where it was measured, are"
         yield f"{less} there. {framework} {times} times the published ones{estimated}."
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
-    """How many of the published speed-ups over the CPU have one of ours beside them, with the study's framework."""
-    found = [
-        each for sweep in sweeps if sweep.study for mode in METRICS for each in compare_with_published(sweep, mode)
-    ]
-    theirs = [each for each in found if each.published_speedup and each.device != Device.cpu]
-    ours = [(each, next(iter(each.ours.values())).speedup) for each in theirs if each.ours]
-    both = [(each, gain) for each, gain in ours if gain]
+    """How many of the published speed-ups over the CPU have one of ours beside them."""
+    theirs = [each for sweep in sweeps for each in beside_ours(sweep) if each.is_over_cpu]
+    both = [each for each in theirs if each.ours]
     if theirs and not both:
-        devices = dict.fromkeys(each.device for each in theirs)
-        ran = {cell.cell.device for sweep in sweeps for cell in sweep.cells if cell.is_ok}
+        devices = dict.fromkeys(each.devices.partition(" ")[0] for each in theirs)
+        ran = {cell.cell.device.value for sweep in sweeps for cell in sweep.cells if cell.is_ok}
         why = "no pair of our cells gives one" if ran & set(devices) else "no cell of such a device was measured"
         names = " and ".join(map(str.upper, devices))
         return f"Their {counted(len(theirs), 'speed-up')} of {names} over the CPU could not be checked: {why}."
-    higher = sum(gain > (each.published_speedup or 0.0) for each, gain in both)
+    higher = sum(float(each.ours[0].key or 0.0) > float(each.gain.key or 0.0) for each in both)
     counts = f"we measured {len(both)}, {higher} of them higher"
     return f"Of their {counted(len(theirs), 'speed-up')} over the CPU, {counts}." if theirs else ""

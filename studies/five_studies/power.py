@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, count, number, tabulate_known
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol
 from five_studies import raw
 from five_studies.published import by_place
 
@@ -96,8 +97,9 @@ def num_steps_table(sweep: Sweep) -> Table | None:
         return None
     lines = []
     for device in (Device.cpu, Device.gpu, Device.tpu):
-        for ends in NUM_STEPS:
-            on_device = [each for each in sweep.cells if each.cell.device == device]
+        on_device = [each for each in sweep.cells if each.cell.device == device]
+        own = sorted({each.cell.steps for each in on_device if each.cell.protocol == Protocol.steps and each.is_ok})
+        for ends in dict.fromkeys([*NUM_STEPS, *pairwise(own)]):
             ours = list(
                 _ours(on_device, _Step("steps", *ends, 1.0), lambda each: 1 / each.speed if each.speed else None)
             )

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from accelbench.presentation import counted, exact
-from accelbench.report.tables.table import Column, Entry, Table, tabulate
+from accelbench.report.tables.table import Column, Entry, Table, count, tabulate, tabulate_known
 from accelbench.schema.vocab import Engine, Precision
 from five_studies import raw
 
@@ -71,6 +71,31 @@ def entry(number: Published | None) -> Entry:
     """A published number with every digit that it was published with."""
     value = number.value if number else None
     return Entry(exact(value), value)
+
+
+# What a study timed, and its speed-ups: what stands for it where nothing was measured.
+TIMES = ("train_time", "test_time", "one_epoch_time", "time_per_image", "latency")
+MANY = 100  # numbers; of more, those in float32 and the smallest batch are shown
+
+
+def table(numbers: Sequence[Published]) -> Table | None:
+    """The times and speed-ups among a study's numbers; None if there are none."""
+    known = [each for each in numbers if each.metric in TIMES or "speedup" in each.metric]
+    if len(known) > MANY:
+        least = min(each.batch_size for each in known if each.batch_size)
+        precisions = (Precision.fp32, Precision.tf32)  # as a study's float32 on a GPU may be
+        known = [each for each in known if each.precision in precisions and each.batch_size in (None, least)]
+    columns: list[Column[Published]] = [
+        Column("network", lambda each: each.model),
+        Column("device", lambda each: each.device),
+        Column("precision", lambda each: each.precision),
+        Column("batch", lambda each: each.batch_size, count),
+        Column("what", lambda each: each.metric.replace("_", " ")),
+        Column("published", entry),
+        Column("unit", lambda each: each.unit),
+        Column("published by", lambda each: each.source),
+    ]
+    return tabulate_known("Published, and not measured here", columns, known)
 
 
 Line = Sequence[object]  # of a table: entries, or what `word` makes one of

@@ -1,16 +1,18 @@
 """What the five studies add to the report: their published numbers beside ours, and their pictures redrawn."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from accelbench.presentation import counted
 from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
-from five_studies import batches, beside, devices, pictures, power, published, speedups, steps, times, training
+from five_studies import batches, beside, devices, frames, pictures, power, published, speedups, steps, times, training
 from five_studies.claims import claims as claims
-from five_studies.comparison import METRICS
+from five_studies.comparison import METRICS, published_for_sweep
 from five_studies.headline import headline as headline
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
@@ -33,6 +35,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
     found = beside.pairs(sweep)
     main = beside.table(found)
     tables = (
+        frames.table(sweep),
         *(times.table(sweep, mode) for mode in METRICS),
         speedups.headlines(sweep),
         speedups.like_for_like(sweep),
@@ -47,14 +50,35 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         devices.table(sweep),
     )
     known = [table for table in tables if table]
+    why = _why_not_measured(sweep)
+    if why:
+        main = published.table(published_for_sweep(sweep))
     main = main or (known.pop(0) if sweep.study and known else None)
+    said = beside.sentence(sweep, found)
     return Addition(
-        sentence=beside.sentence(sweep, found),
+        sentence=f"{said.removesuffix(' Here: not measured.')} {why}".strip() if why else said,
         main=main,
         caveats=published.caveats(sweep.study),
         tables=known,
         pictures=[(name, what, figure) for name, what, figure in _drawn(sweep, warning) if figure],
     )
+
+
+def _why_not_measured(sweep: Sweep) -> str:
+    """Why a study's sweep has no number; empty if it has one, or is of no study."""
+    if not sweep.study or any(each.is_ok for each in sweep.cells):
+        return ""
+    reasons = Counter(str(each.row["reason"] or each.outcome).partition(" (")[0] for each in sweep.cells)
+    said = ", ".join(f"{reason} ({counted(num, 'cell')})" for reason, num in reasons.most_common())
+    return f"Not measured here, because {said or 'no suite in this report repeats it'}."
+
+
+def unmeasured(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """A sweep without cells for each study that no sweep repeats, where others are repeated."""
+    repeated = {sweep.study for sweep in sweeps if sweep.study}
+    left = [number for number in published.studies() if number not in repeated] if repeated else []
+    names = {number: f"Study {number}: {published.studies()[number]['name']}" for number in left}
+    return [Sweep(folder=f"study_{number}", suite="", title=name, study=number) for number, name in names.items()]
 
 
 def of_page() -> list[Table]:
@@ -65,5 +89,7 @@ def of_page() -> list[Table]:
 def _drawn(sweep: Sweep, warning: str) -> Drawn:
     learning = "Accuracy and loss per epoch"
     yield "curves", learning, pictures.curves(sweep, f"{learning}, {sweep.suite}", warning)
+    what = "Comparison of inference"
+    yield "inference_comparison", what, frames.comparison(sweep, f"{what}, {sweep.suite}", warning)
     for name, what, value in FAMILIES if sweep.study == "000" else ():
         yield name, what, pictures.families(sweep.cells, value, f"{what}, {sweep.suite}", warning)

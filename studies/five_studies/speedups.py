@@ -1,16 +1,17 @@
 """Device against device: speed-ups between cells that differ only in the device, and the published ones."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Entry, Table, count, number, tabulate, tabulate_known
 from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies import published, raw
-from five_studies.comparison import describe, equal_on, one_per_setting, published_for_sweep, ratio
+from five_studies.comparison import describe, engines, equal_on, one_per_setting, published_for_sweep, ratio
 from five_studies.published import Published, by_place
 
 Devices = tuple[Device, Device]  # the first one's speed over the second's
@@ -57,15 +58,15 @@ def _lines(sweep: Sweep) -> list[list[Any]]:
     # A GPU over a TPU in study 000, which prints it so; else a TPU over a GPU.
     left_out = (TPU, GPU) if sweep.study == "000" else (GPU, TPU)
     entries = published_for_sweep(sweep)
-    if sweep.study not in UNEQUAL_BATCHES:
-        batches = {None, *(reported.cell.batch_size for reported in sweep.cells)}
-        entries = [entry for entry in entries if entry.batch_size in batches]
+    if sweep.study == raw.STUDY:  # which has many: those of the batches here
+        batches = {(reported.cell.model.name, reported.cell.batch_size) for reported in sweep.cells}
+        entries = [each for each in entries if not each.batch_size or (each.model, each.batch_size) in batches]
     shown: list[list[Any]] = []
     for devices in (devices for devices in PAIRS if devices != left_out):
         shown += _ours(sweep, devices)
         shown += _printed(entries, devices, Mode.train if published.framework(sweep.study) else Mode.infer)
         shown += _from_times(entries, devices)
-    models = list(dict.fromkeys(reported.cell.model.name for reported in sweep.cells))
+    models = list(dict.fromkeys([*(each.cell.model.name for each in sweep.cells), *(each.model for each in entries)]))
 
     names = list(map(_name, PAIRS))
 
@@ -76,20 +77,43 @@ def _lines(sweep: Sweep) -> list[list[Any]]:
     return sorted(shown, key=place)
 
 
+class PublishedGain(NamedTuple):
+    """A published speed-up, and ours of the same network, mode, devices, precision, and batch if it has one."""
+
+    devices: str  # such as `gpu over cpu`
+    gain: Entry
+    ours: list[Entry]
+
+    @property
+    def is_over_cpu(self) -> bool:
+        return self.devices.endswith(f" over {CPU}")
+
+
+def beside_ours(sweep: Sweep) -> list[PublishedGain]:
+    """Each published speed-up of the networks and batches of the sweep, printed or the ratio of two times."""
+    ours: dict[tuple[object, ...], list[Entry]] = defaultdict(list)
+    lines = _lines(sweep)
+    for model, mode, devices, whose, gain, precision, batch, _ in lines:
+        if whose == "ours":
+            for size in (batch.key, None):
+                ours[model, mode, devices, precision, size].append(gain)
+    return [
+        PublishedGain(devices, gain, ours[model, mode, devices, precision, batch.key])
+        for model, mode, devices, whose, gain, precision, batch, _ in lines
+        if whose == "published"
+    ]
+
+
 def claim(sweep: Sweep) -> str:
     """The study's speed-ups between devices, and ours of the same networks and batches; empty without any of its."""
     if sweep.study == raw.STUDY:
         return _headline_claim(sweep)
-    lines = _lines(sweep)
-    theirs = [line for line in lines if line[3] == "published" and " to " not in line[4].text]  # not what it expected
-    ours = [line for line in lines if line[3] == "ours"]
+    compared = [each for each in beside_ours(sweep) if " to " not in each.gain.text]  # not what it expected
     said, here = [], []
-    for name in dict.fromkeys(line[2] for line in theirs if sweep.study != "001" or line[2].endswith(CPU)):
-        of_pair = [line for line in theirs if line[2] == name]
-        said.append(f"{name} {span([line[4] for line in of_pair])}")
-        same = {(name, *line[:2], line[5], line[6].key) for line in of_pair}  # of any batch, where it was unequal
-        keys = [(line, {(line[2], *line[:2], line[5], batch) for batch in (line[6].key, None)}) for line in ours]
-        if gains := [line[4] for line, key in keys if key & same]:
+    for name in dict.fromkeys(each.devices for each in compared if sweep.study != "001" or each.is_over_cpu):
+        of_pair = [each for each in compared if each.devices == name]
+        said.append(f"{name} {span([each.gain for each in of_pair])}")
+        if gains := [gain for each in of_pair for gain in each.ours]:
             here.append(f"{name} {span(gains)}")
     return (
         f"Speed-ups in the study: {', '.join(said)} times. Here: {', '.join(here) or 'not measured'}." if said else ""
@@ -116,8 +140,10 @@ def _name(devices: Devices) -> str:
 
 
 def _ours(sweep: Sweep, devices: Devices) -> Iterator[list[Any]]:
-    others = {first.name: (first, second) for first, second in _pairs(sweep, devices)}
-    for first in one_per_setting(first for first, _ in others.values()):
+    own_first = engines(sweep)
+    pairs = sorted(_pairs(sweep, devices), key=lambda pair: own_first.index(pair[0].cell.engine))
+    others = {first.name: (first, second) for first, second in pairs}
+    for first in one_per_setting(first for first, _ in pairs):
         first, second = others[first.name]
         cell = first.cell
         if (gain := ratio(first, second)) is not None:

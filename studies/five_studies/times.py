@@ -12,6 +12,7 @@ from five_studies.comparison import (
     compare_with_published,
     describe,
     engines,
+    stand_in,
 )
 
 WHAT_IS_TIMED = {
@@ -34,9 +35,16 @@ def _percent_faster(compared: PublishedComparison) -> int | None:
 
 
 def _cells(compared: PublishedComparison) -> str:
-    """The cells that ours are of; without any, why."""
-    timed = [ours.cell for ours in compared.ours.values() if ours.seconds]
+    """The cells that ours are of, those of evaluations first; without any, why."""
+    tested = [ours.tested for ours in compared.ours.values() if ours.evaluation]
+    timed = tested + [ours.cell for ours in compared.ours.values() if ours.seconds]
     return "; ".join(dict.fromkeys(map(describe, timed or [ours.cell for ours in compared.ours.values()])))
+
+
+def _stand_in(compared: PublishedComparison) -> str:
+    timed = [ours.cell for ours in compared.ours.values() if ours.seconds]
+    tested = [ours.tested for ours in compared.ours.values() if ours.evaluation]
+    return max(map(stand_in, timed + tested), default="")
 
 
 def _columns_of(engine: Engine, mode: Mode) -> Columns:
@@ -70,6 +78,7 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
         Column("device", lambda compared: compared.device_text),
         Column("time of", lambda compared: compared.job),
         Column("published (s)", lambda compared: published.entry(compared.published)),
+        Column("ours: data", _stand_in),
         *(column for engine in engines(sweep) for column in _columns_of(engine, mode)),
         Column("published: speed-up (x)", lambda compared: compared.published_speedup, number),
         Column("published with", lambda compared: _settings(compared, sweep.study)),

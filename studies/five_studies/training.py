@@ -17,6 +17,7 @@ from five_studies.comparison import (
     nearest_cell,
     published_for_sweep,
     ratio,
+    stand_in,
 )
 from five_studies.published import Line, Published, by_place
 from five_studies.times import seconds_entry
@@ -26,7 +27,7 @@ QUALITY_COLUMNS = by_place(
     "cell or source",
 )
 SIZE_COLUMNS = by_place(
-    *("network", "device", "how many", "engine", "batch", "images", "first epoch (s)", "a later epoch (s)"),
+    *("network", "device", "how many", "engine", "batch", "images", "data", "first epoch (s)", "a later epoch (s)"),
     *("samples/s", "times the speed with the fewest (x)"),
 )
 SIZE_NOTES = [
@@ -79,23 +80,25 @@ def by_size(sweep: Sweep) -> Table | None:
             first_s = measured.epochs[0].seconds if measured is not None and measured.epochs else None
             times = [number(first_s), number(num / each.speed if each.speed else None)]
             speeds = [number(each.speed), number(ratio(each, cells[0]))]
-            lines.append([*settings, count(each.cell.batch_size), count(num), *times, *speeds])
+            lines.append([*settings, count(each.cell.batch_size), count(num), stand_in(each), *times, *speeds])
     return tabulate_known("Speed by the size of the data set", SIZE_COLUMNS, lines, SIZE_NOTES)
 
 
-def first_epochs(sweep: Sweep, wanted: Published) -> dict[Engine, Entry]:
+def first_epochs(sweep: Sweep, wanted: Published) -> dict[Engine, tuple[MeasuredCell, Entry]]:
     """By engine, seconds of building and of the first epoch with its compilation, on the samples of the study's job.
 
-    Of the cell nearest to the settings of a published number; those without such a time are left out.
+    Each with the cell nearest to the settings of a published number; those without such a time are left out.
     """
-    found = {}
+    found: dict[Engine, tuple[MeasuredCell, Entry]] = {}
     samples = published.find(sweep.study, wanted.model, "train_samples", None)
     for engine in engines(sweep):
         of = (sweep, wanted.model, Mode.train, Device(str(wanted.device)), engine)
-        ours = nearest_cell(*of, known="test_loss")
+        first = next(iter(found.values()), (None, None))[0]
+        ours = nearest_cell(*of, known="test_loss", beside=first)
         measured = measurement_of(ours)
         if ours is not None and measured is not None and measured.epochs and ours.speed:
-            first = measured.epochs[0]
-            rest = int(samples.value) - first.num_samples if samples else 0
-            found[engine] = seconds_entry(Seconds(measured.build_s + first.seconds + rest / ours.speed, rest != 0, ""))
+            epoch = measured.epochs[0]
+            rest = int(samples.value) - epoch.num_samples if samples else 0
+            time = Seconds(measured.build_s + epoch.seconds + rest / ours.speed, rest != 0, "")
+            found[engine] = ours, seconds_entry(time)
     return found

@@ -1,5 +1,7 @@
-from accelbench.schema.vocab import Mode
+from accelbench.schema.cell import KerasSettings
+from accelbench.schema.vocab import Engine, Mode, Protocol
 from five_studies import beside, devices
+from five_studies.headline import headline
 from report.conftest import inferring
 from report.tables.rows import texts
 
@@ -18,6 +20,22 @@ def test_only_times_of_the_same_job_and_settings_are_compared_as_ratios_on_one_a
         "Speed-ups in the study: gpu over cpu 2.77 to 34.3, tpu over cpu 0.962 to 1.01 times. Here: gpu over cpu 34.0. "
         "On the cpu, lightning takes ~4.19 times as long as published (1 pair). On the gpu, "
     )
+
+
+def test_numbers_side_by_side_are_of_cells_that_differ_in_the_engine_alone_and_say_what_they_are(read, maker) -> None:
+    keras = {"engine": Engine.keras, "keras": KerasSettings()}
+    cells = [maker.cell(**keras), maker.cell(protocol=Protocol.fit), maker.cell()]
+    cells += [maker.cell("cnn", epochs=10, protocol=Protocol.fit), maker.cell("cnn", epochs=10, **keras)]
+    sweep = read([maker.ok(cell, 1000, data=maker.stand_in, num_train_samples=1500) for cell in cells])
+    table = beside.table(beside.pairs(sweep))
+    rows = {(row["network"], row["job"].split(",")[0]): row for row in texts(table)}
+    mlp, cnn = rows["mlp", "training"], rows["cnn", "training"]
+    assert (mlp["ours: cells"], mlp["ours: data"]) == ("fp32, batch 128, window, stand-in", "stand-in")
+    assert cnn["ours: cells"] == (
+        "fp32, batch 128, keras, window, stand-in; fp32, batch 128, lightning, 10 x 1,500 samples, fit, stand-in"
+    )
+    assert "times as long as published (2 pairs, stand-in)." in beside.sentence(sweep, beside.pairs(sweep))
+    assert "; 2 of ours of a stand-in." in headline([sweep])
 
 
 def test_the_studies_claims_and_devices_stand_beside_what_was_measured(read, maker, scaled) -> None:

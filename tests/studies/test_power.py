@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from accelbench.schema.measurement import SystemSeries
+from accelbench.schema.vocab import Protocol
 from five_studies import power
 from report.conftest import inferring
 from report.tables.rows import texts
@@ -22,6 +23,9 @@ def test_the_powers_growth_is_the_studys_and_stands_beside_ours(read, maker):
 
 
 def test_what_the_number_of_steps_changes_in_the_studys_data(read, maker):
-    table = power.num_steps_table(read([inferring(maker, "resnet18")], study="000"))
-    found = [list(row.values())[1:7] for row in texts(table)]
-    assert found == [["512", "1024", "0.965", "1.00", "1.05", "22"], ["512", "1024", "0.0807", "1.00", "1.08", "216"]]
+    few = [inferring(maker, "resnet18", protocol=Protocol.steps, steps=num, rate=100 * num) for num in (2, 4)]
+    table = power.num_steps_table(read(few, study="000"))
+    found = [list(row.values())[1:8] for row in texts(table)]
+    assert found[0] == ["512", "1024", "0.965", "1.00", "1.05", "22", "–"]
+    assert found[1] == ["2", "4", "–", "–", "–", "–", "0.500"]  # ours, of other numbers
+    assert found[2] == ["512", "1024", "0.0807", "1.00", "1.08", "216", "–"]

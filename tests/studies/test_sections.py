@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from accelbench.report import build, page
+from accelbench.report.extension import load
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Epoch, Evaluation
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Protocol, Status
 from accelbench.settings import params
+from report.tables.rows import texts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,6 +33,23 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
     assert (out / "plots" / "curves_below" / f"{suite}.png").is_file()
     assert "plots/curves_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in report
     assert str(named.parents[1]) not in sys.path[:1]
+
+
+def test_a_study_of_which_nothing_was_measured_keeps_its_section_with_its_numbers_and_why(tmp_path, maker):
+    cell = maker.cell("pets_cnn", "gpu", suite="pets", batch_size=32)
+    skipped = maker.record(cell, Status.skipped, reason="no NVIDIA driver found (NVML)")
+    maker.suite(tmp_path / "results", [skipped], study="002")
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)], study="001")
+    found = page.compose(read_all(tmp_path / "results"), extension=load(params.report_extension(ROOT)))
+    added = {section.sweep.study: section.added for section in found.sections}
+    assert set(added) == {"000", "001", "002", "003", "004"}
+    assert added["002"].sentence.endswith("Not measured here, because no NVIDIA driver found (1 cell).")
+    assert added["003"].sentence.endswith("Not measured here, because no suite in this report repeats it.")
+    rows = {(row["network"], row["device"], row["published"]) for row in texts(added["002"].main)}
+    assert {("pets_cnn", "gpu", "454.0"), ("pets_cnn", "tpu", "94.0")} < rows
+    assert "Not measured here" not in added["001"].sentence
+    shown = build.markdown(found)
+    assert "| scaling_cnn_small | cpu | fp32 | 8 | latency | 36.71 |" in shown
 
 
 UNUSABLE = {"none": "no such file", "broken": "No module named 'nonesuch'", "older": "has no attribute 'headline'"}

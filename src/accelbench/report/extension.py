@@ -42,6 +42,9 @@ class Extension(Protocol):
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
         """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""
 
+    def unmeasured(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
+        """Sweeps without cells, of what was published and is not repeated: each has a section."""
+
     def headline(self, sweeps: Sequence[Sweep]) -> str:
         """How the measurements stand to published ones, in one or two sentences; may be empty."""
 
@@ -62,7 +65,7 @@ def load(path: Path | None) -> Extension | None:
         if not path.is_file():
             raise FileNotFoundError("no such file")
         module = import_module(f"{path.parent.name}.{path.stem}")
-        for name in ("headline", "of_suite", "of_page"):
+        for name in ("headline", "of_suite", "of_page", "unmeasured"):
             getattr(module, name)  # raises if it is missing, as in one for an earlier release
         return cast(Extension, module)
     except Exception as error:  # a report without it is better than none

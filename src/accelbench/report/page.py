@@ -49,7 +49,7 @@ class Page:
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
     first: list[Table]  # of the first screen: what to use, what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
-    sections: list[Section]  # of the suites of which anything was measured
+    sections: list[Section]  # of the suites of which anything was measured, or that repeat a study
     failures: Table | None  # process by process
     by_criterion: Table | None  # what else is best by latency, energy or cost
     cells: all_cells.Cells  # every cell, for the page's table and charts
@@ -106,7 +106,9 @@ def compose(
         first=[table for table in first if table],
         environments=list(_environments(sweeps)),
         sections=[
-            _section(sweep, extension) for sweep in shown if sweep.race or any(each.is_ok for each in sweep.cells)
+            _section(sweep, extension)
+            for sweep in [*shown, *(extension.unmeasured(shown) if extension else [])]
+            if sweep.race or any(each.is_ok for each in sweep.cells) or (extension and sweep.study)
         ],
         failures=outcomes.failures(sweeps),
         by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
