@@ -69,7 +69,7 @@ def test_every_file_of_every_group_composes_to_what_it_is_called(files):
     cell, options = composed(*(word for each in files for word in ["=".join(each), *OTHERS.get(each, [])]))
     assert options.title
     for group, name in files:
-        chosen = getattr(options if group in ("suite", "tracking", "executor") else cell, group)
+        chosen = getattr(options if group in ("tracking", "executor") else cell, group)
         if group == "model" and name in LIBRARIES:
             assert chosen.library == name
             assert cell.data.name == (MODULE if name == Library.lightning else RANDOM)
@@ -134,6 +134,5 @@ def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
         assert fashion.data.name == "fashion_mnist"
 
 
-def test_every_suite_with_a_file_and_every_data_set_is_in_params():
-    assert names("suite") - {"adhoc"} <= set(params.load(ROOT)["suites"])
+def test_every_data_set_is_in_params():
     assert names("data") == {*params.load(ROOT)["data"], MODULE, *OWN_DATA}

@@ -156,7 +156,8 @@ def understood_by_dvc(words):
         if word == "-S":
             name, _, value = words[index + 1].partition("=")
             assert value
-            assert OmegaConf.select(settings, name) is not None, name
+            parent, _, key = name.rpartition(".")
+            assert key in (OmegaConf.select(settings, parent) if parent else settings), name
     parse_args(words)
 
 

@@ -19,6 +19,7 @@ from fakes import give_ceilings
 
 SUITE = """\
 profile: quick
+profiles: {}
 retry: none
 confirm_s: 0
 costs: {}
@@ -27,16 +28,12 @@ data: {mnist: {source: auto}}
 suites:
   mnist_networks:
     data: mnist
-    model: mlp
-    mode: infer
-    device: [cpu, gpu]
-    batch_size: [8, 16]
-    threads: 1
-    timeout_s: 100
-    window.warmup_s: 0.02
-    window.measure_s: 0.1
-    window.block_s: 0.01
-    window.latency_s: 0.05
+    override: {batch_size: ~}
+    always: >-
+      model=mlp mode=infer device=cpu,gpu threads=1 timeout_s=100
+      window.warmup_s=0.02 window.measure_s=0.1 window.block_s=0.01 window.latency_s=0.05
+    quick:
+      - batch_size=8,16
 """
 
 pytestmark = pytest.mark.timeout(600)
@@ -158,7 +155,7 @@ def test_unchanged_or_with_a_commit_that_touches_neither_machine_nor_code_nothin
 
 @pytest.mark.slow
 def test_one_changed_value_measures_the_new_cells_only(project):
-    project.set("batch_size: [8, 16]", "batch_size: [8, 32]")
+    project.set("batch_size=8,16", "batch_size=8,32")
     status, output = project.repro()
     assert status == 0, output
     assert measured(output) == 1
@@ -166,7 +163,7 @@ def test_one_changed_value_measures_the_new_cells_only(project):
     assert len(project.records()) == 6  # the records of batch 16 are kept
     assert "-b16" not in (project.root / "report" / "cells.csv").read_text()
     assert re.search(r"ok +skipped\nreport/metrics.json +0 +0 +[0-2] +1 +2 +2 ", project.dvc("metrics", "show"))
-    changed = r"params.yaml +suites.mnist_networks.batch_size +\[8, 16\] +\[8, 32\]"
+    changed = r"params.yaml +suites.mnist_networks.quick +\['batch_size=8,16'\] +\['batch_size=8,32'\]"
     assert re.search(changed, project.dvc("params", "diff"))
 
 
@@ -179,7 +176,7 @@ def test_a_second_job_exits_while_one_is_under_way(project):
 
 @pytest.mark.slow
 def test_a_killed_job_ends_all_its_processes_and_the_next_continues_where_it_stopped(project):
-    project.set("batch_size: [8, 32]", "batch_size: [8, 32, 33, 34, 35, 36]")
+    project.set("batch_size=8,32", "batch_size=8,32,33,34,35,36")
     before = len(project.records())
     job = project.start()
     deadline = time.monotonic() + 120
@@ -198,8 +195,8 @@ def test_a_killed_job_ends_all_its_processes_and_the_next_continues_where_it_sto
 
 @pytest.mark.slow
 def test_changed_measuring_code_measures_again_and_a_cell_that_fails_is_in_the_report_and_the_exit_status(project):
-    project.set("batch_size: [8, 32, 33, 34, 35, 36]", "batch_size: [8]")
-    project.set("timeout_s: 100", "timeout_s: 0.001")  # no part of a cell's identity
+    project.set("batch_size=8,32,33,34,35,36", "batch_size=8")
+    project.set("timeout_s=100", "timeout_s=0.001")  # no part of a cell's identity
     with (project.root / "src" / "accelbench" / "measuring" / "clock.py").open("a") as file:
         file.write("CHANGED = 1\n")  # a comment measures nothing again
     status, output = project.repro()
@@ -216,5 +213,5 @@ def test_changed_measuring_code_measures_again_and_a_cell_that_fails_is_in_the_r
         assert measured(failed.value.stdout) == 1
         assert "timeout: no result within 0.001 s" in failed.value.stderr
     # An experiment keeps its result.
-    project.dvc("exp", "run", "-n", "kept", "-S", "suites.mnist_networks.batch_size=9")
+    project.dvc("exp", "run", "-n", "kept", "-S", "suites.mnist_networks.override.batch_size=9")
     assert "kept" in project.dvc("exp", "list")

@@ -12,7 +12,7 @@ from marks import slow
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITE = {"data": "mnist", "model": "mlp", "mode": ["train", "infer"], "protocol": "window"}
+SUITE = {"data": "mnist", "quick": ["model=mlp mode=train,infer"]}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_suites_are_measured_after_their_data_are_prepared_and_their_stages_find
     monkeypatch.setattr(repro.work, "confirm_best", lambda *_: order.append("confirm"))
     monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
     # On most machines all cells of the first one are skipped; its plan is written before the best cells are chosen.
-    change(repro.ROOT, suites={"gpus": {**SUITE, "device": "gpu"}, "mnist_networks": SUITE})
+    change(repro.ROOT, suites={"gpus": {**SUITE, "always": "device=gpu"}, "mnist_networks": SUITE})
     with repro.Job(repro.Console()) as job:
         assert job.prepare_data()
         job.measure()

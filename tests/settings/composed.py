@@ -7,7 +7,7 @@ from accelbench.settings.compose import structure
 CHOSEN = {"engine": "lightning", "device": "cpu", "data": "mnist", "tracking": "none"}
 SETTINGS = {group: {"name": name} for group, name in CHOSEN.items()}
 SETTINGS |= {"model": {"name": "mlp", "args": {"width": 8}}}
-SETTINGS |= {"suite": {"name": "nets", "title": "Nets", "study": "001"}, "mode": "train", "precision": "bf16"}
+SETTINGS |= {"suite": "nets", "mode": "train", "precision": "bf16"}
 SETTINGS |= {"batch_size": 32, "protocol": "window", "epochs": 2}
 
 

@@ -18,9 +18,10 @@ def written(root, text):
         *(("suites: [", "not readable"), ("suites:\n\t- x", "not readable"), (b"\xff\xfe\x00\x01", "not readable")),
         *((f"a: {'9' * 5000}", "not readable (Exceeds"), ("'a: 1'", "not readable (one value")),
         ("- a\n- b", "should be a mapping with profile, data and suites"),
-        ("profil: quick", "unknown profil. Did you mean profile? Choose from: profile, retry, strict, confirm_s,"),
+        ("profil: quick", "unknown profil. Did you mean profile? Choose from: profile, profiles, retry, strict,"),
         *((f"{section}: true", f"{section} should map names to settings") for section in ("costs", "data", "suites")),
         ("suites: {text: mnist}", "suites.text: should map settings to values"),
+        ("profiles: {fast: seed=3}", "profiles: should map quick and full to settings, such as budget_s=12"),
     ],
 )
 def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):

@@ -196,9 +196,3 @@ def test_an_argument_that_no_record_could_keep_is_refused(arguments, told):
     run = replace(run, model=replace(run.model, args=arguments))
     with pytest.raises(UserError, match=told):
         check_limits(run)
-
-
-@pytest.mark.parametrize("name", ["../../x", ".x", "a/b"])
-def test_a_sweeps_folder_is_named_after_its_suite(name):
-    with pytest.raises(UserError, match="suite.name=.*: the name of a suite is that of a folder"):
-        in_range(f"suite.name={name}")

@@ -12,7 +12,7 @@ from accelbench.stages import stage, work
 from fakes import make_project
 from report.conftest import Maker
 
-TINY = {"data": "mnist", "model": "mlp", "mode": "infer", "precision": "fp32"}
+TINY = {"data": "mnist", "quick": ["mode=infer"]}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import copy
 import shlex
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from glob import glob
@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
@@ -28,7 +25,8 @@ from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
-from accelbench.settings.suites import Rule, is_excluded, parse
+from accelbench.settings.hydra_errors import user_error_behind
+from accelbench.settings.suites import Line, parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that say, or need to know, which device it is
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
@@ -43,10 +41,12 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
     options = replace(options, is_auto=any(each.is_auto for _, each in pairs))
+    if suite := params.load(project.workplace().project)["suites"].get(options.suite):
+        options = replace(options, title=suite.get("title", options.suite), study=suite.get("study"))
     return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
 
 
-def compose(words: list[str]) -> list[config.RunConfig]:
+def compose(words: Sequence[str]) -> list[RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
     They are empty if the words ask for the settings to be printed, as `--cfg job` does.
@@ -55,40 +55,29 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     """
     place = project.workplace()
     flags, words = _read(words)
-    given, settings = suites.given_in(words), params.load(place.project)
-    suite = suites.Suite.chosen(given, settings)
-    added = suite.overrides(given, flags.multirun) if suite else _device(given)
-    words = suites.with_arguments_added([*words, *added])
-    suites.given_in(words)  # checks what the suite adds, too
-    words = suites.without_missing_file(words, given, place.conf)
-    overrides = list(map(suites.parse, words))
-    if flags.multirun:
-        suites.check_combinations(overrides)
-    elif several := [word for word, each in zip(words, overrides, strict=True) if each.is_sweep_override()]:
+    given = suites.given_in(words)
+    words = suites.with_arguments_added([*words, *_device(given)])
+    several = [word for word in words if parse(word).is_sweep_override()]
+    if given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
+        several.append(f"suite={given['suite']}")
+    if several and not flags.multirun:
         raise UserError(f"{several[0]}: several values need -m")
-    files = _contents(place.conf)
+    lines = suites.lines_in(words, params.load(place.project))
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
     try:
         with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
             if flags.cfg:
-                print(OmegaConf.to_yaml(_composed(tuple(words), files), resolve=flags.resolve), end="")
+                print(OmegaConf.to_yaml(_composed(tuple(words), _contents(place.conf)), resolve=flags.resolve), end="")
                 return []
-            if not flags.multirun:
-                return list(compose_all([words], [], files))
-            parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-            (jobs,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
-            found = list(compose_all(jobs, suite.rules(given) if suite else [], files))
+            return list(_runs_of(lines, _contents(place.conf)))
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
-    if not found:
-        raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
-    return found
 
 
 def _device(given: Mapping[str, str]) -> list[str]:
     """`device=auto` where the words leave the device open, and this machine has a faster one than the CPU."""
-    if NAMING_DEVICES & set(given) or fastest_for(given.get("engine", Engine.lightning)) == Device.cpu:
+    if {"suite", *NAMING_DEVICES} & set(given) or fastest_for(given.get("engine", Engine.lightning)) == Device.cpu:
         return []
     return ["device=auto"]
 
@@ -106,50 +95,66 @@ def register_resolvers() -> None:
     OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
 
 
-def compose_all(jobs: Iterable[Sequence[str]], rules: Sequence[Rule], files: Files) -> Iterator[RunConfig]:
-    """Yields the configuration of each job, given as words, that no exclude rule matches. Hydra is initialised."""
-    parsed, first = cache(parse), tuple[str, ...]()
-    # Each job of a sweep sets the same names, so that of each choice of files, the next job only needs the values that
-    # differ: a new configuration takes 4 ms.
-    latest: dict[tuple[str, ...], tuple[DictConfig, Mapping[str, str]]] = {}
-    for words in jobs:
+def _runs_of(lines: Sequence[Line], files: Files) -> Iterator[RunConfig]:
+    """Yields the configuration of each combination of values. Hydra is initialised.
+
+    Raises UserError: a value is wrong; the message names the line of params.yaml that has it.
+    """
+    parsed = cache(parse)
+    # Of jobs that choose the same files and set the same names, the next one only needs the values that differ: a new
+    # configuration takes 4 ms.
+    latest: dict[tuple[tuple[str, ...], ...], tuple[DictConfig, Mapping[str, str]]] = {}
+    for line, words in suites.jobs_of(lines):
         choices = tuple(word for word in words if not _is_value(word))
         values = {word.partition("=")[0]: word for word in words if _is_value(word)}
         overrides = {name: parsed(word) for name, word in values.items()}
+        key = choices, tuple(values)
         merges = any(isinstance(each.value(), dict) for each in overrides.values())  # with what is there
-        first = first or choices
-        is_new = merges or choices not in latest
-        config, present = (_composed_of(choices, first, files), {}) if is_new else latest[choices]
-        for name, word in values.items():
-            if present.get(name) != word:
-                OmegaConf.update(config, overrides[name].key_or_group, overrides[name].value(), merge=True)
-        latest[choices] = config, values
-        if not is_excluded(config, rules):
+        try:
+            if merges or key not in latest:
+                latest[key] = _composed_of(choices, files), {}
+            config, present = latest[key]
+            for name, word in values.items():
+                if present.get(name) != word:
+                    OmegaConf.update(config, overrides[name].key_or_group, overrides[name].value(), merge=True)
+            latest[key] = config, values
             run = OmegaConf.to_object(config)
             assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-            yield run
+            if line.where:
+                to_cell.cell_and_options(run)
+        except Exception as error:
+            mistake = user_error_behind(error)
+            if mistake and line.where:
+                raise UserError(f"{line.where}: {mistake}") from error
+            raise
+        yield run
 
 
-def _composed_of(choices: tuple[str, ...], first: tuple[str, ...], files: Files) -> DictConfig:
-    """A new configuration of `choices`, made of a composition of each file beside those of `first`.
+def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
+    """A new configuration of `choices`, made of the section that each file gives, for which Hydra takes 60 ms.
 
-    Hydra takes 60 ms for each. Both name the same groups in the same order.
+    Of a model's file, which may choose the data, this is what it gives beside the data that are chosen.
     """
-    config: DictConfig = copy.deepcopy(_composed(first, files))
-    for number, (word, usual) in enumerate(zip(choices, first, strict=True)):
-        if word != usual:
-            if (section := _section(word, number, first, files)) is None:
+    data = tuple(word for word in choices if word.startswith("data="))
+    config: DictConfig = copy.deepcopy(_composed(data, files))
+    for word in choices:
+        group = word.partition("=")[0]
+        if word not in data:
+            section = _section(word, data if group == "model" else (), files)
+            if section is None:
                 return copy.deepcopy(_composed(choices, files))
-            config[word.partition("=")[0]] = section
+            config[group] = section
     return config
 
 
 @lru_cache(maxsize=128)
-def _section(word: str, number: int, first: tuple[str, ...], files: Files) -> DictConfig | None:
+def _section(word: str, others: tuple[str, ...], files: Files) -> DictConfig | None:
     """What the file that `word` names sets; None if it sets more than its section, as model=timm sets the data."""
     group = word.partition("=")[0]
-    config = _composed((*first[:number], word, *first[number + 1 :]), files)
-    if group not in GROUPS or _without(config, group) != _without(_composed(first, files), group):
+    if group not in GROUPS:
+        return None
+    config = _composed((*others, word), files)
+    if _without(config, group) != _without(_composed(others, files), group):
         return None
     section: DictConfig = config[group]
     return section

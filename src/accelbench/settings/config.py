@@ -84,15 +84,6 @@ class DataConfig(DataSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuiteConfig:
-    """conf/suite: a sweep's name; its axes are in params.yaml."""
-
-    name: str = MISSING
-    title: str = setting("", "its title in the report")
-    study: str | None = setting(None, "the study that it repeats")
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrackingConfig:
     """conf/tracking."""
 
@@ -158,7 +149,6 @@ class RunConfig(Options, RunSettings):
     )
     model: ModelConfig = _group(ModelConfig, "the network, or the library that has it")
     data: DataConfig = _group(DataConfig, "the data set")
-    suite: SuiteConfig = _group(SuiteConfig, "a suite of params.yaml")
     tracking: TrackingConfig = _group(TrackingConfig, "where records are delivered")
     executor: ExecutorConfig = _group(
         ExecutorConfig, "where cells are measured: on this machine, or in jobs of a cluster"
@@ -166,7 +156,8 @@ class RunConfig(Options, RunSettings):
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
     repeats: AtLeastOne = setting(1, "fresh processes of each cell; each cell runs once before any runs again")
-    profile: str | None = setting(None, "which values of {quick: ..., full: ...} in params.yaml")
+    suite: str = setting("adhoc", "a suite of params.yaml; adhoc is none")
+    profile: str | None = setting(None, "which lines of a suite: quick or full")
     out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
     retry: Retry = setting(Retry.none, "failed: run failed, timed out, killed and disturbed cells of out= again")
     quiet_s: NotNegative = setting(
@@ -307,3 +298,7 @@ def _parts(kind: Any) -> Iterator[Any]:
             yield from _parts(part)
     else:
         yield get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+# Settings whose value is one list.
+LISTS = {each.path for each in declared(RunConfig) if {get_origin(part) for part in _parts(each.kind)} & {list, tuple}}

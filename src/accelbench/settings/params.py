@@ -24,7 +24,7 @@ from accelbench.schema.vocab import Device
 from accelbench.settings.config import MAX_BRACKETS, PROFILES
 
 SECTIONS = ("costs", "data", "suites")
-KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
+KEYS = ("profile", "profiles", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
 
 MAX_BYTES = 200_000  # of the file
@@ -38,7 +38,7 @@ def load(project: Path | None) -> dict[str, Any]:
     Raises UserError: it is not usable.
     """
     if project is None:
-        return dict.fromkeys(SECTIONS, {})
+        return dict.fromkeys((*SECTIONS, "profiles"), {})
     try:
         params = _parsed(read_bytes(project / PARAMS).decode())
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
@@ -48,7 +48,10 @@ def load(project: Path | None) -> dict[str, Any]:
     if unknown := sorted(map(str, set(params) - set(KEYS))):
         meant = did_you_mean(unknown[0], KEYS)
         raise UserError(f"{PARAMS}: unknown {', '.join(unknown)}.{meant} Choose from: {', '.join(KEYS)}.")
-    return params | {key: _section(key, params.get(key)) for key in SECTIONS}
+    profiles = params.get("profiles") or {}
+    if not isinstance(profiles, dict) or not set(profiles) <= set(PROFILES):
+        raise UserError(f"{PARAMS}: profiles: should map {' and '.join(PROFILES)} to settings, such as budget_s=12")
+    return params | {"profiles": profiles} | {key: _section(key, params.get(key)) for key in SECTIONS}
 
 
 @cache
@@ -63,13 +66,13 @@ def _section(key: str, named: Any) -> dict[str, dict[str, Any]]:
         raise UserError(f"{PARAMS}: {key} should map names to settings")
     for name, values in (named or {}).items():
         if key in NAMED:
-            check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
+            _check_name(f"{PARAMS}: {key}.{name}", str(name), NAMED[key])
         if not isinstance(values, dict):
             raise UserError(f"{PARAMS}: {key}.{name}: should map settings to values")
     return {str(name): {str(k): value for k, value in values.items()} for name, values in (named or {}).items()}
 
 
-def check_name(flag: str, name: str, what: str) -> None:
+def _check_name(flag: str, name: str, what: str) -> None:
     """Raises a UserError, which names `flag`, if `name` is none for the folder or the file of `what`."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise UserError(

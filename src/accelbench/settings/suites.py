@@ -1,151 +1,162 @@
-"""The words of a command line as Hydra reads them, and what a suite of params.yaml adds to them or excludes."""
+"""The words of a command line as Hydra reads them, and the lines of words that a suite of params.yaml consists of."""
 
 import math
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser import overrides_parser, overrides_visitor
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
 
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError, did_you_mean
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, MAX_BRACKETS, NAMES, PROFILES, check_section, meant
+from accelbench.settings.config import GROUPS, LISTS, NAMES, PROFILES, check_section, meant
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
 AXES = [name for name in NAMES if name not in NOT_AXES]
-NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
 PATHS = ("out", "data.root")  # settings whose values are paths
 AXES_OF_PATHS = ("data.path", "model.weights", "python")  # of these, a comma may also separate several values
-EXCLUDE = "exclude"  # the key of a suite that lists combinations to leave out; all others are settings
+NO_SUITE = "adhoc"
+QUOTES = "'\""
+KEYS = ("title", "study", "data", "always", *PROFILES, "override")  # of a suite
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
-AT_MOST = f"a sweep has at most {MAX_CELLS:,}: name fewer values, or run a sweep for each value of an axis"
 
 if sys.flags.optimize:  # Hydra reads on inside of asserts, which Python leaves out then
     _path = overrides_visitor.__file__
     exec(compile(Path(_path).read_text(), _path, "exec", optimize=0), vars(overrides_visitor))
     overrides_parser.HydraOverrideVisitor = overrides_visitor.HydraOverrideVisitor
 
-Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
-
 
 @dataclass(frozen=True)
-class Suite:
-    """A suite, as the command line names it."""
+class Line:
+    """Words that ask for each combination of their values."""
 
-    name: str
-    axes: Mapping[str, Any]  # its section of params.yaml: setting -> value, list, or `{quick: ..., full: ...}`
-    profile: str  # the profile in force
+    words: list[str]
+    where: str = ""  # the line of params.yaml that they are from
 
-    @classmethod
-    def chosen(cls, given: Mapping[str, str], params: Mapping[str, Any]) -> "Suite | None":
-        """The suite among the settings of the command line; None without one.
 
-        Raises UserError: the suite or the profile is unknown; a profile without a suite.
-        """
-        profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite")
-        if profile not in PROFILES:
-            raise UnknownChoiceError("profile", profile, PROFILES)
-        if name in (None, NO_SUITE):
-            if "profile" in given:
-                raise UserError(
-                    f"profile={profile}: chooses among the values of a suite, and none is named: add -m suite=NAME. "
-                    f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
-                )
-            return None
-        if not (suites := params["suites"]):
-            where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
-            raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
-        if name not in suites:
-            raise UnknownChoiceError("suite", name, suites)
-        return cls(str(name), suites[name], str(profile))
+def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
+    """The lines of the suite that the words of a command line name, or else the words themselves.
 
-    def overrides(self, given: Mapping[str, str], is_sweep: bool) -> list[str]:
-        """The overrides of the suite's values but those `given`. A sweep has all values of an axis, a run the first.
+    A word wins over a suite's `override`, this over the line, the line over `always`, and `always` over the profile.
 
-        Raises UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
-        """
-        flag, result = f"{PARAMS}: suites.{self.name}", []
-        if "data" not in self.axes:
-            raise UserError(f"{flag}.data: missing; it names the data set")
-        for name, axis in self.axes.items():
-            if name == EXCLUDE:
-                continue
+    Raises UserError: the suite or the profile is unknown, or the suite is malformed; it names the line and the word.
+    """
+    given = given_in(words)
+    profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite", NO_SUITE)
+    if profile not in PROFILES:
+        raise UnknownChoiceError("profile", profile, PROFILES)
+    if name == NO_SUITE:
+        if "profile" in given:
+            raise UserError(
+                f"profile={profile}: chooses among the lines of a suite, and none is named: add -m suite=NAME. "
+                f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
+            )
+        return [Line([*words])]
+    if not (suites := params["suites"]):
+        where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
+        raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
+    if name not in suites:
+        raise UnknownChoiceError("suite", name, suites)
+    suite, flag = suites[name], f"{PARAMS}: suites.{name}"
+    _check(suite, str(profile), flag)
+    own = {parse(word).key_or_group: word for word in words}
+    data = {"data": f"data={suite['data']}", "profile": f"profile={profile}"}
+    of_profile = _words(params["profiles"].get(profile), f"{PARAMS}: profiles.{profile}")
+    always = _words(suite.get("always"), f"{flag}.always")
+    override = _in_line(_overrides(suite.get("override")), f"{flag}.override")
+    lines = []
+    for number, text in enumerate(suite[profile], start=1):
+        where = f"{flag}.{profile}, line {number}"
+        settings = data | of_profile | always | _words(text, where) | override | own
+        lines.append(Line(with_arguments_added([*map(readable, settings.values())]), where))
+    return lines
+
+
+def _check(suite: Mapping[str, Any], profile: str, flag: str) -> None:
+    """Raises a UserError if a suite has other keys, or if one has a wrong value; lines are not read."""
+    for key in suite:
+        if key not in KEYS:
+            raise UserError(
+                f"{flag}.{key}: unknown.{did_you_mean(key, KEYS)} A suite has {', '.join(KEYS)}: settings are words in "
+                "`always` and in the lines of a profile, such as `quick: [model=mlp,cnn device=cpu]`. Nothing is "
+                "excluded: only what a line asks for is measured (docs/sweeps.md)"
+            )
+    if not isinstance(suite.get("data"), str):
+        raise UserError(f"{flag}.data: should name exactly one data set")
+    for key in ("title", "study"):
+        if not isinstance(suite.get(key), str | None):
+            raise UserError(f'{flag}.{key}: should be a text, in quotes if it is a number: "000"')
+    if not isinstance(suite.get("override"), Mapping | None):
+        raise UserError(f"{flag}.override: should map settings to values, such as {{batch_size: 64}}")
+    if not isinstance(suite.get(profile), list) or not suite[profile]:
+        raise UserError(f"{flag}.{profile}: should be a list of lines, such as [model=mlp,cnn device=cpu]")
+
+
+def _words(text: Any, where: str) -> dict[str, str]:
+    """The settings in a line of params.yaml, and the words that set them. Raises UserError: it is no such line."""
+    if not isinstance(text, str | None):
+        raise UserError(f"{where}: should be words such as model=mlp,cnn device=cpu, and is {text}")
+    try:
+        words = shlex.split(text or "")
+    except ValueError as error:
+        raise UserError(f"{where}: {text}: not readable as words ({error})") from error
+    return _in_line(words, where)
+
+
+def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
+    found = {}
+    for word in words:
+        try:
+            (name,) = given_in([word])
             if name.split(".")[0] not in AXES:
-                raise UserError(f"{flag}.{name}: unknown setting.{meant(name)} Choose from: {', '.join(AXES)}.")
-            axis = self._of_profile(axis, f"{flag}.{name}", "value")
-            values = axis if isinstance(axis, list) else [axis]
-            if not values or any(isinstance(value, list | Mapping) for value in values):
-                raise UserError(
-                    f"{flag}.{name}: should be a value, a list of values, or {{quick: ..., full: ...}}; "
-                    'quote a value that is a list itself: "[3,32,32]"'
-                )
-            if name == "data" and len(values) != 1:
-                raise UserError(f"{flag}.data: should name exactly one data set")
-            if name not in given:
-                result.append(f"{name}={','.join(map(_word, values if is_sweep else values[:1]))}")
-        return [*result, *([] if "profile" in given else [f"profile={self.profile}"])]
-
-    def rules(self, given: Mapping[str, str]) -> list[Rule]:
-        """The exclude rules, such as `{model: lstm, device: [cpu, gpu]}`. What is `given` is never left out.
-
-        Raises UserError: a rule is malformed, or names a setting that the suite doesn't set.
-        """
-        flag = f"{PARAMS}: suites.{self.name}.{EXCLUDE}"
-        listed = self._of_profile(self.axes.get(EXCLUDE) or [], flag, "list")
-        if not isinstance(listed, list) or not all(isinstance(rule, Mapping) and rule for rule in listed):
-            raise UserError(f"{flag}: should be a list of combinations, such as {{model: lstm, device: xla_cpu}}")
-        for name in {name for rule in listed for name in rule} - (set(self.axes) - {EXCLUDE}):
-            raise UserError(f"{flag}: {name} is none of the suite's settings")
-        return [
-            {name: [*map(_key, v if isinstance(v, list) else [v])] for name, v in rule.items()}
-            for rule in listed
-            if not set(rule) & set(given)
-        ]
-
-    def _of_profile(self, value: Any, flag: str, what: str) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        if set(value) != set(PROFILES):
-            raise UserError(f"{flag}: should have a {what} for each of {', '.join(PROFILES)}, and no other key")
-        return value[self.profile]
+                raise UserError(f"{word}: unknown setting.{meant(name)} Choose from: {', '.join(AXES)}.")
+            if name == "data":
+                raise UserError(f"{word}: the suite's `data` names its data set")
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+        found[name] = word
+    return found
 
 
-def without_missing_file(words: list[str], given: Mapping[str, str], conf: Path) -> list[str]:
-    """`words` with a suite that has no file in conf/suite, which only gives a title, as `suite=adhoc` with its name."""
-    suite = given.get("suite")
-    if suite is None or (conf / "suite" / f"{suite}.yaml").exists():
-        return words
-    others = [word for word in words if not word.startswith("suite=")]
-    name = quoted(suite)
-    return [*others, f"suite={NO_SUITE}", f"suite.name={name}", f"suite.title={name}"]
+def _overrides(settings: Any, prefix: str = "") -> list[str]:
+    """The words of a suite's `override`, in which null stands for nothing, and a list for an axis or for a list."""
+    words = []
+    for key, value in (settings or {}).items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            words += _overrides(value, f"{name}.")
+        elif isinstance(value, list):
+            values = ",".join(map(_word, value))
+            words.append(f"{name}=[{values}]" if name in LISTS else f"{name}={values}")
+        elif value is not None:
+            words.append(f"{name}={_word(value)}")
+    return words
 
 
-def is_excluded(run: DictConfig, rules: Iterable[Rule]) -> bool:
-    """Whether a composed configuration matches one of the exclude rules."""
-    return any(all(_values_of(run, name) & set(values) for name, values in rule.items()) for rule in rules)
-
-
-def _values_of(run: DictConfig, setting: str) -> set[str]:
-    paths = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] * (setting == "model"))]
-    return {_key(getattr(value, "value", value)) for value in (OmegaConf.select(run, path) for path in paths)}
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def readable(word: str) -> str:
     """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is."""
     # Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
     name, _, path = word.partition("=")
+    if name == "suite":  # which a number may name
+        return f"suite={quoted(path.strip(QUOTES))}"
     is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
     if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
@@ -169,11 +180,12 @@ def with_arguments_added(words: list[str]) -> list[str]:
 
 def parse(word: str) -> Override:
     """`word` as Hydra reads it. Raises UserError: it is not of the form `name=value`."""
-    check_brackets(word)
     try:
         return OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        raise UserError(f"{word}: not readable as name=value or name=value,value; quote odd texts") from error
+    except (HydraException, RecursionError) as error:
+        raise UserError(
+            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value; quote odd texts"
+        ) from error
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
@@ -189,72 +201,46 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
             raise UserError(f"{word}: should be name=value")
         if name.strip("/").startswith("hydra"):
             raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
-        is_argument = name.startswith((*ARGUMENTS, OPTIONS))
-        if override.is_delete() or (not is_argument and (override.is_add() or override.is_force_add())):
-            raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
         if name == "suite":
-            value = word.partition("=")[2].strip("'\"")
-        if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
-            raise UserError(f"{word}: should be the name of a file in conf/{name}/")
-        check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
-        given[name] = value if isinstance(value, str) and not is_argument else word.partition("=")[2]
+            value = word.partition("=")[2].strip(QUOTES)
+        if not override.is_delete():
+            if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
+                raise UserError(f"{word}: should be the name of a file in conf/{name}/")
+            check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
+        is_plain = isinstance(value, str) and not name.startswith((*ARGUMENTS, OPTIONS))
+        given[name] = value if is_plain else word.partition("=")[2]
     return given
 
 
-def _word(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def jobs_of(lines: Iterable[Line]) -> Iterator[tuple[Line, list[str]]]:
+    """Yields the words of each combination of values, with their line. Raises UserError: none, or too many."""
+    hydras, num = GlobalHydra.instance(), 0
+    parser = OverridesParser.create(hydras.config_loader() if hydras.is_initialized() else None)  # for globs
+    for line in lines:
+        axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line.words)}
+        num += math.prod(map(len, axes.values()))
+        check_cells(num, line.where or " ".join(line.words))
+        yield from ((line, list(job)) for job in product(*axes.values()))
 
 
-def _key(value: Any) -> str:
-    """`value` as text for comparing: 8 and 8.0 are equal."""
-    return _word(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def check_brackets(word: str) -> None:
-    """Raises a UserError if the brackets of a setting are nested deeper than `MAX_BRACKETS`."""
-    depth = 0
-    for character in word:
-        depth += (character in "[{(") - (character in "]})")
-        if depth > MAX_BRACKETS:
-            raise UserError(f"{word[:MAX_BRACKETS]}...: more than {MAX_BRACKETS} brackets within each other")
-
-
-def check_combinations(overrides: Iterable[Override]) -> int:
-    """The number of combinations of all values that a sweep's overrides list.
-
-    Raises UserError: it is 0, or above `MAX_CELLS`; the message names the axes with their lengths.
-    """
-    lengths = {override.get_key_element(): _num_values(override) for override in overrides}
-    if empty := [name for name, length in lengths.items() if not length]:
-        raise UserError(f"{', '.join(empty)}: a range without a value")
-    num = math.prod(lengths.values())
-    if num > MAX_CELLS:
-        axes = " x ".join(f"{name} ({_count(length)})" for name, length in lengths.items() if length > 1)
-        raise UserError(f"{axes}: {_count(num)} combinations; {AT_MOST}")
-    return num
+def _values(override: Override) -> list[str]:
+    """The words that an override stands for, at most as many as a sweep may have, and one more."""
+    word, key = str(override.input_line), override.get_key_element()
+    if not override.is_sweep_override():
+        return [word]
+    if not override.is_discrete_sweep():
+        raise UserError(f"{word}: an interval needs another hydra/sweeper: list values")
+    try:
+        values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
+    except (HydraException, ValueError, ArithmeticError) as error:
+        raise UserError(f"{word}: a range needs finite bounds, and a step other than 0") from error
+    if not values:
+        raise UserError(f"{word}: a range without a value")
+    return [f"{key}={value}" for value in values]
 
 
 def check_cells(num: int, flag: str) -> None:
     """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
     if num > MAX_CELLS:
-        raise UserError(f"{flag}: makes {_count(num)} cells; {AT_MOST}")
-
-
-def _count(num: int) -> str:
-    return f"{num:,}" if num < 10**12 else f"over {10**12:,}"  # Python refuses to print very long numbers
-
-
-def _num_values(override: Override) -> int:
-    value = override.value()
-    if isinstance(value, ChoiceSweep):
-        return len(value.list)
-    if not isinstance(value, RangeSweep):
-        return 1
-    start, stop, step = value.start or 0, value.stop or 0, value.step
-    try:
-        length: int = math.ceil((stop - start) / step)
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise UserError(f"{override.input_line}: a range needs finite bounds, and a step other than 0") from error
-    return max(0, length)
+        few = "name fewer values, or run a sweep for each value of an axis"
+        raise UserError(f"{flag}: makes more than {MAX_CELLS:,} cells: {few}")

@@ -31,7 +31,6 @@ from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, Executor, LrScale, RunConfig, SweepOptions, check_executor
 from accelbench.settings.own_code import SEQ_LEN, checked, refuse
-from accelbench.settings.params import check_name
 from accelbench.settings.suites import PATHS
 
 T = TypeVar("T")
@@ -58,9 +57,8 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     options = _taken(
         SweepOptions,
         run,
-        suite=run.suite.name,
-        title=run.suite.title,
-        study=run.suite.study,
+        title="Runs from the command line",
+        study=None,
         tracking=run.tracking.name,
         data_root=run.data.root,
         is_auto=run.device.is_auto,
@@ -71,7 +69,6 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     cell = _taken(
         Cell,
         replace(run, batch_size=run.batch_size * (run.devices if weak else 1)),
-        suite=run.suite.name,
         engine=run.engine.name,
         device=run.device.name,
         model=_taken(
@@ -260,7 +257,6 @@ def check_limits(run: RunConfig) -> None:
         raise UserError(f"data.pipeline={data.pipeline}: not for data={data.name}. Choose from: {', '.join(fitting)}.")
     if is_random and data.augment != vocab.Augment.none:
         raise UserError(f"data.augment={data.augment}: random images are not varied. Choose from: none.")
-    check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for each in DECLARED:
         value = each.value(run)
         _check_range(each, value)
