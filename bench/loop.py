@@ -1,6 +1,6 @@
-"""Accelbench's samples/s, through Lightning's Trainer, compared with a plain loop over the same tensors.
+"""Accelbench's samples/s compared with a plain loop over the same tensors.
 
-Each round of 0.1 s is a block of accelbench's clock, inside the Trainer, and as many steps of the plain loop with the
+Each round of 0.1 s is a block of accelbench's clock and as many steps of the plain loop with the
 same threads; which of the two is first alternates. The ratio within a round is compared. There are several runs with
 new networks, since a network's place in memory changes its speed. The first round of a run warms up the plain loop; no
 other round is dropped or repeated.
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accelbench.data.arrays import Arrays
-from accelbench.engines.lightning import engine, zoo
+from accelbench.engines.pytorch import engine, zoo
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Mode
 from accelbench.schema.workload import ModelSpec

@@ -25,7 +25,7 @@ NETWORKS = {
 
 def main() -> None:
     """Prints the overhead per cell."""
-    measure("lightning", TARGET_S)
+    measure("pytorch", TARGET_S)
     print(f"checks, seconds per cell and share of its wall time (targets: {CHECKS_S} s, {CHECKS_SHARE:.0%})")
     for name, words in NETWORKS.items():
         for record in run(["-m", *words, "mode=infer,train", "seed=0,1,2"]):

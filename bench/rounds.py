@@ -30,7 +30,7 @@ def mnist() -> Path:
 def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> Cell:
     """A cell of the `window` protocol in fp32: on Lightning, this CPU and MNIST, unless `others` say more."""
     spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
-    settings = {"suite": "bench", "engine": Engine.lightning, "device": Device.cpu, "data": DataSpec(name="mnist")}
+    settings = {"suite": "bench", "engine": Engine.pytorch, "device": Device.cpu, "data": DataSpec(name="mnist")}
     settings |= {"precision": Precision.fp32, "protocol": Protocol.window, "epochs": 1, "breakdown_s": 0.0}
     return Cell(model=spec, mode=mode, batch_size=batch_size, **{**settings, **others})
 

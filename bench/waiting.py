@@ -43,7 +43,7 @@ def _one_cell() -> None:
     beyond = []
     with new_folder() as folder:
         for number in range(NUM_ROUNDS + 1):
-            import_s = _seconds_of([sys.executable, "-c", "import pytorch_lightning"])
+            import_s = _seconds_of([sys.executable, "-c", "import torch"])
             card_s = _seconds_to_card([*CELL, f"seed={number}", f"out={folder}"])
             beyond.append(card_s - import_s - windows_s(records_in(folder)[-1]))
     # The first round may have to probe the device.

@@ -1,7 +1,7 @@
 """`make test-wheel`: the wheel, installed as a user installs it: not the checkout's code, and the newest packages.
 
 Builds the wheel, compares its files with the package's, installs it with its core dependencies into an environment in
-a temporary folder, and there runs the tests of the Lightning engine and two cells in an empty folder, one of them with
+a temporary folder, and there runs the tests of the PyTorch engine and two cells in an empty folder, one of them with
 weights in a file of the newest torch.
 """
 
@@ -53,7 +53,7 @@ def main() -> int:
             print(f"left in the folder: {', '.join(sorted(left))}", file=sys.stderr)
             return 1
         words = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "no:cacheprovider", "-q", "-m", FAST]
-        run(python, "-m", "pytest", *words, ROOT / "tests/engines/lightning", cwd=empty, env=environment)
+        run(python, "-m", "pytest", *words, ROOT / "tests/engines/pytorch", cwd=empty, env=environment)
     return 0
 
 

@@ -16,7 +16,18 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import progress
 from accelbench.schema.cell import Cell, Target, Window
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
-from accelbench.schema.vocab import Definition, Device, Engine, Mode, Precision, Protocol, Span, Status, Verdict
+from accelbench.schema.vocab import (
+    Definition,
+    Device,
+    Engine,
+    Library,
+    Mode,
+    Precision,
+    Protocol,
+    Span,
+    Status,
+    Verdict,
+)
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
@@ -36,7 +47,9 @@ def make_cell(fault: str = "none", **changes) -> Cell:
     """A small CPU cell; `fault` is what the faulty engine does with it."""
     model = ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {})
     settings = {"suite": "test", "model": model, "data": DataSpec(name="mnist"), "mode": Mode.infer, "batch_size": 32}
-    settings |= {"engine": Engine.lightning, "device": Device.cpu, "precision": Precision.fp32, "timeout_s": 60.0}
+    is_module = changes.get("model", model).library == Library.lightning
+    engine = Engine.lightning if is_module else Engine.pytorch
+    settings |= {"engine": engine, "device": Device.cpu, "precision": Precision.fp32, "timeout_s": 60.0}
     settings |= {"protocol": Protocol.window, "epochs": 1, "window": SHORT, "breakdown_s": 0.02}
     return Cell(**settings | changes)
 
@@ -447,7 +460,7 @@ def give_ceilings(root: Path, **changes) -> None:
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.schema.ceilings import keep_of_machine
 
-    keep_of_machine(root, fingerprint(Engine.lightning), "cpu", make_ceilings(**changes))
+    keep_of_machine(root, fingerprint(Engine.pytorch), "cpu", make_ceilings(**changes))
 
 
 def refuse_listing(monkeypatch, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Lightning engine, spoilt as the cell's suite says, or with its weights and random state written down."""
+"""The PyTorch engine, spoilt as the cell's suite says, or with its weights and random state written down."""
 
 import os
 import signal
@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 import seedless  # noqa: F401
-from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
+from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
@@ -25,7 +26,7 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
     """Runs the cell with its fault."""
     rank = int(os.environ.get("LOCAL_RANK", 0))
     if cell.suite == "not wrapped":
-        NetworkDDP.configure_ddp = lambda self: None
+        Backend.in_parallel = lambda self, network: network
     if cell.suite == "killed" and rank:
         Ranks.follow = lambda self, step, wait: os.kill(os.getpid(), signal.SIGKILL)
     if cell.suite == "other precision" and rank:

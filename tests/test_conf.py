@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from accelbench.data import obtain
 from accelbench.devices.registry import fastest_for
-from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.module import OPTIMIZERS
-from accelbench.engines.lightning.zoo import NETWORKS
+from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.module import OPTIMIZERS
+from accelbench.engines.pytorch.zoo import NETWORKS
 from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES
@@ -57,7 +57,7 @@ def composed(*overrides):
     return to_cell.cell_and_options(OmegaConf.to_object(compose("config", list(overrides))))
 
 
-ALSO = {"auto": fastest_for(Engine.lightning), "cuda": Device.gpu}  # words for devices
+ALSO = {"auto": fastest_for(Engine.pytorch), "cuda": Device.gpu}  # words for devices
 # Each model alone, and a file of each other group at a time, since Hydra takes a fifth of a second.
 OF_GROUP = [[(group, name) for name in sorted(names(group))] for group in GROUPS if group != "model"]
 TRIED = [[("model", name)] for name in sorted(names("model"))]

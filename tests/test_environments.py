@@ -106,8 +106,8 @@ def gpu_environment(monkeypatch):
     ("environment", "folder", "files"),
     [
         (cluster_environment, "cluster", "*.py"),
-        (wheel_environment, "engines/lightning", "**/*.py"),
-        (gpu_environment, "engines/lightning", "conftest.py"),  # the other files are skipped without their packages
+        (wheel_environment, "engines/pytorch", "**/*.py"),
+        (gpu_environment, "engines/pytorch", "conftest.py"),  # the other files are skipped without their packages
     ],
 )
 def test_an_environment_has_what_its_tests_import(environment, folder, files, monkeypatch):

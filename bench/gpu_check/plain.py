@@ -42,7 +42,7 @@ class PlainFailedError(Exception):
 def _forks() -> Any:
     """What forks processes from one that has imported the framework."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torchvision", "timm", "accelbench.engines.lightning.zoo"])
+    context.set_forkserver_preload(["torch", "torchvision", "timm", "accelbench.engines.pytorch.zoo"])
     with patch.dict(os.environ):
         for name in SUBSTITUTING:  # variables that override the precision or the threads, as for a cell
             os.environ.pop(name, None)
@@ -145,8 +145,8 @@ def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
 def _step(cell: Cell, pinned: bool) -> Callable[[], object]:
     import torch
 
-    from accelbench.engines.lightning import zoo
-    from accelbench.engines.lightning.feed import random_images
+    from accelbench.engines.pytorch import zoo
+    from accelbench.engines.pytorch.feed import random_images
 
     torch.set_num_threads(len(os.sched_getaffinity(0)) if cell.threads is None else cell.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = cell.precision == Precision.tf32

@@ -138,7 +138,7 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
 
 def _marker(engine: Engine) -> str:
     """Of an engine's points on the curves."""
-    return "." if engine == Engine.lightning else "x"
+    return "." if engine == Engine.pytorch else "x"
 
 
 def _epochs(reported: MeasuredCell) -> list[Any]:

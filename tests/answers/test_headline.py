@@ -129,7 +129,7 @@ def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker,
 
 def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
     """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
-    rates = {("mlp", "lightning"): 1000, ("mlp", "keras"): 1010, ("cnn", "lightning"): 100, ("cnn", "keras"): 300}
+    rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
     made[3] = maker.ok(made[3].cell, 300, warnings=["the loader waited"], settled=False, warmup_total_s=1.0)
     beside = maker.beside_others(maker.ok(maker.cell("rnn"), 9))
@@ -148,8 +148,8 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     assert (lines[0].heads, rows) == (
         ["Training"],
         [
-            ["cnn", "fp32 with keras b128 !", "300 samples/s", "2.00x the next: bf16 with lightning, likely"],
-            ["mlp", "fp32 with keras b128", "1,010 samples/s", "1.01x the next: fp32 with lightning, can't tell"],
+            ["cnn", "fp32 with keras b128 !", "300 samples/s", "2.00x the next: bf16 with pytorch, likely"],
+            ["mlp", "fp32 with keras b128", "1,010 samples/s", "1.01x the next: fp32 with pytorch, can't tell"],
         ],
     )
     assert {line.topic: line.text for line in lines} == {

@@ -33,8 +33,8 @@ def test_engines_and_options_are_named_with_their_settings_and_devices_compared_
     jax = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
     keras, on_jax = (maker.cell(engine=Engine.keras, keras=settings) for settings in (KerasSettings(), jax))
     assert told(ENGINE, (keras, 800), (on_jax, 2500), (maker.cell(), 1000)) == {
-        ("mlp train b128", "keras", "lightning"): 0.8,
-        ("mlp train b128", "keras jax", "lightning"): 2.5,
+        ("mlp train b128", "keras", "pytorch"): 0.8,
+        ("mlp train b128", "keras jax", "pytorch"): 2.5,
     }
     found = told(DEVICE, (maker.cell(device="gpu"), 500), (maker.cell(), 10))
     assert found == {("mlp train b128", "gpu", "cpu"): 50.0}

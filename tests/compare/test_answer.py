@@ -100,7 +100,7 @@ def test_what_is_compared_the_sides_and_unread_records_are_named():
     ("changes", "name"),
     [
         ({"versions": {"torch": "2.10.0"}}, "versions.torch: 2.9.0 | 2.10.0"),
-        ({"code": "d" * 64}, f"code.lightning: {'c' * 12} | {'d' * 12}"),
+        ({"code": "d" * 64}, f"code.pytorch: {'c' * 12} | {'d' * 12}"),
         ({"variables": {"OMP_PROC_BIND": "1"}}, "variables.OMP_PROC_BIND: none | 1"),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_different_environment_is_named(changes, name):
     assert "environment" not in answered(records(), keras)[1]  # engines have each a code of their own
     text = answered(records(), records(environment=THERE, selection=Selection.machine))[1]
     assert "Compared: machine.cpu_name: AMD EPYC | Intel" in text  # as was asked for
-    assert "The environment differs: code.lightning" in text
+    assert "The environment differs: code.pytorch" in text
 
 
 def test_sides_of_several_machines_or_with_common_records_are_refused():

@@ -53,7 +53,7 @@ def test_says_how_many_requests_a_second_are_on_time_once_that_was_measured(proj
     assert not re.search("^requests", shown(project, whole=whole), re.MULTILINE)
     for rate, most in ((None, "not even 1,000"), (16e3, "16,000")):
         monkeypatch.setattr(calibration, "measured", lambda rate=rate: Null(p50_s=6.1e-5, p99_s=2e-4, rate=rate))
-        calibration.null(project, fingerprint(Engine.lightning))
+        calibration.null(project, fingerprint(Engine.pytorch))
         line = f"^requests +{most} a second are on time; without a model one takes 0.061 ms, p99 0.20 ms"
         assert re.search(line, shown(project, whole=whole), re.MULTILINE)
 
@@ -65,7 +65,7 @@ def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(pr
     for report in map(look, Device):
         assert (report.name if report.present else report.reason) in text
     for line in (
-        "lightning +yes: ",
+        "pytorch +yes: ",
         "openvino +no: engine=openvino: openvino is not installed",
         "cpu fp16, train +Adam's epsilon underflows in fp16 and the weights turn non-finite: use fp16_mixed",
         "cpu tf32 +tf32 needs",

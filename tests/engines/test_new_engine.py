@@ -22,7 +22,7 @@ BATCH_SIZE = 32
 def project(tmp_path):
     """A project, and a copy of the package that has the engine, in src/."""
     root = make_project(tmp_path)
-    first = '["lightning", "keras"'
+    first = '["pytorch", "lightning", "keras"'
     copy_package(root, "schema/vocab.py", first, first + WORD)
     folder = root / "src" / "accelbench" / "engines" / "sleep"
     folder.mkdir()

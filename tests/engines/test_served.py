@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import own_code
-from accelbench.engines.lightning import engine
+from accelbench.engines.pytorch import engine
 from accelbench.engines.registry import host_spec
 from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
@@ -17,7 +17,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Promise, Protocol, Status
 from engines.exported.test_run import SMALL, marked
-from engines.lightning.own.test_workload import own_cell
+from engines.pytorch.own.test_workload import own_cell
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
@@ -27,7 +27,7 @@ SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
-BY = [slow(Engine.lightning, 1), slow(Engine.lightning, 2)]
+BY = [slow(Engine.pytorch, 1), slow(Engine.pytorch, 2)]
 BY += [pytest.param(each, 2, marks=marked(each, each != Engine.onnxruntime).marks) for each in sorted(EXPORTING)]
 
 

@@ -32,7 +32,7 @@ def main() -> None:
     """Serves until standard input closes."""
     if "mlflow" in sys.argv[1:]:
         import accelbench.sinks.delivery  # noqa: F401
-    fingerprint(Engine.lightning)  # is kept
+    fingerprint(Engine.pytorch)  # is kept
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         job = json.loads(line)

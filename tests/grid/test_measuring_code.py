@@ -98,7 +98,7 @@ def package(tmp_path_factory):
     return Path(shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pyc*")))
 
 
-ENGINES = (Engine.lightning, Engine.keras, Engine.openvino)
+ENGINES = (Engine.pytorch, Engine.keras, Engine.openvino)
 
 
 def digests(package):
@@ -119,7 +119,7 @@ def before(package):
         (["isolation/new.py"], set(ENGINES)),
         (["devices/new.py"], set(ENGINES)),
         (["engines/new.py"], set(ENGINES)),
-        (["engines/lightning/deep/new.py"], {Engine.lightning, Engine.openvino}),
+        (["engines/pytorch/deep/new.py"], {Engine.pytorch, Engine.openvino}),
         (["engines/keras/new.py"], {Engine.keras}),
         (["engines/other/new.py", "sweep/new.py", "report/new.py"], set()),
     ],

@@ -135,7 +135,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (optional("xla_cpu", freeze=True), None),
         (optional("xpu", compile=True, channels_last=True), None),
         (make_cell(device=Device.xpu, devices=2), "devices=2: not tried on xpu: use devices=1"),
-        (keras(device=Device.mps), "engine=keras does not run on mps here: use engine=lightning"),
+        (keras(device=Device.mps), "engine=keras does not run on mps here: use engine=pytorch"),
         (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: goes with device=gpu"),
         (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
         (optional(cuda_graphs=True), "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
@@ -153,7 +153,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(model=ModelSpec(name="lstm"), precision=Precision.fp16_mixed), None),  # it has an LSTM of its own
         (keras(JAX), None),
         (keras(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
-        (keras(model=ModelSpec(name="resnet18", library=Library.timm)), "use engine=lightning"),
+        (keras(model=ModelSpec(name="resnet18", library=Library.timm)), "use engine=pytorch"),
         (keras(options=Options(compile=True)), "compile=true is an option of Lightning's"),
         (keras(options=Options(flush_denormals=True)), "flush_denormals=true is not for Keras"),
         (keras(data=DataSpec(name="cats_vs_dogs", pipeline=Pipeline.jpeg)), "use data.pipeline=array"),
@@ -180,7 +180,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(mode=Mode.generate, devices=2), "mode=generate runs on one device: use devices=1"),
         (make_cell(mode=Mode.generate, device=Device.xla_cpu), "XLA would compile for each length of the cache"),
         (make_cell(mode=Mode.generate, options=Options(freeze=True)), "for mode=generate use freeze=false"),
-        (exported(mode=Mode.generate), "keeps no key-value cache: for mode=generate use engine=lightning"),
+        (exported(mode=Mode.generate), "keeps no key-value cache: for mode=generate use engine=pytorch"),
         # What a network is exported to
         (exported(mode=Mode.train), "use mode=infer"),
         (exported(device=Device.gpu), "use device=cpu"),
@@ -203,7 +203,7 @@ def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
         monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
         return why_not(asked, report(Device.cpu))
 
-    told = "engine=lightning: torch is missing in this environment: use one that has it, or engine=keras"
+    told = "engine=pytorch: torch is missing in this environment: use one that has it, or engine=keras"
     assert without("torch", "pytorch_lightning", asked=make_cell()) == told
     assert without("torch", "pytorch_lightning") is None
     assert without("jax", asked=keras(JAX)).startswith("engine=keras engine.backend=jax: jax is not installed: ")

@@ -41,7 +41,7 @@ class Maker:
     def cell(self, model: str = "mlp", device: str = "cpu", precision: str = "fp32", **changes: Any) -> Cell:
         values = {"suite": "nets", "mode": Mode.train, "batch_size": 128, "protocol": Protocol.window, "epochs": 5}
         values["data"] = DataSpec(name="mnist")
-        values["engine"] = Engine.lightning
+        values["engine"] = Engine.pytorch
         named = {"device": Device(device), "model": ModelSpec(name=model), "precision": Precision(precision)}
         return Cell(**named, **values | changes)
 

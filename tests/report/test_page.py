@@ -45,4 +45,4 @@ def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> No
     page = compose([read([dataclasses.replace(records[0], environment=other), *records[1:]])])
     assert page.num_machines == 2
     assert page.environments[0] == ("machine (1 of 3 processes)", "cpu name Other, gpus Example GPU")
-    assert ("code of lightning", "abc123") in page.environments
+    assert ("code of pytorch", "abc123") in page.environments

@@ -12,7 +12,7 @@ from fakes import make_ceilings
 
 @pytest.fixture(scope="module")
 def machine():
-    return fingerprint(Engine.lightning)
+    return fingerprint(Engine.pytorch)
 
 
 def test_a_model_that_answers_at_once_is_measured(monkeypatch):

@@ -4,7 +4,7 @@ from omegaconf import OmegaConf
 
 from accelbench.settings.compose import structure
 
-CHOSEN = {"engine": "lightning", "device": "cpu", "data": "mnist", "tracking": "none"}
+CHOSEN = {"engine": "pytorch", "device": "cpu", "data": "mnist", "tracking": "none"}
 SETTINGS = {group: {"name": name} for group, name in CHOSEN.items()}
 SETTINGS |= {"model": {"name": "mlp", "args": {"width": 8}}}
 SETTINGS |= {"suite": "nets", "mode": "train", "precision": "bf16"}

@@ -29,17 +29,18 @@ def test_keras_settings_are_keras_alone():
     compiled = KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
     assert keras("engine.backend=jax", "engine.steps_per_execution=4") == compiled
     assert not keras("engine.backend=jax", "engine.jit_compile=false").jit_compile
-    with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=light"):
+    with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=pytor"):
         cell_and_options(merged("engine.jit_compile=true"))
 
 
-def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
+def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
     several = ("device.name=xla_cpu", "devices=2")
     assert cell_and_options(merged(*several, "engine.xla_processes=true"))[0].xla_processes
     assert not cell_and_options(merged(*several))[0].xla_processes
     for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    with pytest.raises(UserError, match="^engine.xla_processes=true: goes with engine=lightning, and not with engine"):
+    told = "^engine.xla_processes=true: goes with engine=pytorch or engine=lightning, and not with engine=keras"
+    with pytest.raises(UserError, match=told):
         cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
 
 

@@ -18,7 +18,7 @@ def test_only_times_of_the_same_job_and_settings_are_compared_as_ratios_on_one_a
     assert (label, slower.look, faster.place < equal < slower.place) == ("1", "cpu", True)
     assert beside.sentence(sweep, found).startswith(
         "Speed-ups in the study: gpu over cpu 2.77 to 34.3, tpu over cpu 0.962 to 1.01 times. Here: gpu over cpu 34.0. "
-        "On the cpu, lightning takes ~4.19 times as long as published (1 pair). On the gpu, "
+        "On the cpu, pytorch takes ~4.19 times as long as published (1 pair). On the gpu, "
     )
 
 
@@ -45,7 +45,7 @@ def test_the_studies_claims_and_devices_stand_beside_what_was_measured(read, mak
     alone = read([maker.ok(maker.cell("pets_cnn", batch_size=32, epochs=10), 100)], study="002")
     assert beside.sentence(alone, beside.pairs(alone)) == (
         "Speed-ups in the study: tpu over gpu 4.83 to 5.00 times. Here: not measured. "
-        "The study's job, 10 x 20,000 samples, takes ~2,000 s with lightning on our cpu."
+        "The study's job, 10 x 20,000 samples, takes ~2,000 s with pytorch on our cpu."
     )
     assert [(*row.values(),)[:4] for row in texts(devices.table(alone))] == [
         ("published", "gpu", "NVIDIA Tesla T4", "40 streaming multiprocessors, 2,560 CUDA cores"),

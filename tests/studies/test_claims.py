@@ -27,6 +27,6 @@ def test_each_claim_is_of_two_cells_that_differ_in_what_a_user_chooses(study, nu
     for first, second in (claim.cells for claim in found):
         assert (first.model, first.data, first.mode) == (second.model, second.data, second.mode)
         assert key_of(first) != key_of(second)
-        assert all(cell.engine == ("lightning" if study == "003" else "keras") for cell in (first, second))
+        assert all(cell.engine == ("pytorch" if study == "003" else "keras") for cell in (first, second))
     assert all(claim.judged.ratio > 1.2 for claim in found)
     assert {cell.device for claim in found for cell in claim.cells} <= {Device.cpu, Device.gpu, Device.tpu}

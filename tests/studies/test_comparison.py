@@ -12,7 +12,7 @@ from five_studies import comparison
 def compare(read):
     """From records to the comparison of one network per device, and our time with Lightning."""
 
-    def compare(records, model="mlp", study="001", engine=Engine.lightning):
+    def compare(records, model="mlp", study="001", engine=Engine.pytorch):
         found = comparison.compare_with_published(read(records, study=study), Mode.train)
         return {each.device_text: (each, each.ours[engine]) for each in found if each.model == model}
 
@@ -43,15 +43,15 @@ def test_a_time_is_of_the_studys_job_scaled_from_the_speed_of_a_cell_on_fewer_sa
     assert (own.job, ours.seconds.value) == ("5 x 12,000 samples", pytest.approx(60))
 
 
-def test_a_time_of_several_devices_stands_beside_the_cell_of_as_many_and_keras_before_lightning(compare, maker) -> None:
+def test_a_time_of_several_devices_stands_beside_the_cell_of_as_many_and_keras_before_pytorch(compare, maker) -> None:
     one = maker.cell("pets_cnn", "tpu", batch_size=32, epochs=10)
     eight = dataclasses.replace(one, devices=8, batch_size=256, engine=Engine.keras, keras=KerasSettings())
     found = compare([maker.ok(one, 500), maker.ok(eight, 4000)], "pets_cnn", "002", Engine.keras)
     assert list(found) == ["gpu", "tpu", "tpu x 8"]
     alone, together = found["tpu"], found["tpu x 8"]
-    assert (alone[0].published, alone[0].ours[Engine.lightning].seconds.value) == (None, pytest.approx(400))
+    assert (alone[0].published, alone[0].ours[Engine.pytorch].seconds.value) == (None, pytest.approx(400))
     assert (together[0].published.value, together[1].seconds.value) == (94, pytest.approx(50))
-    assert list(together[0].ours) == [Engine.keras, Engine.lightning]
+    assert list(together[0].ours) == [Engine.keras, Engine.pytorch]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
     window = maker.ok(maker.cell("cnn", device="xla_cpu", batch_size=64, epochs=10), 2000)
     table = times.table(read([fit, window]), Mode.train)
     (row,) = texts(table, "mlp", "cpu")
-    assert (row["lightning (s)"], row["time of"]) == ("15.0", "5 x 60,000 samples")
-    assert row["ours: cells"] == "fp32, batch 128, lightning, 5 x 60,000 samples, fit"
+    assert (row["pytorch (s)"], row["time of"]) == ("15.0", "5 x 60,000 samples")
+    assert row["ours: cells"] == "fp32, batch 128, pytorch, 5 x 60,000 samples, fit"
     assert (row["published (s)"], row["published: speed-up as the study prints it (%)"]) == ("71.622", "0")
     (row,) = texts(table, "cnn", "xla_cpu")
-    assert row["lightning (s)"] == "~300"
-    assert (row["ours: cells"], row["published (s)"]) == ("fp32, batch 64, lightning, window", "–")
+    assert row["pytorch (s)"] == "~300"
+    assert (row["ours: cells"], row["published (s)"]) == ("fp32, batch 64, pytorch, window", "–")
     (gpu,) = texts(table, "cnn", "gpu")
     assert gpu["ours: cells"] == "not planned"
     assert gpu["published: speed-up as the study prints it (%)"] == "3,332"
@@ -33,5 +33,5 @@ def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
     fit = maker.cell(protocol=Protocol.fit, epochs=3)
     trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
     (row, *_) = texts(times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
-    times_s = [row[f"lightning: {what} (s)"] for what in ("inference", "one evaluation")]
+    times_s = [row[f"pytorch: {what} (s)"] for what in ("inference", "one evaluation")]
     assert (times_s, row["published (s)"]) == (["~0.500", "0.600"], "0.929")

@@ -27,7 +27,7 @@ def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) 
     assert [row["test accuracy (%)"] for row in (ours, cpu, gpu)] == ["51.0", "–", "–"]
     (_, epoch) = beside.pairs(sweep)  # after the study's own job
     assert epoch.published.value == 44.5
-    assert epoch.ours[Engine.lightning].text == "20.1"  # the first epoch, with building
+    assert epoch.ours[Engine.pytorch].text == "20.1"  # the first epoch, with building
 
 
 def test_the_speed_by_the_size_of_the_data_set_is_compared_with_that_of_the_fewest(read, maker) -> None:

@@ -47,7 +47,7 @@ def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_an
     assert [key[0] for key in shared._hosts] == [None, second]
     assert other.environment["versions"] == {**home.environment["versions"], "timm": "99.0"}
     assert len({each.identity for each in result.records}) == 3
-    needs = "msgspec, numpy, nvidia-ml-py, torch, pytorch-lightning, greenlet"
+    needs = "msgspec, numpy, nvidia-ml-py, torch"
     assert skipped.reason.startswith(f"python={empty}: {needs} not installed there: {empty}/bin/python -m pip install")
     assert other.label == f"{make_cell().label}-timm 99.0"
     (group,) = groups(cells_of(map(Process.of, result.records)))
@@ -71,7 +71,7 @@ def test_an_older_python_or_torch_is_skipped(monkeypatch, version, why):
 
 def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty, monkeypatch):
     told = skip_reason(make_cell(python=empty, engine=Engine.openvino))
-    assert told.endswith("bin/python -m pip install msgspec numpy nvidia-ml-py torch pytorch-lightning openvino")
+    assert told.endswith("bin/python -m pip install msgspec numpy nvidia-ml-py torch openvino")
     asked = []
     monkeypatch.setattr(plan, "report_on", lambda device, **known: asked.append(known) or absent(device, "none here"))
     assert skip_reason(make_cell(python=second, device=Device.gpu)) == "none here"

@@ -181,7 +181,7 @@ def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, folder):
 def test_another_machine_or_code_measures_again_and_keeps_what_was(swept, folder, monkeypatch):
     swept([make_cell()])
     before = written(folder)
-    current = fingerprint.fingerprint(Engine.lightning)
+    current = fingerprint.fingerprint(Engine.pytorch)
     monkeypatch.setattr(plan, "fingerprint", lambda engine: {**current, "code": "another"})
     result, _ = swept([make_cell()])
     assert set(before) < set(written(folder))

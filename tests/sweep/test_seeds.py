@@ -18,10 +18,10 @@ def test_each_setting_gets_its_seeds_and_its_reference_twice_as_many_which_is_tr
     for each in planned:
         seeds.setdefault((each.batch_size, each.precision, each.engine), []).append(each.seed)
     assert seeds == {
-        (32, "fp32", "lightning"): [*range(6)],  # one of the settings, and the reference of two
-        (32, "bf16", "lightning"): [0, 1, 2],
+        (32, "fp32", "pytorch"): [*range(6)],  # one of the settings, and the reference of two
+        (32, "bf16", "pytorch"): [0, 1, 2],
         (8, "fp32", "openvino"): [0, 1, 2],
-        (8, "fp32", "lightning"): [*range(6)],
+        (8, "fp32", "pytorch"): [*range(6)],
     }
     assert [each.seed for each in planned[:9]] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 

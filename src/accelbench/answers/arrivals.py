@@ -267,8 +267,8 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def reference_of(cell: Cell) -> Cell:
-    """The training that tells how many epochs a setting should need: in fp32, with Lightning, without options."""
-    return replace(cell, precision=Precision.fp32, engine=Engine.lightning, keras=None, options=Options())
+    """The training that tells how many epochs a setting should need: in fp32, with PyTorch, without options."""
+    return replace(cell, precision=Precision.fp32, engine=Engine.pytorch, keras=None, options=Options())
 
 
 def _is_reference(setting: Setting) -> bool:

@@ -28,7 +28,7 @@ class Network(NamedTuple):
     text: str  # such as `fp32 with keras (1.26 times as fast as the next, likely)`; empty if it can't be told
     setting: str  # with its batch; ends in ` !` if its speed is in doubt
     rate: str
-    verdict: str  # such as `1.26x the next: bf16 with lightning !, likely`: the speed of the next is in doubt
+    verdict: str  # such as `1.26x the next: bf16 with pytorch !, likely`: the speed of the next is in doubt
 
 
 class Line(NamedTuple):

@@ -33,8 +33,8 @@ PRECISION = Axis(("precision",), IN_FP32, lambda each: each.cell.precision)
 SMALLEST: Base = lambda group: min(group, key=lambda each: each.cell.batch_size)  # noqa: E731
 BATCH = Axis(("batch_size",), SMALLEST, lambda each: f"batch {each.cell.batch_size}")
 OF_ENGINE = ("engine", "keras", "xla_processes")
-ON_LIGHTNING = _first(lambda cell: cell.engine == Engine.lightning)
-ENGINE = Axis(OF_ENGINE, ON_LIGHTNING, lambda each: engine_text(each.row))
+ON_PYTORCH = _first(lambda cell: cell.engine == Engine.pytorch)
+ENGINE = Axis(OF_ENGINE, ON_PYTORCH, lambda each: engine_text(each.row))
 PLAIN = _first(lambda cell: cell.options == Options())
 OPTIONS = Axis(("options",), PLAIN, lambda each: switches_text(each.row) or "no options")
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
@@ -85,7 +85,7 @@ class Pair:
             None if axis is DEVICE or cell.device == Device.cpu else cell.device.value,
             None if axis is PRECISION or cell.precision == Precision.fp32 else cell.precision.value,
             None if axis is OPTIONS else switches_text(row),
-            None if axis is ENGINE or cell.engine == Engine.lightning else engine_text(row),
+            None if axis is ENGINE or cell.engine == Engine.pytorch else engine_text(row),
             None if row["asked_threads"] is None else f"{row['asked_threads']} threads",
             None if cell.python is None else folder_name(cell.python),
             feeding_text(self.cell),

@@ -51,13 +51,13 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 
 
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """A cell's engine if there are several, and its options, such as `lightning, channels_last`.
+    """A cell's engine if there are several, and its options, such as `pytorch, channels_last`.
 
     `environment` is what the environment is called where there are several; None: it has the name of its folder.
     """
     row = process.row | ({"python": environment} if environment else {})
-    is_first = has_engines and process.cell.engine == vocab.Engine.lightning  # `options_text` names the other engines
-    return ", ".join(filter(None, [vocab.Engine.lightning if is_first else None, options_text(row)]))
+    is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
+    return ", ".join(filter(None, [vocab.Engine.pytorch if is_first else None, options_text(row)]))
 
 
 def setting_text(process: Process, *, has_devices: bool, has_engines: bool, environment: str | None = None) -> str:
@@ -115,7 +115,7 @@ def options_text(row: Row) -> str | None:
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["asked_threads"] is not None:
         enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
-    if row["engine"] != vocab.Engine.lightning:
+    if row["engine"] != vocab.Engine.pytorch:
         enabled.append(engine_text(row))
     if row["python"] is not None:
         enabled.append(interpreters.folder_name(str(row["python"])))

@@ -12,29 +12,26 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor, nn
 from torch.autograd.profiler import profile
 from torch.nn.parameter import is_lazy
 
 from accelbench.api.returned import Returned
 from accelbench.engines.cell_run import CellRun
-from accelbench.engines.lightning import global_state, zoo
-from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.lightning.feed import DrawnFeed
-from accelbench.engines.lightning.module import BenchModule, InferStep, TrainStep, new_optimizer
-from accelbench.engines.lightning.outputs import NetworkOutputs, size_of
-from accelbench.engines.lightning.own.workload import OwnTask, OwnWorkload, tensors_of
-from accelbench.engines.lightning.precision import (
+from accelbench.engines.pytorch import global_state, zoo
+from accelbench.engines.pytorch.backends import Backend, backend_for
+from accelbench.engines.pytorch.feed import DrawnFeed
+from accelbench.engines.pytorch.module import InferStep, Program, TrainStep, new_optimizer
+from accelbench.engines.pytorch.outputs import NetworkOutputs, size_of
+from accelbench.engines.pytorch.own.workload import OwnTask, OwnWorkload, tensors_of
+from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
     cast_module,
-    plugin_for,
-    step_context,
 )
-from accelbench.engines.lightning.structure import mapped, num_rows, parts_of, varied
-from accelbench.engines.lightning.training import with_modes
-from accelbench.engines.lightning.work import count
+from accelbench.engines.pytorch.structure import mapped, num_rows, parts_of, varied
+from accelbench.engines.pytorch.training import with_modes
+from accelbench.engines.pytorch.work import count
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed
@@ -70,7 +67,6 @@ def _as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = 
         stack.callback(torch.set_rng_state, torch.get_rng_state())
         if _uses_cuda():
             stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
-        stack.callback(setattr, XLAAccelerator, "is_available", vars(XLAAccelerator)["is_available"])
         stack.callback(global_state.restore, global_state.snapshot())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
@@ -149,7 +145,7 @@ class _LiveWorkload(OwnWorkload):
 
 
 class _NetworkRun(NetworkOutputs):
-    """A run of `network`, a copy of the user's on the device, without a Trainer."""
+    """A run of `network`, a copy of the user's on the device."""
 
     workload: _LiveWorkload
 
@@ -157,35 +153,25 @@ class _NetworkRun(NetworkOutputs):
         super().__init__(cell, Path(), backend)
         self.network, self.workload = network.train(self.trains), workload
         self.build_s, self.num_params, self.kept = 0.0, zoo.num_params(network), _kept()
-        plugin = plugin_for(cell.precision, backend.torch_type)
-        self.context = step_context(plugin)
         self.is_plain = self.plain_network() is network  # not by torch.compile
         self.observer = Observer(self.plain_network())
         self.hooks = [self.observer.handle]
         self.feed = DrawnFeed(lambda: workload.first, cell.batch_size, put=lambda batch: batch)
-        # What the steps of a cell's process ask of its LightningModule.
         parameters = [each for each in network.parameters() if each.requires_grad]
-        self.module = SimpleNamespace(
-            network=network,
-            task=workload.task,
-            num_parts=1,
-            device=backend.device(),
-            backend=backend,
-            trainer=SimpleNamespace(precision_plugin=plugin),
-            optimizers=lambda use_pl_optimizer: new_optimizer(cell.model, parameters),
-        )
+        optimizer = new_optimizer(cell.model, parameters) if self.trains else None
+        self.program = Program(network, workload.task, backend, cell.precision, optimizer)
 
     def run_steps(self) -> None:
         if not self.is_plain:  # compiled code runs no hooks: let them see the plain network first
             task = self.workload.task
-            with torch.no_grad(), self.context():
+            with torch.no_grad(), self.program.context():
                 task.infer(self.plain_network(), task.put(self.backend.put, self.workload.first))
         self.backend.hold(torch.get_default_dtype())
         self.in_grad_mode(self._measure)
 
     def _measure(self) -> None:
         make, workload = TrainStep if self.trains else InferStep, self.workload
-        self.step = make(cast(BenchModule, self.module), iter(self.feed))
+        self.step = make(self.program, iter(self.feed))
         self.measure_window(self.step)
         self.last_result = self.step.result
         if not self.trains and workload.num_counted != workload.num_rows:  # the user decides what is a sample
@@ -300,8 +286,4 @@ class _FunctionRun(CellRun):
 
 def measure_function(called: Callable[[], object], cell: Cell) -> Measurement:
     """Measures calls of `called`, and waits for the cell's device; PyTorch's state is what the function finds."""
-    finds_tpus = vars(XLAAccelerator)["is_available"]
-    try:
-        return cast(Measurement, _FunctionRun(cell, called, backend_for(cell.device)).measure())
-    finally:
-        XLAAccelerator.is_available = finds_tpus
+    return cast(Measurement, _FunctionRun(cell, called, backend_for(cell.device)).measure())

@@ -197,7 +197,7 @@ class _Asked:
         called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
         cell = Cell(
             suite="",
-            engine=vocab.Engine.lightning,
+            engine=vocab.Engine.pytorch,
             device=vocab.Device(self.device),
             model=ModelSpec(
                 name=one_line(called),
@@ -225,11 +225,11 @@ class _Asked:
 
 def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
     # Only the clock runs between the steps: the machine is looked at before and after.
-    environment = fingerprint.fingerprint(vocab.Engine.lightning)
+    environment = fingerprint.fingerprint(vocab.Engine.pytorch)
     started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     sampler = Sampler(os.getpid())
     generator = random.getstate()
-    # They import torch and Lightning, which draws a random number.
+    # They import torch, which draws a random number.
     from accelbench.api.live import measure_function, measure_network
 
     random.setstate(generator)

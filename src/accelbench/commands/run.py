@@ -13,7 +13,7 @@ EXAMPLES = """
 examples:
   accelbench model=cnn precision=bf16 batch_size=256 mode=infer
   accelbench -m model=mlp,cnn batch_size=32,128
-  accelbench -m engine=lightning,keras model=mlp,lstm
+  accelbench -m engine=pytorch,keras model=mlp,lstm
   accelbench -m model=torchvision model.name=resnet18 compile=false,true
   accelbench model=transformers model.name=bert model.batch_args.seq_len=64
   accelbench model=custom model.target=my_package.nets.MyNet

@@ -37,11 +37,13 @@ def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
     unused = {*LEFT_OUT, *(BOUNDS[vocab.Protocol.steps] if cell.protocol != vocab.Protocol.steps else ())}
     on_random = cell.model.library in {*NAMED, vocab.Library.custom}
     usual_pipeline = vocab.Pipeline.host if cell.data.name == vocab.RANDOM else vocab.Pipeline.array
+    is_module = cell.model.library == vocab.Library.lightning
+    usual_engine = vocab.Engine.lightning if is_module else vocab.Engine.pytorch
     settings = {
         "data": (cell.data.name, vocab.RANDOM if on_random else None),
         "data.pipeline": (cell.data.pipeline, usual_pipeline),
         "data.augment": (cell.data.augment, vocab.Augment.none),
-        "engine": (cell.engine, vocab.Engine.lightning),
+        "engine": (cell.engine, usual_engine),
         "engine.backend": (keras.backend, vocab.KerasBackend.tensorflow),
         "engine.jit_compile": (keras.jit_compile, keras.backend == vocab.KerasBackend.jax),
         "engine.steps_per_execution": (keras.steps_per_execution, 1),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from accelbench.schema.vocab import Device, Engine
+from accelbench.schema.vocab import ON_TORCH, Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
 
 @cache
 def fastest_for(engine: str) -> Device:
-    """The fastest kind of device here for an engine. Others than Lightning run anywhere on the CPU, and few elsewhere.
+    """The fastest kind of device here for an engine. Others than PyTorch's run anywhere on the CPU, and few elsewhere.
 
     It is looked up once per process.
     """
-    if engine != Engine.lightning:
+    if engine not in ON_TORCH:
         return Device.cpu
     return next((device for device in FASTEST if look(device).present), Device.cpu)
 

@@ -77,7 +77,7 @@ def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mod
     """A small cell of this kind, which stands for others in what does not depend on the rest of its settings."""
     return Cell(
         suite="",
-        engine=Engine.lightning,
+        engine=Engine.pytorch,
         device=device,
         model=ModelSpec(name="mlp"),
         data=DataSpec(name=""),

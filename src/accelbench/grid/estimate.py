@@ -63,7 +63,7 @@ QUANTIZED_S = 15.0  # to quantise an exported network
 DECODERS_S = 8.0  # to start the processes that decode pictures
 # The share of the ceilings that networks reach on a CPU; each is the mean of what the suites of params.yaml showed on
 # two machines: with AVX-512 it was a quarter more, with AVX2 a fifth less.
-SHARE = {Engine.lightning: 0.4, Engine.keras: 0.68}
+SHARE = {Engine.pytorch: 0.4, Engine.lightning: 0.4, Engine.keras: 0.68}
 SHARE_EXPORTED = 1.0
 CORE_BYTES_PER_S = 16e9  # that a core moves of a network's tensors, however fast the memory is when read in a row
 WIDTHS = {Precision.fp64: 2.0, Precision.fp16: 0.5, Precision.bf16: 0.5, Precision.int8: 0.25}  # against fp32's
@@ -214,7 +214,7 @@ class Evidence:
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
-        data, engine = DataSpec(name=RANDOM, pipeline=Pipeline.host), Engine.lightning
+        data, engine = DataSpec(name=RANDOM, pipeline=Pipeline.host), Engine.pytorch
         cell = replace(cell, model=model, data=data, engine=engine, keras=None, device=Device.cpu, devices=1)
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 

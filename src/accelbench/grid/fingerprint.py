@@ -96,10 +96,10 @@ ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
     *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/workload.py"),
-    "engines/lightning/probe.py",  # every engine's cells are judged by what it finds
+    "engines/pytorch/probe.py",  # every engine's cells are judged by what it finds
 )
-# The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.
-BUILT_ON = ("exported", "lightning")
+# The folders of engines/ whose code runs in the cells of other engines, too.
+BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exported", "pytorch"))}
 PACKAGE_NAME = "accelbench"
 
 
@@ -119,7 +119,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
     """The files of the code that measures the cells of `engine`; of every engine if it is None."""
     files = list(package.glob("engines/*.py"))
-    engines = ["*"] if engine is None else [engine.value, *(BUILT_ON if engine in EXPORTING else ())]
+    engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
         files += package.glob(place if place.endswith(".py") else f"{place}/**/*.py")
     return files

@@ -28,9 +28,10 @@ AMPERE = (8, 0)  # the first with TF32 and bfloat16 units
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
 C = ["clang", "gcc"]
 
-# Of the engines that run an exported network: the modules that each needs besides torch, and to quantise; its formats;
-# the options that it takes.
+# The modules that each engine needs besides torch; of those that run an exported network, the modules to quantise, the
+# formats, and the options.
 MODULES = {
+    vocab.Engine.lightning: ("pytorch_lightning", "greenlet"),
     vocab.Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
     vocab.Engine.openvino: ("openvino",),
     vocab.Engine.aotinductor: (),
@@ -91,7 +92,7 @@ def _needed(cell: Cell) -> dict[str, None]:
     if cell.keras:
         found = ["jax" if cell.keras.backend == vocab.KerasBackend.jax else "tensorflow", "keras"]
     else:
-        found = ["torch", "pytorch_lightning", *MODULES.get(cell.engine, ("greenlet",))]
+        found = ["torch", *MODULES.get(cell.engine, ())]
     found += QUANTIZERS.get(cell.engine, ()) if cell.precision in vocab.QUANTIZED else ()
     found += [cell.model.library.value] if cell.model.library in LIBRARIES else []
     found += ["torchvision"] if cell.data.pipeline == vocab.Pipeline.jpeg else []
@@ -126,7 +127,7 @@ def _reasons(cell: Cell, report: DeviceReport) -> Iterator[str]:
             yield str(report.reason)
         yield from _of_devices(cell, report)
     others = (_of_options, _of_compiler, _of_serving, _of_generation)
-    for rules in (_of_lightning, _of_network, _of_target, _of_copies, _of_precision, *others):
+    for rules in (_of_torch, _of_network, _of_target, _of_copies, _of_precision, *others):
         yield from rules(cell, report)
 
 
@@ -135,7 +136,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
     if cell.device == vocab.Device.xla_cpu:
         yield "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
     if cell.device in (vocab.Device.xpu, vocab.Device.mps):
-        yield f"engine=keras does not run on {cell.device} here: use engine=lightning, or device=cpu"
+        yield f"engine=keras does not run on {cell.device} here: use engine=pytorch, or device=cpu"
     for name in ("jax" if on_jax else "tensorflow", "keras"):
         if _lacks(cell, name):
             how = how_to_install("jax" if on_jax else "keras")
@@ -147,18 +148,18 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
     if on_jax and cell.threads is not None:
         yield f"threads={cell.threads}: JAX takes no limit on its threads"
     if cell.model.library != vocab.Library.accelbench:
-        yield f"engine=keras has accelbench's own networks, none of {cell.model.library}: use engine=lightning"
+        yield f"engine=keras has accelbench's own networks, none of {cell.model.library}: use engine=pytorch"
     if cell.model.weights_file is not None:
         name = f"*{Path(cell.model.weights_file).suffix}"
-        yield f"model.weights={name}: Keras' cells draw their weights: use engine=lightning, or model.weights=none"
+        yield f"model.weights={name}: Keras' cells draw their weights: use engine=pytorch, or model.weights=none"
     if cell.save_weights:
-        yield "save_weights=true: Keras' cells keep no weights: use engine=lightning, or save_weights=false"
+        yield "save_weights=true: Keras' cells keep no weights: use engine=pytorch, or save_weights=false"
     if options:
-        yield f"{options[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
+        yield f"{options[0]}=true is an option of PyTorch's cells: use engine=pytorch, or engine.jit_compile"
     if cell.data.pipeline == vocab.Pipeline.jpeg:
-        yield "data.pipeline=jpeg: Keras' cells read decoded arrays: use data.pipeline=array, or engine=lightning"
+        yield "data.pipeline=jpeg: Keras' cells read decoded arrays: use data.pipeline=array, or engine=pytorch"
     if cell.data.augment != vocab.Augment.none:
-        yield f"data.augment={cell.data.augment}: use data.augment=none, or engine=lightning"
+        yield f"data.augment={cell.data.augment}: use data.augment=none, or engine=pytorch"
     if num > 1 and on_jax:
         yield f"engine.steps_per_execution={num}: Keras on JAX calls the compiled function for each step: use 1"
     if num > 1 and cell.data.pipeline == vocab.Pipeline.device and cell.mode == vocab.Mode.train:
@@ -169,7 +170,7 @@ def _of_keras(cell: Cell, keras: KerasSettings) -> Iterator[str]:
 
 
 def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
-    engine, precision, instead = cell.engine, cell.precision, "or engine=lightning"
+    engine, precision, instead = cell.engine, cell.precision, "or engine=pytorch"
     quantizers = QUANTIZERS.get(engine, ()) if precision in vocab.QUANTIZED else ()
     for missing in (name for name in (*MODULES[engine], *quantizers) if _lacks(cell, name)):
         where = f"engine={engine} precision={precision}" if missing in quantizers else f"engine={engine}"
@@ -177,7 +178,7 @@ def _of_exported(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.device != vocab.Device.cpu:
         yield f"engine={engine} runs on the CPU here: use device=cpu, {instead}"
     if cell.mode == vocab.Mode.generate:
-        yield f"engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=lightning"
+        yield f"engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=pytorch"
     elif cell.mode != vocab.Mode.infer:
         yield f"engine={engine} runs inference: use mode=infer, {instead}"
     if cell.devices > 1:
@@ -211,17 +212,20 @@ def _is_fused(cell: Cell, report: DeviceReport) -> bool:
     return cell.device in vocab.XLA and (cell.keras is not None or TORCH_TPU not in report.details)
 
 
-def _of_lightning(cell: Cell, report: DeviceReport) -> Iterator[str]:
+def _of_torch(cell: Cell, report: DeviceReport) -> Iterator[str]:
     # PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU.
     by_xla = cell.device == vocab.Device.tpu and _is_fused(cell, report)
-    modules = ("torch", "pytorch_lightning", *(["torch_xla"] if by_xla else []))
-    missing = [name for name in modules if _lacks(cell, name)] if cell.engine == vocab.Engine.lightning else []
+    modules = ["torch", *MODULES.get(cell.engine, ()), *(["torch_xla"] if by_xla else [])]
+    missing = [name for name in modules if _lacks(cell, name)] if cell.engine in vocab.ON_TORCH else []
     if missing == ["torch_xla"]:
         how = how_to_install("xla")
         yield f"device={cell.device}: torch_xla is not installed: {how}, or use engine=keras"
     elif missing:
-        yield f"engine=lightning: {missing[0]} is missing in this environment: use one that has it, or engine=keras"
-    if cell.model.library != vocab.Library.lightning:
+        yield f"engine={cell.engine}: {missing[0]} is missing in this environment: use one that has it, or engine=keras"
+    is_module = cell.model.library == vocab.Library.lightning
+    if cell.engine == vocab.Engine.pytorch and is_module:
+        yield "model=lightning: its training_step runs in Lightning's loop: use engine=lightning"
+    if not is_module:
         return
     if cell.device not in TRIED:
         yield f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
@@ -256,21 +260,21 @@ def _of_target(cell: Cell, report: DeviceReport) -> Iterator[str]:
 
 def _of_copies(cell: Cell, report: DeviceReport) -> Iterator[str]:
     copies = cell.data.pipeline != vocab.Pipeline.device and cell.protocol not in vocab.SERVING
-    is_copied = copies and (cell.device, cell.engine) == (vocab.Device.gpu, vocab.Engine.lightning)
+    is_copied = copies and cell.device == vocab.Device.gpu and cell.engine in vocab.ON_TORCH
     if not cell.data.pinned and not is_copied:
-        yield "data.pinned=false: goes with device=gpu engine=lightning and whole batches of the host: leave it out"
+        yield "data.pinned=false: goes with device=gpu engine=pytorch and whole batches of the host: leave it out"
 
 
 def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
     device, precision, is_lstm = cell.device, cell.precision, cell.model.is_own("lstm")
-    is_lightning, is_mixed = cell.engine == vocab.Engine.lightning, precision == vocab.Precision.fp16_mixed
+    is_on_torch, is_mixed = cell.engine in vocab.ON_TORCH, precision == vocab.Precision.fp16_mixed
     if precision == vocab.Precision.tf32 and device != vocab.Device.gpu:
         yield f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
     if cell.xla_processes and device == vocab.Device.xla_cpu:
         yield "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
     if device == vocab.Device.mps and precision == vocab.Precision.fp64:
         yield "fp64: an Apple GPU has none: use fp32"
-    if is_lightning and is_mixed and cell.mode == vocab.Mode.train and _is_fused(cell, report):
+    if is_on_torch and is_mixed and cell.mode == vocab.Mode.train and _is_fused(cell, report):
         yield "fp16_mixed: training scales its losses, which torch_xla does not: use bf16_mixed"
     needs_ampere = precision in BF16 or precision == vocab.Precision.tf32
     if device == vocab.Device.gpu and needs_ampere and _capability(report) < AMPERE:
@@ -279,7 +283,7 @@ def _of_precision(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield f"{precision} needs compute capability 8.0, {report.name} has {found}: use {instead}"
     # Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
     # Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
-    of_onednn = device == vocab.Device.cpu and is_lightning and is_lstm
+    of_onednn = device == vocab.Device.cpu and is_on_torch and is_lstm
     has_fp16 = cell.mode == vocab.Mode.infer and has_any(report, ["avx512_fp16"])
     if of_onednn and is_mixed and not has_fp16:
         yield f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
@@ -301,7 +305,7 @@ def _of_options(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if options.cuda_graphs and device != vocab.Device.gpu:
         yield f"cuda_graphs=true is for NVIDIA GPUs, {device} has no CUDA graphs: use cuda_graphs=false"
     if options.flush_denormals and cell.engine == vocab.Engine.keras:
-        yield "flush_denormals=true is not for Keras: use engine=lightning, or flush_denormals=false"
+        yield "flush_denormals=true is not for Keras: use engine=pytorch, or flush_denormals=false"
     if options.flush_denormals and device != vocab.Device.cpu:
         why = "XLA flushes denormal numbers by itself" if is_xla else f"a {device} is not slowed by them"
         yield f"flush_denormals=true: {why}: use flush_denormals=false"

@@ -35,7 +35,7 @@ NOT_IMPLEMENTED = re.compile(
     re.IGNORECASE,
 )
 # The module that may explain a failure of the user's code in PyTorch, if it was imported.
-EXPLAINING = "accelbench.engines.lightning.global_state"
+EXPLAINING = "accelbench.engines.pytorch.global_state"
 # Code below these folders is Python's, a library's or accelbench's own.
 LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a link to it, in another interpreter

@@ -134,7 +134,7 @@ UNKNOWN: Row = dict.fromkeys(MEASURED)
 def _settings(record: Record) -> Row:
     cell, data = record.cell, record.data
     is_random = cell.data.name == vocab.RANDOM
-    is_xla = cell.device in vocab.XLA and cell.engine == vocab.Engine.lightning
+    is_xla = cell.device in vocab.XLA and cell.engine in vocab.ON_TORCH
     has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
     columns = _columns(cell.protocol, cell.mode, cell.keras is not None, cell.trainer is not None)
     declared_ones = {column: value and value(cell) for column, value in columns.items()}
@@ -270,7 +270,7 @@ def _work(record: Record, measured: Measurement, speed: object) -> Row:
     )
     copy_s = None if copy_in_s is None else copy_in_s + (copy_out_s or 0.0)
     # The other engines compile whole steps.
-    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine != vocab.Engine.lightning
+    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
     fused = compiles or cell.options.cuda_graphs
     found = bound(work, batch / speed, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copy_s)
     flops_per_s = None if work.flops is None else work.flops / batch * speed

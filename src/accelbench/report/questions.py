@@ -115,7 +115,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _gained("Which device?", DEVICE, "the CPU", cells),
         _gained("Which precision?", PRECISION, "fp32", cells),
         _gained("Which batch size?", BATCH, "the smallest batch", cells),
-        _gained("Which engine?", ENGINE, "PyTorch (lightning)", cells),
+        _gained("Which engine?", ENGINE, "PyTorch", cells),
         _gained("Which options?", OPTIONS, "no options", cells),
         _time(fastest),
         _limit(fastest),

@@ -311,7 +311,7 @@ class Cell(RunSettings):
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
-        False, "lightning on a TPU: a process for each core", empty="other devices and engines"
+        False, "pytorch and lightning on a TPU: a process for each core", empty="other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None for another engine
@@ -352,7 +352,7 @@ class Cell(RunSettings):
     @property
     def num_processes(self) -> int:
         """How many processes compute the cell: one per device, or one that drives them all."""
-        one_per_device = self.engine == vocab.Engine.lightning and (self.device not in vocab.XLA or self.xla_processes)
+        one_per_device = self.engine in vocab.ON_TORCH and (self.device not in vocab.XLA or self.xla_processes)
         return self.devices if one_per_device else 1
 
     @property
@@ -369,7 +369,8 @@ class Cell(RunSettings):
             *(f"b{self.batch_size}", self.mode, *self.options.enabled),
             self.scaling if self.scaling == vocab.Scaling.weak else "",
             "processes" if self.xla_processes else "",
-            self.engine if self.engine != vocab.Engine.lightning else "",
+            # A LightningModule's library and its engine are one word.
+            self.engine if self.engine not in (vocab.Engine.pytorch, model.library) else "",
             *(self.keras.non_defaults if self.keras else []),
             *(self.trainer.non_defaults if self.trainer else []),
             data.pipeline if data.pipeline != vocab.Pipeline.array else "",

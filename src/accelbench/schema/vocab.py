@@ -10,8 +10,10 @@ XLA = frozenset({Device.tpu, Device.xla_cpu})
 # Devices that share one CPU: several of them are parts of it, not more hardware.
 SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})
 
-# The framework that runs a cell.
-Engine = StrEnum("Engine", ["lightning", "keras", "onnxruntime", "openvino", "aotinductor"])
+# The framework that runs a cell. `pytorch`: a bare loop; `lightning`: Lightning's Trainer.
+Engine = StrEnum("Engine", ["pytorch", "lightning", "keras", "onnxruntime", "openvino", "aotinductor"])
+# Engines that compute with PyTorch itself, on any device.
+ON_TORCH = frozenset({Engine.pytorch, Engine.lightning})
 # Engines that run an exported network of PyTorch: inference on the CPU.
 EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 

@@ -338,4 +338,4 @@ class _Search(BaseSearch):
 def _plainness(item: Planned) -> tuple[object, ...]:
     """The least of a group is its baseline: plain PyTorch in fp32, which users run today, or what comes next."""
     cell = item.cell
-    return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size
+    return cell.engine != Engine.pytorch, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size

@@ -77,7 +77,7 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 def _device(given: Mapping[str, str]) -> list[str]:
     """`device=auto` where the words leave the device open, and this machine has a faster one than the CPU."""
-    if {"suite", *NAMING_DEVICES} & set(given) or fastest_for(given.get("engine", Engine.lightning)) == Device.cpu:
+    if {"suite", *NAMING_DEVICES} & set(given) or fastest_for(given.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
 

@@ -43,13 +43,13 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig(KerasSettings):
-    """conf/engine: `xla_processes` is for Lightning, all others are Keras'."""
+    """conf/engine: `xla_processes` is for PyTorch and Lightning, all others are Keras'."""
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
         None, "keras: whether it compiles with XLA; unless given, with the backend jax alone"
     )
-    xla_processes: bool = setting(False, "lightning on a TPU: a process for each core")
+    xla_processes: bool = setting(False, "pytorch and lightning on a TPU: a process for each core")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,9 +109,10 @@ def _learning_rate(run: RunConfig) -> float:
 def _keras(engine: EngineConfig, device: vocab.Device) -> KerasSettings | None:
     """The settings of Keras, None for another engine. For JAX, `jit_compile` is true unless it was given."""
     for field in fields(engine):
-        takes_it = vocab.Engine.lightning if field.name == "xla_processes" else vocab.Engine.keras
-        if field.name != "name" and takes_it != engine.name:
-            refuse("engine", engine, f"goes with engine={takes_it}, and not with engine={engine.name}", field.name)
+        takes_it = vocab.ON_TORCH if field.name == "xla_processes" else (vocab.Engine.keras,)
+        if field.name != "name" and engine.name not in takes_it:
+            words = " or ".join(f"engine={word}" for word in vocab.Engine if word in takes_it)
+            refuse("engine", engine, f"goes with {words}, and not with engine={engine.name}", field.name)
     if engine.name != vocab.Engine.keras:
         return None
     on_jax = engine.backend == vocab.KerasBackend.jax
@@ -134,7 +135,7 @@ def _without_unused_settings(run: RunConfig) -> RunConfig:
         model = replace(model, batch_args={})
     if run.devices == 1:
         run = replace(run, scaling=RunSettings.scaling)
-    if engine.name == vocab.Engine.lightning and (run.devices == 1 or run.device.name not in vocab.XLA):
+    if engine.name in vocab.ON_TORCH and (run.devices == 1 or run.device.name not in vocab.XLA):
         engine = replace(engine, xla_processes=False)
     if run.protocol in vocab.EPOCHS:
         run = replace(run, breakdown_s=RunSettings.breakdown_s)

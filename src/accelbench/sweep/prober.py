@@ -27,7 +27,7 @@ from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Device, Engine, Precision, Status
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
-PROBING_ENGINE = Engine.lightning
+PROBING_ENGINE = Engine.pytorch
 SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 NEAR = 0.85  # a share of a ceiling that was probed beside other load

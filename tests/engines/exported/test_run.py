@@ -11,9 +11,9 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
-from accelbench.engines.lightning import engine as lightning
-from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.global_state import NOT_SET
+from accelbench.engines.pytorch import engine as pytorch
+from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.global_state import NOT_SET
 from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
 from accelbench.judging.asked import judge
@@ -21,7 +21,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from engines.lightning.own.test_workload import own_cell
+from engines.pytorch.own.test_workload import own_cell
 from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
@@ -149,7 +149,7 @@ def trained(digits, tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "trained.safetensors"
     learning = replace(SMALL, learning_rate=0.01)
     cell = make_cell(mode=Mode.train, protocol=Protocol.fit, model=learning, epochs=8, save_weights=True)
-    assert judge(cell, lightning.run(cell, digits, path)) is None
+    assert judge(cell, pytorch.run(cell, digits, path)) is None
     return path
 
 

@@ -7,10 +7,10 @@ sys.modules["sklearn"] = None  # Keras imports it for wrappers that no cell has,
 import pytest  # noqa: E402
 
 from engines.keras.cells import elsewhere  # noqa: E402
-from engines.keras.twins import lightning_side  # noqa: E402
+from engines.keras.twins import pytorch_side  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def twins(digits):
     """What the Lightning engine's networks gave, by name."""
-    return elsewhere(lightning_side, digits)
+    return elsewhere(pytorch_side, digits)

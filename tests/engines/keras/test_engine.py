@@ -15,7 +15,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
-from engines.keras.twins import lightning_side
+from engines.keras.twins import pytorch_side
 from fakes import assert_epochs_in_turn
 from marks import slow
 
@@ -31,7 +31,7 @@ NEAR = {"sgd": 1e-4, "adam": 2e-3}
     ],
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
-    twins = twins if optimizer == "sgd" else elsewhere(lightning_side, digits, {}, optimizer)
+    twins = twins if optimizer == "sgd" else elsewhere(pytorch_side, digits, {}, optimizer)
     monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
     cell = twin_of(optimizer, keras)
     measured = engine.run(cell, digits)

@@ -41,14 +41,13 @@ def trained_cell(optimizer, **changes):
     return make_cell(mode=Mode.train, protocol=Protocol.fit, model=model, seed=SEED, epochs=3, **changes)
 
 
-def lightning_side(digits, cases=CASES, optimizer="sgd"):
+def pytorch_side(digits, cases=CASES, optimizer="sgd"):
     """By case: weights, outputs, losses, counts of parameters and operations; and what training gave."""
     import torch
 
-    from accelbench.engines.lightning import light_import  # noqa: F401  # first
-    from accelbench.engines.lightning import engine, zoo  # isort: skip
-    from accelbench.engines.lightning.module import ImageTask
-    from accelbench.engines.lightning.work import count
+    from accelbench.engines.pytorch import engine, zoo  # isort: skip
+    from accelbench.engines.pytorch.module import ImageTask
+    from accelbench.engines.pytorch.work import count
 
     found = {}
     for case, (name, args, shape) in cases.items():

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import beginning, message_of, one_line

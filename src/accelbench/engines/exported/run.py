@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
@@ -20,18 +19,18 @@ from accelbench.devices.registry import look
 from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
 from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
-from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import Feed
-from accelbench.engines.lightning.global_state import NOT_SET, flush_denormals, new_tensors_in
-from accelbench.engines.lightning.module import ImageTask
-from accelbench.engines.lightning.outputs import NetworkOutputs
-from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.structure import arrays_in, mapped, tensors_in
-from accelbench.engines.lightning.training import training_in_inference
-from accelbench.engines.lightning.work import busiest_of, count
-from accelbench.engines.lightning.workloads import workload_of
+from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.feed import Feed
+from accelbench.engines.pytorch.global_state import NOT_SET, flush_denormals, new_tensors_in, seed_generators
+from accelbench.engines.pytorch.module import ImageTask
+from accelbench.engines.pytorch.outputs import NetworkOutputs
+from accelbench.engines.pytorch.precision import STORED_DTYPES
+from accelbench.engines.pytorch.ranks import Ranks
+from accelbench.engines.pytorch.structure import arrays_in, mapped, tensors_in
+from accelbench.engines.pytorch.training import training_in_inference
+from accelbench.engines.pytorch.work import busiest_of, count
+from accelbench.engines.pytorch.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import Output, Products
@@ -111,7 +110,7 @@ class _Run(NetworkOutputs):
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
         start = time.perf_counter()
-        pl.seed_everything(cell.seed, verbose=False)
+        seed_generators(cell.seed)
         network = self.workload.build().eval().to(self.dtype)
         if cell.options.channels_last:
             self.check_layout()
@@ -157,7 +156,7 @@ class _Run(NetworkOutputs):
         )
 
     def _use_dtype(self) -> None:
-        """New tensors get the network's format, as Lightning has it around a step."""
+        """New tensors get the network's format, as in a step of PyTorch."""
         if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `Backend.hold` notes
             torch.set_default_dtype(self.dtype)
 
@@ -200,7 +199,7 @@ class _Run(NetworkOutputs):
         pool = super().requests(num)
         if len({tuple(tensor.shape for tensor in tensors_in(each)) for each in pool}) > 1:
             told = "is exported for requests of one shape, and model.batch makes several"
-            raise UnsupportedError(f"engine={self.cell.engine}: {told}: pad them there, or use engine=lightning")
+            raise UnsupportedError(f"engine={self.cell.engine}: {told}: pad them there, or use engine=pytorch")
         return pool
 
     def further_step(self) -> "_CompiledStep":  # type: ignore[override]
@@ -259,7 +258,7 @@ class _Run(NetworkOutputs):
         arrays, size = load_split(self.data_folder, "test"), self.cell.batch_size
         found, found_in_fp32 = [], []  # whether each answer is right
         with new_tensors_in(torch.float32):
-            pl.seed_everything(self.cell.seed, verbose=False)
+            seed_generators(self.cell.seed)
             network, task = self.workload.build().eval(), ImageTask(torch.float32)
             began = time.monotonic()
             for start in range(0, len(arrays.labels), size):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from accelbench.engines.lightning import spec as of_torch
+from accelbench.engines.pytorch import spec as of_torch
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import digest

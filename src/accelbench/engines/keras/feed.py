@@ -1,4 +1,4 @@
-"""Batches as NumPy arrays: gathered from the data set, or random. The samples and their order are Lightning's."""
+"""Batches as NumPy arrays: gathered from the data set, or random. The samples and their order are PyTorch's."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The networks of the studies in Keras, the same layers as in the Lightning engine, and what they are trained on.
+"""The networks of the studies in Keras, the same layers as in the PyTorch engine, and what they are trained on.
 
 Each takes images of one shape, (height, width) or (height, width, channels), with values in [0, 1], and returns logits
 (batch, classes), or (batch, 1) if a study has one logit for two classes; the autoencoder returns images. Study 004's

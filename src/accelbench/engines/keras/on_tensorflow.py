@@ -167,7 +167,7 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cell.devices)
     found = tf.config.list_logical_devices(kind)
     if len(found) < cell.devices:
-        told = "use engine=lightning, or pip install 'tensorflow[and-cuda]' in an environment without torch"
+        told = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
         raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(found)} of {cell.devices}: {told}")
     names = [f"/{kind}:{index}" for index in range(cell.devices)]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)

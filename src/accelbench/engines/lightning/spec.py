@@ -1,53 +1,17 @@
 """What a process needs before it runs cells on Lightning."""
 
-import re
-import sys
-from contextlib import suppress
-from functools import cache
-from itertools import product
-from pathlib import Path
+from dataclasses import replace
 
-from accelbench.devices.gpu import cuda_variables
+from accelbench.engines.pytorch import spec as of_torch
 from accelbench.engines.registry import HostSpec
-from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import read_bytes
-from accelbench.schema.vocab import Device, Library
 
 ENGINE = "accelbench.engines.lightning.engine"
-PROBER = "accelbench.engines.lightning.probe"
-TORCH_IMPORT = "accelbench.engines.lightning.torch_import"  # before all others
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"  # before Lightning
-SLOW = ("timm", "torchvision", "transformers")  # their imports take seconds: once, if a cell needs them
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: plain torch, CUDA or torch_xla."""
-    preload: tuple[str, ...] = (TORCH_IMPORT, LIGHT_IMPORT, "accelbench.isolation.host_process", ENGINE)
-    named = _named(*cell.own_code.values())
-    preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
-    environment: dict[str, str] = {}
-    if cell.model.library == Library.transformers:
-        environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
-    if cell.device == Device.gpu:
-        # Number GPUs as NVML does, so that the sampler reads the GPU that computes.
-        environment |= cuda_variables()
-    elif cell.device == Device.tpu:
-        environment |= {"PJRT_DEVICE": "TPU"}
-    elif cell.device == Device.xla_cpu:
-        # Preloading torch_xla replaces parts of torch.nn; no cell of this host uses plain torch.
-        preload = (*preload, "torch_xla")
-        devices_per_process = cell.devices // cell.num_processes
-        environment |= {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}
-    return HostSpec(ENGINE, preload, environment, prober=PROBER)
-
-
-@cache
-def _named(*paths: str) -> frozenset[str]:
-    """The slow packages that the modules of these dotted paths name, so that a host imports them once for all cells."""
-    found: set[str] = set()
-    for path, place in product(paths, ["", *sys.path]):
-        file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")  # nothing of the user's is imported
-        with suppress(OSError, UserError):
-            found.update(re.findall(r"\w+", read_bytes(file).decode(errors="replace")))
-    return frozenset(found.intersection(SLOW))
+    """The host of `cell`: that of PyTorch, with Lightning."""
+    base = of_torch.host_spec(cell)
+    first, *others = (name for name in base.preload if name != of_torch.ENGINE)
+    return replace(base, engine=ENGINE, preload=(first, LIGHT_IMPORT, ENGINE, *others))

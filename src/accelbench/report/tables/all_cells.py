@@ -159,7 +159,7 @@ def extension(sweep: Sweep, cell: MeasuredCell) -> Row:
         "name": name_on_page(cell),
         "label": cell.label,
         "folder": sweep.folder,
-        "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
+        "options": options_text(row | {"engine": Engine.pytorch}),  # the page shows the engine as a filter
         "framework": engine_text(row),
         "outcome": cell.outcome,
         "half_width": relative_half_width(row),

@@ -1,0 +1,216 @@
+"""PyTorch's global settings that a number depends on: one list, for setting, for reading back and for putting back."""
+
+import operator
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from accelbench.errors import UnsupportedError
+
+FULL = "ieee"
+TF32 = "tf32"
+DEFAULT_DTYPE = "torch.set_default_dtype"
+DEFAULT_DEVICE = "torch.set_default_device"
+DETERMINISTIC = "torch.use_deterministic_algorithms"
+ANOMALIES = "torch.autograd.set_detect_anomaly"
+BENCHMARK = "torch.backends.cudnn.benchmark"
+CUDNN_DETERMINISTIC = "torch.backends.cudnn.deterministic"
+# Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
+# they disagree with the newer ones, they can't be read, and the newer ones hold.
+OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
+FP32_PLACES = tuple(
+    f"torch.backends.{place}fp32_precision"
+    for place in ("", "cudnn.", "cudnn.conv.", "cudnn.rnn.", "cuda.matmul.")
+    + ("mkldnn.", "mkldnn.conv.", "mkldnn.rnn.", "mkldnn.matmul.")
+)
+RNN = "torch.backends.cudnn.rnn.fp32_precision"
+FLAGS = (
+    *(BENCHMARK, CUDNN_DETERMINISTIC, "torch.backends.cudnn.enabled"),
+    *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "torch.backends.cuda.matmul.allow_fp16_accumulation",
+)
+
+# How a setting is read and set.
+_Setting = tuple[Callable[[], Any], Callable[[Any], object]]
+
+
+def _attribute(path: str) -> _Setting:
+    owner, _, name = path.removeprefix("torch.").rpartition(".")
+    find = operator.attrgetter(owner)
+    return lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value)
+
+
+def _default_device() -> torch.device | None:
+    """For new tensors; None if nobody set one."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+# In the order in which they are set: a later one may undo a part of what an earlier one does.
+SETTINGS: dict[str, _Setting] = {
+    # Looked up when they are called: torch_tpu, once loaded, has its own in their place.
+    OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
+    **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
+    # Its module, which recurrent layers on a GPU import, takes the place of the object that has the setting.
+    RNN: (
+        partial(torch._C._get_fp32_precision_getter, "cuda", "rnn"),
+        partial(torch._C._set_fp32_precision_setter, "cuda", "rnn"),
+    ),
+    DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
+    DEFAULT_DEVICE: (_default_device, torch.set_default_device),
+    "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
+    DETERMINISTIC: (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    ANOMALIES: (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    **{
+        f"torch.set_autocast_enabled({kind!r})": (
+            partial(torch.is_autocast_enabled, kind),
+            partial(torch.set_autocast_enabled, kind),
+        )
+        for kind in ("cpu", "cuda")
+    },
+}
+
+
+@contextmanager
+def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
+    """A context in which new tensors have a dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds all generators of random numbers on the host."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's advice to use its newer settings."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
+        yield
+
+
+def _read(name: str) -> Any:
+    if name not in OLDER:
+        return SETTINGS[name][0]()
+    with suppress(RuntimeError):
+        return SETTINGS[name][0]()
+    return None
+
+
+def snapshot() -> dict[str, Any]:
+    """The present value of each setting; None for an older one that the newer ones overrule."""
+    with _quiet():
+        return {name: _read(name) for name in SETTINGS}
+
+
+def restore(values: Mapping[str, Any]) -> None:
+    """Sets what differs from `values`."""
+    with _quiet():
+        for name, (_, set_to) in SETTINGS.items():
+            overruled = name in OLDER and values.get(name) is None
+            if name in values and not overruled and _read(name) != values[name]:
+                set_to(values[name])
+
+
+@contextmanager
+def settings_as_before() -> Iterator[None]:
+    """Puts the settings back at the end."""
+    values = snapshot()
+    try:
+        yield
+    finally:
+        restore(values)
+
+
+def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
+    """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32."""
+    # cuDNN chooses algorithms by its rules, its default: those chosen by trial may differ between two processes.
+    places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
+    return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
+
+
+def use_threads(num: int) -> None:
+    """Has PyTorch compute with `num` CPU threads. A number that holds already is not set."""
+    # `torch.set_num_threads` also takes away MKL's right to use fewer threads for small products, for good. Training a
+    # small transformer then takes 4 % longer than in a loop that sets nothing.
+    if torch.get_num_threads() != num:
+        torch.set_num_threads(num)
+
+
+def multiplies_in_tf32() -> bool:
+    """Whether a GPU multiplies fp32 matrices in TF32 now."""
+    return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
+
+
+NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
+NOT_SET = "asked for flush_denormals=true, but the engine does not say that it was set"
+DENORMAL = 1 << 20  # 1e-39 in fp32, as an integer: converting it would flush it
+PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
+
+
+def flush_denormals() -> None:
+    """Has this thread and those that it starts from now on take denormal numbers as 0; UnsupportedError if it can't."""
+    if not torch.set_flush_denormal(True):
+        raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
+
+
+def denormals_are_flushed() -> bool:
+    """Whether all of PyTorch's threads compute with 0 instead of denormal numbers."""
+    num = torch.get_num_threads() * PER_THREAD
+    values = torch.full((num,), DENORMAL, dtype=torch.int32, device="cpu").view(torch.float32)
+    return not (values * 1.0).view(torch.int32).any()
+
+
+users_dtypes: set[torch.dtype] = set()  # the default one, when a cell's own was set in its place
+OF_DTYPES = re.compile("dtype|Double|Float|Half|double|scalar type")  # in a message
+
+
+def explained(text: str) -> list[str]:
+    """What explains an error's message about dtypes: the user's code has changed PyTorch's default for new tensors."""
+    found = {torch.get_default_dtype(), *users_dtypes} - {torch.float32}
+    if not found or not OF_DTYPES.search(text):
+        return []
+    return [f"its code called torch.set_default_dtype({found.pop()}): leave that to the setting precision"]
+
+
+class Held:
+    """The settings of a measurement: those that hold when this is made."""
+
+    def __init__(self) -> None:
+        self.values = snapshot()
+        self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
+
+    def again(self, dtype: torch.dtype) -> None:
+        """Sets them again, since the user's code may have changed them; `dtype` is for new tensors."""
+        users_dtypes.add(torch.get_default_dtype())
+        self.values[DEFAULT_DTYPE] = dtype
+        self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
+        restore(self.values)
+
+    def changed(self) -> list[str]:
+        """A sentence if they have changed since; it names them."""
+        found = [f"{name} from {before} to {now}" for name, (before, now) in self._differences().items()]
+        return [f"its code changed {', '.join(found)} while it was measured"] if found else []
+
+    def _differences(self) -> dict[str, tuple[Any, Any]]:
+        now = snapshot()
+        pairs = {name: (value, now[name]) for name, value in self.values.items()}
+        overruled = {name for name in OLDER if None in pairs[name]}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in overruled}

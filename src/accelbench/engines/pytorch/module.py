@@ -1,0 +1,323 @@
+"""A network, its task (what it is run on and trained for), and the steps that the clock runs."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from accelbench.engines.images import optimizer_named
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.precision import scaler_of, step_context
+from accelbench.engines.pytorch.structure import mapped, tensors_in
+from accelbench.engines.targets import check_call, import_path
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.vocab import Augment, Phase, Precision
+from accelbench.schema.workload import ModelSpec
+
+if TYPE_CHECKING:
+    from accelbench.engines.pytorch.own.workload import OwnTask
+
+Put = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]  # copies tensors to the device
+Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
+# As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": lambda parameters, lr: Adam(parameters, lr=lr, eps=1e-7),
+    "adamw": lambda parameters, lr: AdamW(parameters, lr=lr),
+    "sgd": lambda parameters, lr: SGD(parameters, lr=lr),
+}
+
+
+def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
+    """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...)."""
+    path = model.own_code.get("model.optimizer")
+    if path is None:
+        return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
+    make = import_path("model.optimizer", path)
+    check_call(f"model.optimizer={path}, called with (parameters, lr={model.learning_rate})", make, [], lr=0.0)
+    made = make(parameters, lr=model.learning_rate)
+    if not isinstance(made, Optimizer):
+        raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {type(made).__name__}")
+    return made
+
+
+def needs_closure(optimizer: Optimizer) -> bool:
+    """Whether its `step` takes a function that computes the loss, as that of LBFGS."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class ImageTask:
+    """Images, and what is learnt from them. `own.workload.OwnTask` has the same methods for the user's batches.
+
+    A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, it is the target.
+    """
+
+    dtype: torch.dtype
+    augment: Augment = Augment.none
+    reconstructs: bool = False
+    channels_last: bool = False
+    own_loss: Loss | None = None  # of the user's, for (output, (inputs, labels))
+    own_metric: Callable[[Any, Any], Any] | None = None  # the same for a metric, of which it returns a batch's mean
+
+    def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return put(batch)
+
+    def infer(self, network: nn.Module, batch: Any) -> Any:
+        return network(self.inputs(batch[0]))
+
+    def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
+        """The network's output and its loss."""
+        images, labels = batch
+        inputs = self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
+        output = network(inputs)
+        return output, self.loss(output, inputs, labels)
+
+    def num_samples(self, batch: Any) -> int:
+        return len(batch[0])
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """Floats from 0 to 1, channels before height and width.
+
+        `images` are uint8, (n, height, width) or (n, height, width, channels); floats are not scaled.
+        """
+        if images.is_floating_point():
+            return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+        floats = images.to(self.dtype).div_(255)
+        # A view: the memory stays channels-last, which convolutions prefer.
+        return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
+
+    def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """Cross-entropy, binary for a single logit; the autoencoder's mean squared error; or the user's own, a mean."""
+        if self.own_loss is not None:
+            return self.own_loss(output, (inputs, labels))
+        if self.reconstructs:
+            return functional.mse_loss(output, inputs, reduction=reduction)
+        if output.shape[1] == 1:
+            target = labels.to(output.dtype)
+            return functional.binary_cross_entropy_with_logits(output[:, 0], target, reduction=reduction)
+        return functional.cross_entropy(output, labels, reduction=reduction)
+
+    def classifies(self, output: object) -> bool:
+        """Whether the output is logits."""
+        return not self.reconstructs and isinstance(output, Tensor) and output.dim() == 2
+
+    def answers(self, output: Tensor) -> Tensor:
+        """The predicted class of each row of logits."""
+        return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
+
+
+def varied(images: Tensor, augment: Augment) -> Tensor:
+    """Mirrors each image (n, height, width, ...) at random; `flip_shift` also moves it by up to 1/8 of its side."""
+    # The edges are repeated. On the images' device for the whole batch, with torch's global generator.
+    num, height, width = images.shape[:3]
+    columns = torch.arange(width, device=images.device).expand(num, width)
+    mirrored = torch.rand(num, 1, device=images.device) < 0.5
+    columns = torch.where(mirrored, width - 1 - columns, columns)
+    rows = torch.arange(height, device=images.device).expand(num, height)
+    if augment == Augment.flip_shift:
+        most = (height // 8, width // 8)
+        down, right = (torch.randint(-far, far + 1, (num, 1), device=images.device) for far in most)
+        rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
+    return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+class Program:
+    """A network on its device, and what a step computes with it: its task and, in training, its optimiser."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        task: "ImageTask | OwnTask",
+        backend: Backend,
+        precision: Precision,
+        optimizer: Optimizer | None = None,
+        num_parts: int = 1,
+    ) -> None:
+        self.network, self.task, self.backend, self.optimizer = network, task, backend, optimizer
+        self.num_parts = num_parts  # processes that each compute a part of every batch
+        self.context = step_context(precision, backend.torch_type)
+        self.scaler = None if optimizer is None else scaler_of(precision, backend.torch_type)
+
+
+class InferStep:
+    """A forward pass, in the parts that the clock times; see `measuring.runner.Step`."""
+
+    adds_up = False  # whether it has sums of losses and of correct answers
+
+    def __init__(self, program: Program, batches: Iterator[Any]) -> None:
+        self.batches, self.network, self.task = batches, program.network, program.task
+        self.num_parts, backend = program.num_parts, program.backend
+        self.device = backend.device()
+        self.end_step = backend.end_step
+        self.put, self.gather = partial(self.task.put, backend.put), backend.gather
+        self.context = program.context
+        self.in_context = self.context is not nullcontext
+        # Whether batches are computed in host memory, so that nothing is copied.
+        self.on_host = self.device.type == "cpu"
+        self.result: Any  # of the last step: the output or the loss
+        self.loss_sum: Tensor
+        self.num_right: Tensor
+        self.metric_sum: Tensor
+        self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
+        if self.adds_up:
+            self._begin_sums()
+
+    def fetch(self) -> Any:
+        return next(self.batches)
+
+    def copy_in(self, batch: Any) -> Any:
+        """The batch on the device; images are still uint8."""
+        return batch if self.on_host else self.put(batch)
+
+    def compute(self, batch: Any) -> Any:
+        """Returns the output for the batch."""
+        self.result = None  # frees the last output: this one may take its memory, as in a loop that drops outputs
+        if self.in_context:
+            with self.context():
+                output = self.task.infer(self.network, batch)
+        else:
+            output = self.task.infer(self.network, batch)
+        self.result = self.gather(output)
+        self.mark(Phase.forward)
+        self.end_step()
+        return self.result
+
+    def copy_out(self, result: Any) -> None:
+        """Moves the output, which may be any structure of tensors, to the host."""
+        if self.on_host:
+            return
+        for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
+            tensor.cpu()
+
+    def num_samples(self, batch: Any) -> int:
+        """Samples in the whole batch, of which this process computes a part."""
+        return self.task.num_samples(batch) * self.num_parts
+
+    def _begin_sums(self) -> None:
+        """Sums of losses, in float64 where every device has it, else in float32, and of correct answers."""
+        dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
+        self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
+        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
+        self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
+
+
+class TrainStep(InferStep):
+    """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
+
+    def __init__(self, program: Program, batches: Iterator[Any]) -> None:
+        super().__init__(program, batches)
+        assert program.optimizer is not None, "training has an optimiser"
+        self.optimizer, self.scaler = program.optimizer, program.scaler
+        self.reduce_gradients = program.backend.reduce_gradients
+        if needs_closure(self.optimizer):
+            if self.scaler is not None:
+                raise UnsupportedError(
+                    "fp16_mixed scales no loss of an optimiser that computes it again: use bf16_mixed"
+                )
+            self.compute = self.compute_with_closure  # type: ignore[method-assign]
+
+    def compute(self, batch: Any) -> Any:
+        """Updates the weights and returns the loss."""
+        self.optimizer.zero_grad()
+        self.mark(Phase.optimizer)
+        with self.context():
+            output, loss = self.task.train(self.network, batch)
+        self.mark(Phase.forward)
+        if self.scaler is None:
+            loss.backward()
+            self.reduce_gradients(self.optimizer)
+            self.mark(Phase.backward)
+            self.optimizer.step()
+        else:
+            self.scaler.scale(loss).backward()
+            self.mark(Phase.backward)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.mark(Phase.optimizer)
+        self.note(output, loss, batch)
+        self.end_step()
+        self.result = loss.detach()
+        return self.result
+
+    def compute_with_closure(self, batch: Any) -> Any:
+        """The same with an optimiser, such as LBFGS, that computes the loss several times in a step."""
+        first: list[tuple[Any, Tensor]] = []
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            with self.context():
+                output, loss = self.task.train(self.network, batch)
+            self.mark(Phase.forward)
+            loss.backward()
+            self.reduce_gradients(self.optimizer)
+            self.mark(Phase.backward)
+            if not first:
+                first.append((output, loss.detach()))
+            return loss
+
+        self.optimizer.step(closure)
+        self.mark(Phase.optimizer)
+        output, self.result = first[0]
+        self.note(output, self.result, batch)
+        self.end_step()
+        return self.result
+
+    def note(self, output: Any, loss: Tensor, batch: Any) -> None:
+        """For `EpochStep`; a window reports no losses."""
+
+    def copy_out(self, result: Tensor) -> None:
+        """The loss stays on the device."""
+
+
+class EpochStep(TrainStep):
+    """A training step on images that also adds up losses and correct answers on the device, as Keras' `fit` does."""
+
+    task: ImageTask
+    adds_up = True
+
+    def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
+        """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
+        _, labels = batch
+        self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
+        if not self.task.reconstructs:
+            self.num_right = self.num_right + (self.task.answers(output.detach()) == labels).sum()
+
+
+class TestStep(InferStep):
+    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1.
+
+    Of the user's own loss and metric, the means of batches are weighted by their samples.
+    """
+
+    task: ImageTask
+    adds_up = True
+
+    def compute(self, batch: Any) -> Tensor:
+        images, labels = batch
+        with self.context():
+            inputs = self.task.inputs(images)
+            output = self.network(inputs)
+        task = self.task
+        if task.own_loss is None:
+            losses = task.loss(output, inputs, labels.clamp(min=0), reduction="none")
+            losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+            self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
+        if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
+            given = mapped(output, lambda tensor: tensor[:num]), (inputs[:num], labels[:num])
+            if task.own_loss is not None:
+                self.loss_sum = self.loss_sum + num * task.own_loss(*given).to(self.loss_sum)
+            if task.own_metric is not None:
+                self.metric_sum = self.metric_sum + num * torch.as_tensor(task.own_metric(*given)).to(self.metric_sum)
+        if task.classifies(output):
+            self.num_right = self.num_right + (task.answers(output) == labels).sum()
+        self.end_step()
+        return self.loss_sum

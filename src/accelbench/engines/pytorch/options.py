@@ -1,0 +1,101 @@
+"""A cell's options, applied to its network: memory layout, folding, compilation."""
+
+import copy
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.fx.experimental.optimization import fuse
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from accelbench.engines.pytorch.cuda_graphs import Graphed
+from accelbench.engines.pytorch.module import InferStep
+from accelbench.engines.pytorch.training import modes_of, set_modes
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import Options
+from accelbench.schema.text import message_of, one_line
+
+
+def prepared(network: nn.Module, options: Options) -> nn.Module:
+    """The network, perhaps changed in place, with all options but those that compile it, or an UnsupportedError."""
+    if options.freeze and not options.compile:  # when inductor compiles, it folds more
+        network = _folded(network)
+    if options.channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """The network in evaluation mode, its batch normalisations folded into the layers before them."""
+    try:
+        folded = fuse(copy.deepcopy(network).eval(), inplace=True)
+    except Exception as error:  # tracing runs the network's code on symbols, which may raise anything
+        reason = one_line(message_of(error).partition("\n")[0]) or type(error).__name__
+        raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
+    num_norms = [sum(isinstance(each, _BatchNorm) for each in one.modules()) for one in (network, folded)]
+    if num_norms[0] == num_norms[1]:
+        raise UnsupportedError(
+            "freeze=true: the network has no batch normalisation to fold into the layer before it: add compile=true"
+        )
+    return folded
+
+
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """A context in which inductor's cache is empty, so that compilation takes as long as on first use."""
+    from torch._inductor.utils import fresh_cache
+
+    with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
+        yield
+
+
+@torch.no_grad()
+def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
+    """Runs the uncompiled network once on a batch in host memory, as `step` would, without changing it."""
+    batch = step.copy_in(batch)
+    modes = modes_of(network)
+    network.eval()
+    with step.context():
+        step.task.infer(network, batch)
+    set_modes(network, modes)
+
+
+def prepare_compiler(options: Options) -> bool:
+    """Whether the network is to be compiled or recorded, with torch.compile set for that. Its imports take seconds."""
+    if not options.compile:
+        return options.cuda_graphs
+    import torch._dynamo
+    import torch._inductor.config
+
+    torch._dynamo.reset()  # else code compiled with other options would be reused
+    torch._dynamo.utils.counters.clear()
+    # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    # As an option of torch.compile it has no effect: the tracer reads it from here.
+    torch._inductor.config.freezing = options.freeze
+    return True
+
+
+def compiled(network: nn.Module, options: Options) -> nn.Module:
+    """The network as compiled code or CUDA graphs with the same weights, which are made when it is first called."""
+    if not options.compile:
+        return Graphed(network)
+    found: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
+    assert isinstance(found, nn.Module)  # it is annotated as a mere callable
+    return found
+
+
+def compile_warnings(options: Options) -> Iterator[str]:
+    """Says that parts of the network were not compiled; raises an UnsupportedError if none was."""
+    if not options.compile:
+        return
+    counters = torch._dynamo.utils.counters
+    if not counters["stats"]["unique_graphs"]:
+        raise UnsupportedError("compile=true: torch.compile found nothing in the network that it compiles")
+    if num := sum(counters["graph_break"].values()):
+        yield f"torch.compile left parts of the network as they are: {num} graph breaks"
+    if num := counters["inductor"]["cudagraph_skips"]:
+        yield f"cuda_graphs=true: {num} compiled parts are not replayed as CUDA graphs"

@@ -1,0 +1,125 @@
+"""The library transformers: an architecture by its configuration, with random weights, and batches of random tokens.
+
+Nothing is downloaded: the configuration comes from `model.name` and `model.args` alone.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.images import check_name
+from accelbench.engines.pytorch.precision import STORED_DTYPES
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode, Task
+from accelbench.schema.workload import ModelSpec
+
+# Of transformers: the class that makes the network of each task, and the mapping of the configurations that have it.
+CLASSES: dict[Task | None, tuple[str, str]] = {
+    Task.classification: ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
+    Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
+    Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
+}
+# Arguments of every configuration that are not among its fields.
+ALSO_KNOWN = {"num_labels", "attn_implementation"}
+LABELLED = 0.15  # share of the tokens that a masked language model is trained to predict, as in BERT
+NO_LABEL = -100  # the label of a token that no loss is computed for
+
+
+def config_of(model: ModelSpec) -> Any:
+    """The configuration, with the settings that a plain forward pass for `model.task` needs.
+
+    Raises UserError: there is no such architecture or argument, or it has no such task on token ids.
+    """
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    name = model.definition
+    check_name(model, list(CONFIG_MAPPING_NAMES))
+    default = transformers.CONFIG_MAPPING[name]()
+    has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
+    if not has_task or not hasattr(default, "vocab_size"):
+        raise UserError(f"model.task={model.task}: {name} has no such task on token ids, which are all that runs here")
+    known = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
+    if unknown := [arg for arg in model.args if arg not in known]:  # transformers would keep them in silence
+        raise UserError(f"model.args.{unknown[0]}: {name}'s configuration has no such argument")
+    config = transformers.AutoConfig.for_model(name, **model.args)
+    if not isinstance(config.vocab_size, int):
+        raise UserError(f"model.args.vocab_size: {name} has no default: name the number of its token ids")
+    config.use_cache = False
+    if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
+        config.is_decoder = True  # else BERT and its kin would attend to later tokens
+    if getattr(config, "pad_token_id", None) is None and model.task == Task.classification:
+        config.pad_token_id = 0  # without one, decoders classify single samples only
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id  # as transformers' own checkpoints of T5 have it
+    return config
+
+
+def build(model: ModelSpec) -> nn.Module:
+    """The network, its weights drawn from torch's generator. Raises UserError, as `config_of` does."""
+    import transformers
+
+    network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config_of(model))
+    return network
+
+
+class TokenMaker:
+    """Makes batches of random token ids, with a mask of ones, unless they are prompts, and in training with labels.
+
+    The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
+    cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
+    sequence has tokens, whose number is `length`, or that of the settings.
+    """
+
+    def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
+        self.task, self.mode, self.batch_size, self.num_counted = cell.model.task, cell.mode, batch_size, batch_size
+        self.config, self.dtype = config_of(cell.model), STORED_DTYPES[cell.precision]
+        config = self.config
+        self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
+        asked, num = f"model.batch_args.seq_len={self.tokens_per_sample}", self.tokens_per_sample
+        if cell.mode == Mode.generate:
+            num = cell.generate.prompt_tokens + cell.generate.new_tokens
+            asked = f"generate.prompt_tokens and generate.new_tokens: together {num}"
+        most = getattr(config, "max_position_embeddings", None)
+        if isinstance(most, int) and 0 < most < num:
+            raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
+        self.end = _ids(config, "eos_token_id")
+        special = {*_ids(config, "pad_token_id"), *self.end}
+        self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])
+
+    def __call__(self) -> dict[str, Tensor]:
+        """A further batch, in host memory."""
+        num, length = self.batch_size, self.tokens_per_sample
+        ids = self.usable[torch.randint(len(self.usable), (num, length))]
+        if self.config.is_encoder_decoder and self.end:
+            ids[:, -1] = self.end[0]  # such networks classify the end of a text
+        batch = {"input_ids": ids}
+        if self.mode != Mode.generate:  # no prompt is padded
+            batch["attention_mask"] = torch.ones_like(ids)
+        if self.mode == Mode.train:
+            batch["labels"] = self._labels(ids)
+        return batch
+
+    def _labels(self, ids: Tensor) -> Tensor:
+        if self.task == Task.causal_lm:
+            return ids.clone()
+        if self.task == Task.masked_lm:
+            labelled = torch.rand(ids.shape) < LABELLED
+            labelled[:, 0] = True  # a batch without labels would have no loss
+            return torch.where(labelled, ids, NO_LABEL)
+        num, classes, problem = len(ids), self.config.num_labels, self.config.problem_type
+        if problem == "multi_label_classification":
+            return torch.randint(2, (num, classes)).to(self.dtype)
+        if problem == "regression" or classes == 1:
+            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
+        return torch.randint(classes, (num,))
+
+
+def _ids(config: Any, name: str) -> list[int]:
+    """Special ids, of which a configuration may have none, one or several, or no such field."""
+    ids = getattr(config, name, None)
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)

@@ -1,0 +1,150 @@
+"""A causal language model of transformers that continues random prompts, greedily, with a key-value cache.
+
+A step of the clock is a generation: a prefill, which computes the whole prompt and gives each sequence's first token,
+and decode steps, each of which feeds the last token of each sequence and gives the next. All sequences get as many
+tokens as were asked for: none ends early. The device is waited for after each token, whose time is kept.
+"""
+
+import inspect
+import time
+from collections.abc import Sequence
+from random import SystemRandom
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.own.architectures import TokenMaker
+from accelbench.engines.pytorch.own.workload import OwnTask, TransformersWorkload
+from accelbench.engines.pytorch.ranks import Ranks
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.generation import Generation
+
+NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
+CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
+
+
+class Generates(OwnTask):
+    """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
+
+    `times_s` gets the times of each generation's tokens.
+    """
+
+    cache: Any = None  # of the last generation
+
+    def __init__(self, network: nn.Module, workload: "GenerateWorkload") -> None:
+        super().__init__(network, workload.first, workload.num_counted)
+        self.generate, self.wait = workload.cell.generate, workload.wait
+        self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
+        parameters = inspect.signature(network.forward).parameters
+        self.cache_name = next((name for name in CACHES if name in parameters), "")
+        if not self.cache_name:
+            told = "it keeps no keys and values, which mode=generate is about: use mode=infer"
+            raise UserError(f"model.name={workload.cell.model.definition}: {told}")
+        # Else the prefill would compute the logits of the whole prompt.
+        self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._cached_for: nn.Module | None = None  # the network of a static cache
+
+    def infer(self, network: nn.Module, batch: Any) -> Any:
+        """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
+        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
+        given, forced = ids[:, :num_prompt], ids[:, num_prompt:]
+        is_forced = forced.shape[1] > 0
+        times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
+        now, wait, compared = time.perf_counter, self.wait, self.compared if is_forced else self.compared[:2]
+        # Of a compiled network, prompts run as it is written, as in transformers' own `generate`.
+        called = getattr(network, "_orig_mod", network)
+        began = now()
+        cache = self._cache_of(network)
+        for index in range(self.generate.new_tokens):
+            output = called(input_ids=given, use_cache=True, **{self.cache_name: cache}, **self.last_alone)
+            logits = output.logits[:, -1]
+            chosen = logits.argmax(-1, keepdim=True)
+            wait()
+            ended = now()
+            times_s.append(ended - began)
+            began = ended
+            tokens.append(chosen)
+            called = network
+            given = forced[:, index : index + 1] if is_forced else chosen
+            if index in compared:
+                kept[index] = logits
+        self.times_s.append(times_s)
+        return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
+
+    def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
+        """What `infer` returns for ids to be fed, computed without a cache."""
+        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
+        logits = network(input_ids=ids[:, :-1], use_cache=False).logits[:, num_prompt - 1 :]
+        return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
+
+    def _cache_of(self, network: nn.Module) -> Any:
+        """An empty cache. A static one has room for all tokens, and keeps its tensors."""
+        from transformers import DynamicCache, StaticCache
+
+        config: Any = network.config
+        if not self.is_static:
+            self.cache = None  # frees the last one
+            self.cache = DynamicCache(config=config)
+        elif self._cached_for is network:
+            self.cache.reset()
+        else:
+            num = self.generate.prompt_tokens + self.generate.new_tokens - 1
+            self._cached_for, self.cache = network, StaticCache(config=config, max_cache_len=num)
+        return self.cache
+
+    def cache_bytes(self) -> int:
+        """Bytes of the tensors of the last generation's cache: of all tokens but the last one, which is never fed."""
+        tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
+        # A layer with a sliding window may show a part of what it holds.
+        held = [each.untyped_storage() for each in tensors if isinstance(each, Tensor)]
+        return sum({each.data_ptr(): each.nbytes() for each in held}.values())
+
+
+class GenerateWorkload(TransformersWorkload):
+    """Batches of prompts; batches that outputs are compared for have all ids that are to be fed, too."""
+
+    task: Generates
+
+    def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
+        num, self.is_static, self.wait = cell.generate.new_tokens, cell.options.compile, backend.wait
+        between = range(1, num - 1)
+        some = SystemRandom().sample(between, min(NUM_COMPARED - 2, len(between)))
+        self.compared: Sequence[int] = [0, num - 1, *some]
+        self.times_s: list[list[float]] = []
+        super().__init__(cell, backend, ranks)
+
+    def _maker(self, num: int) -> TokenMaker:
+        return TokenMaker(self.cell, num, self.cell.generate.prompt_tokens)
+
+    def _task(self, network: nn.Module) -> Generates:
+        config: Any = network.config
+        self.attention = getattr(config, "_attn_implementation", None)
+        return Generates(network, self)
+
+    def _forced(self, prompts: Any) -> dict[str, Tensor]:
+        """The prompts with further ids, which are drawn."""
+        further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
+        return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
+
+    def example(self) -> Any:
+        return self._forced(super().example())
+
+    def unseen(self) -> tuple[Any, bool]:
+        unseen, is_unseen = super().unseen()
+        return self._forced(unseen), is_unseen
+
+    def task_in(self, dtype: torch.dtype) -> Any:
+        return SimpleNamespace(infer=self.task.all_at_once)
+
+    def generation(self, num: int) -> Generation:
+        """Of the last generations, so many."""
+        kept = self.times_s[len(self.times_s) - num :]
+        prefill_s, decode_s = [each[0] for each in kept], [each[1:] for each in kept]
+        return Generation(prefill_s=prefill_s, decode_s=decode_s, cache_bytes=self.task.cache_bytes())
+
+    def tokens_per_sample(self) -> float:
+        return self.cell.generate.new_tokens

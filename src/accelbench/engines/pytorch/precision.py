@@ -1,0 +1,149 @@
+"""Precision: the formats of each word, autocast, and which precision really ran."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils.hooks import RemovableHandle
+
+from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.pytorch.global_state import multiplies_in_tf32
+from accelbench.engines.pytorch.structure import tensors_in
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Observed
+from accelbench.schema.vocab import XLA, Mode, Precision
+
+# What matrix products are computed in, and what weights are stored in.
+DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, formats.computed) for word, formats in FORMATS.items()}
+STORED_DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, each.stored) for word, each in FORMATS.items()}
+MIXED = frozenset({Precision.fp16_mixed, Precision.bf16_mixed})
+
+
+def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in `dtype` if it is of real floating-point numbers: no format of 16 bits holds complex ones."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def cast_module(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Casts the weights and buffers of a module, as `cast_tensor` does."""
+    return module._apply(lambda tensor: cast_tensor(tensor, dtype))
+
+
+def stored_in(module: nn.Module, precision: Precision) -> nn.Module:
+    """The module, its weights in the format that `precision` stores."""
+    dtype = STORED_DTYPES[precision]
+    return _without_doubles(module) if dtype == torch.float32 else cast_module(module, dtype)
+
+
+def _without_doubles(module: nn.Module) -> nn.Module:
+    """A module whose numbers are all fp64, as where a script makes that its default, in fp32."""
+    tensors = [*module.parameters(), *module.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return cast_module(module, torch.float32) if dtypes == {torch.float64} else module
+
+
+def check_normalises(network: nn.Module, cell: Cell) -> None:
+    """Raises an UnsupportedError if the cell trains batch normalisation in fp16 on XLA, which sums squares in fp16."""
+    # Seen on its CPU: the output is up to 25 % off, and not finite from some 65,000 pixels a channel on.
+    trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
+    if cell.device in XLA and trains_in_fp16 and any(isinstance(each, _BatchNorm) for each in network.modules()):
+        raise UnsupportedError("XLA trains batch normalisation wrongly in fp16: use bf16 or bf16_mixed")
+
+
+def step_context(precision: Precision, torch_type: str) -> Callable[[], AbstractContextManager[Any]]:
+    """The context of a step's forward pass: autocast in mixed precision, else `nullcontext`."""
+    if precision not in MIXED:
+        return nullcontext
+    # Autocast drops its cache of cast weights at the end; torch_xla's step is launched later.
+    cached = {"cache_enabled": False} if torch_type == "xla" else {}
+    return partial(torch.autocast, torch_type, dtype=DTYPES[precision], **cached)
+
+
+def scaler_of(precision: Precision, torch_type: str) -> torch.amp.GradScaler | None:
+    """What scales the losses of training in `fp16_mixed`, whose small gradients would be 0."""
+    return torch.amp.GradScaler(torch_type) if precision == Precision.fp16_mixed else None
+
+
+WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
+
+
+def after_first_call(network: nn.Module, look: Callable[[Any, Any], object]) -> RemovableHandle:
+    """Has `look(inputs, output)` called after the next call of `network`; the network itself gets no hook."""
+
+    def once(module: nn.Module, inputs: Any, output: Any) -> None:
+        if module is network:
+            handle.remove()
+            look(inputs, output)
+
+    handle = register_module_forward_hook(once)
+    return handle
+
+
+class Observer:
+    """Watches the first step of a network, for what is not watched operator by operator: in what its layers computed.
+
+    It looks at the first layer that runs and has a weight matrix: the dtype of its result is what was computed in. If
+    no such layer runs, it looks at the network's own output, or at its input if the output has no such numbers.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.result: Tensor | None = None
+        layers = {id(each) for each in network.modules() if each is network or isinstance(each, WATCHED)}
+
+        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+            if id(module) in layers:
+                self.handle.remove()
+                self.see(inputs, output)
+
+        self.handle = register_module_forward_hook(look)
+
+    def see(self, inputs: Any, output: Any) -> None:
+        """Keeps a result, if there is none yet."""
+        results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
+        if self.result is None and results:
+            self.result = results[0]
+
+    def stored(self) -> Tensor | None:
+        """A tensor in the format that most weights are stored in, of real numbers if there are any."""
+        sizes: Counter[torch.dtype] = Counter()
+        examples: dict[torch.dtype, Tensor] = {}
+        for each in self.network.parameters():
+            if each.is_floating_point() or each.is_complex():
+                sizes[each.dtype] += each.numel() if each.is_floating_point() else 0
+                examples.setdefault(each.dtype, each)
+        return examples[sizes.most_common(1)[0][0]] if sizes else None
+
+    def observed(self, run: Any, **known: Any) -> Observed:
+        """What ran, as it was seen, and as the backend of a `CellRun` reports; and what else the run has `known`."""
+        self.handle.remove()  # of layers that never ran
+        products, asked = run.seen.products, FORMATS[run.cell.precision]
+        weights = self.stored()
+        stored = asked.stored if weights is None else real_format(weights)
+        of_result = asked.computed if self.result is None else real_format(self.result)
+        computed = products.ran_in(asked.computed) or of_result
+        # Lightning's Trainer may have moved the weights to the host since.
+        places = [each.device.type for each in (self.result, weights) if each is not None]
+        kind = max(products.devices, key=products.devices.__getitem__, default=None) or next(
+            iter(places), run.backend.torch_type
+        )
+        return Observed(
+            device=run.backend.ran_on(kind),
+            device_name=run.device_name(),
+            precision=word_for(stored, computed, tf32=kind == "cuda" and multiplies_in_tf32()),
+            cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
+            **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
+        )
+
+
+def real_format(tensor: Tensor) -> str:
+    """NumPy's name of the format of a tensor's numbers; of complex ones, of their parts."""
+    dtype = tensor.real.dtype if tensor.is_complex() else tensor.dtype
+    return str(dtype).removeprefix("torch.")

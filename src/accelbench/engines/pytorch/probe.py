@@ -1,0 +1,273 @@
+"""Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
+
+The ceiling of arithmetic is the best of matrix products, linear layers and convolutions over shapes, layouts and
+libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
+from accelbench.devices.registry import look
+from accelbench.engines.pytorch.backends import Backend, backend_for
+from accelbench.engines.pytorch.global_state import use_threads
+from accelbench.engines.pytorch.precision import DTYPES
+from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
+from accelbench.schema.vocab import Device, Precision
+
+Call = Callable[[], object]
+Best = Callable[[Call], float]
+
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+MAX_CALL_S = 0.1  # kernels that would take longer are skipped
+MIN_REPEAT_S = 0.001  # calls are timed in groups of at least this length, so that waiting is a small part of it
+MIN_REPEATS = 3
+REST_S = 0.001  # sleep before each repeat: the operating system then prefers this process to others
+NUM_ROUNDS = 2  # seconds apart: another program may disturb one round
+NUM_FAST = 6  # the fastest kernels of the first round, which the others repeat
+# The buffers together exceed the last-level cache of every CPU and GPU known.
+MEMORY_BYTES = 512 << 20
+COPY_BYTES = 256 << 20
+NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
+# Sides of the matrices; and batch, channels and side of the images that a padded 3x3 convolution takes. Other devices
+# have a GPU's.
+SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
+IMAGES = {
+    "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
+    "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
+    "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28), (256, 256, 56)),
+}
+# How oneDNN's int8 kernels end: the output's scale, zero point and type, and no operation after it.
+ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
+
+
+def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
+    """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores.
+
+    This process does nothing else before or after. Precisions without units are left out. Each kernel is repeated for
+    `seconds_each` in each round: with the default a CPU of 2 cores takes 2 s, and 3 s more for each precision.
+    """
+    backend = backend_for(device)
+    if backend.torch_type != "xla":
+        use_threads(usable_cores())
+    start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
+    best, precisions, threads = partial(_best, backend, seconds_each), list(precisions), torch.get_num_threads()
+    rates: dict[Precision, dict[str, float]] = {each: {} for each in precisions if _has_units(backend, each)}
+    # On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
+    # other at the end of every kernel, are slower than one.
+    rounds = [threads] * NUM_ROUNDS + ([1] if backend.torch_type == "cpu" and threads > 1 else [])
+    with torch.no_grad():
+        for num_threads in rounds:
+            torch.set_num_threads(num_threads)
+            for precision, known in rates.items():
+                _note_rates(backend, precision, best, known)
+        torch.set_num_threads(threads)
+        backend.prepare(allow_tf32=False)
+        memory = _memory_bytes_per_s(backend, best)
+        to_device, to_host = _copy_bytes_per_s(backend, best)
+        launch_s = _launch_s(backend)
+    return Ceilings(
+        device=backend.ran_on(backend.torch_type),
+        device_name=backend.device_name() or look(device).name,
+        threads=None if backend.torch_type == "xla" else threads,
+        flops_per_s={precision: max(known.values()) for precision, known in rates.items() if known},
+        how={precision: max(known, key=lambda name: known[name]) for precision, known in rates.items() if known},
+        probed=[word.value for word in precisions],
+        memory_bytes_per_s=memory,
+        host_to_device_bytes_per_s=to_device,
+        device_to_host_bytes_per_s=to_host,
+        launch_s=launch_s,
+        seconds=time.perf_counter() - start,
+        measured_at=measured_at,
+    )
+
+
+def _best(backend: Backend, seconds: float, call: Call) -> float:
+    """Seconds per call in the fastest of several repeats, each waited for, after a warm-up."""
+
+    def timed(num: int) -> float:
+        start = time.perf_counter()
+        for _ in range(num):
+            kept = call()  # XLA computes only results that are still referenced
+            backend.end_step()
+        backend.wait()
+        taken = time.perf_counter() - start
+        del kept
+        return taken
+
+    timed(1)
+    num = max(1, round(MIN_REPEAT_S / max(timed(1), 1e-6)))
+    least, repeats, end = float("inf"), 0, time.perf_counter() + seconds
+    while repeats < MIN_REPEATS or time.perf_counter() < end:
+        time.sleep(REST_S)
+        least = min(least, timed(num))
+        repeats += 1
+    return least / num
+
+
+def _has_units(backend: Backend, precision: Precision) -> bool:
+    kind = backend.torch_type
+    if kind == "cuda":
+        needs_ampere = precision in (Precision.tf32, Precision.bf16)
+        return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
+    if precision == Precision.int8:  # without these instructions torch has no kernel that shows what others reach
+        return kind == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
+    # `grid.support` skips cells in fp16 on XLA.
+    return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
+
+
+def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[str, float]) -> None:
+    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
+    # Of a family, kernels of rising size, until one would take too long or does not run.
+    names = sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST]
+    backend.prepare(allow_tf32=precision == Precision.tf32)
+    torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
+    for family in families(DTYPES[precision], backend.device()):
+        rate = math.inf
+        for kernel in (each for each in family if not names or each.name in names):
+            if kernel.flops / rate > MAX_CALL_S:
+                break
+            try:
+                rate = kernel.flops / best(kernel.make())
+            # No such kernel for this dtype or in this release, or not enough memory.
+            except (RuntimeError, NotImplementedError, AttributeError, TypeError):
+                break
+            known[kernel.name] = max(rate, known.get(kernel.name, 0.0))
+
+
+def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
+    """Bytes per second, read and written, of the fastest of a copy, a sum and an addition in place."""
+    num = MEMORY_BYTES // 4
+    source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
+    moved: list[tuple[int, Call]] = [(1, source.sum)]
+    if backend.torch_type == "xla":  # copying there may be free: tensors share memory
+        moved += [(3, lambda: source + target)]
+    else:
+        moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
+    return max(streams * 4 * num / best(call) for streams, call in moved)
+
+
+def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
+    """Bytes per second from pinned host memory to the device, and back; None except on CUDA."""
+    if backend.torch_type != "cuda":
+        return None, None
+    host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+    device = torch.empty_like(host, device=backend.device())
+    to_device = best(lambda: device.copy_(host, non_blocking=True))
+    to_host = best(lambda: host.copy_(device, non_blocking=True))
+    return COPY_BYTES / to_device, COPY_BYTES / to_host
+
+
+def _launch_s(backend: Backend) -> float:
+    """Seconds per operator in a chain of operators on one number, launched without waiting; on XLA, recorded."""
+    number = torch.zeros(1, device=backend.device())
+    least = float("inf")
+    for _ in range(MIN_REPEATS + 7):
+        backend.wait()
+        start = time.perf_counter()
+        for _ in range(NUM_LAUNCHES):
+            number.add_(1.0)
+        backend.end_step()
+        least = min(least, time.perf_counter() - start)
+    backend.wait()
+    return least / NUM_LAUNCHES
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One computation: a candidate for the ceiling of arithmetic."""
+
+    name: str
+    flops: int  # a multiply-add is two
+    make: Callable[[], Call]  # allocates the tensors and returns the call that computes
+
+
+def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
+    """The families of kernels for tensors that may run on the device; within a family the sizes rise."""
+    origin = "cpu" if device.type == "xla" else device  # XLA would compile the random generator for each shape
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        if dtype == torch.int8:
+            return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
+        return torch.randn(shape, device=origin).to(dtype).to(device)
+
+    def made(prepared: Callable[[Tensor, Tensor], Call], *shapes: tuple[int, ...]) -> Call:
+        return prepared(*map(draw, shapes))
+
+    def suits(name: str) -> bool:
+        if ("int8" in name) != (dtype == torch.int8) or (name in ONLY_ON_CPU and device.type != "cpu"):
+            return False
+        return (name, device.type) != ("channels_last", "xla") and (name != "numpy" or dtype in OF_NUMPY)
+
+    for name in filter(suits, PRODUCTS):
+        yield [
+            Kernel(f"{name} {side}", 2 * side**3, partial(made, PRODUCTS[name], (side, side), (side, side)))
+            for side in SIDES.get(device.type, SIDES["cuda"])
+        ]
+    for name in filter(suits, CONVOLUTIONS):
+        yield [
+            Kernel(
+                f"conv3x3 {num}x{channels}x{side}x{side} {name}",
+                2 * 9 * num * channels**2 * side**2,
+                partial(made, CONVOLUTIONS[name], (num, channels, side, side), (channels, channels, 3, 3)),
+            )
+            for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"])
+        ]
+
+
+def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
+    """The product with a packed weight, rounded to 8 bits, as quantised networks compute it."""
+    packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
+    given = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
+    return partial(torch.ops.onednn.qlinear_pointwise, *given, *ROUNDED)
+
+
+def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
+    inputs = inputs.view(torch.uint8).contiguous(memory_format=torch.channels_last)
+    scales, one = _scales(len(weight)), [1, 1]
+    placed = (one, one, one, 1)  # stride, padding, dilation, groups
+    packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
+    return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)
+
+
+def _scales(channels: int) -> tuple[Tensor, Tensor]:
+    """A weight's scale and zero point for each channel."""
+    return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
+
+
+def _convolution(layout: torch.memory_format, inputs: Tensor, weight: Tensor) -> Call:
+    inputs, weight = (each.contiguous(memory_format=layout) for each in (inputs, weight))
+    return partial(functional.conv2d, inputs, weight, padding=1)
+
+
+# What makes the call of two square matrices. Without int8 in its name, it is for floating-point numbers.
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+    "matmul": lambda left, right: partial(torch.matmul, left, right),
+    "linear": lambda inputs, weight: partial(functional.linear, inputs, weight),
+    # Of blocked tensors, by oneDNN; for plain fp32 tensors torch uses MKL.
+    "oneDNN linear": lambda inputs, weight: partial(
+        torch._C._nn.mkldnn_linear, inputs.to_mkldnn(), weight.to_mkldnn(), None
+    ),
+    "numpy": lambda left, right: partial(np.matmul, left.numpy(), right.numpy()),
+    "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # sums of int8 products in int32
+    # Other libraries reach twice what the product of unpacked matrices does.
+    "oneDNN int8 linear": _int8_linear,
+}
+# The same of images and kernels.
+CONVOLUTIONS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+    "NCHW": partial(_convolution, torch.contiguous_format),
+    "channels_last": partial(_convolution, torch.channels_last),
+    "int8": _int8_convolution,
+}
+ONLY_ON_CPU = ("oneDNN linear", "numpy", "oneDNN int8 linear", "int8")
+OF_NUMPY = (torch.float32, torch.float64)

@@ -1,0 +1,138 @@
+"""Several devices with one process (rank) each, which are joined into a group.
+
+The clock runs in the first rank; the other ranks run as many steps as it announces. On CPUs and GPUs,
+DistributedDataParallel around the network averages the gradients.
+"""
+
+import atexit
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from accelbench.engines.cell_run import Resources
+from accelbench.errors import UnsupportedError
+from accelbench.measuring.runner import RankGroup, Step
+from accelbench.schema.measurement import Observed
+
+Value = TypeVar("Value")
+# The seeds of two ranks differ by a multiple of this number, which is larger than any usual seed.
+RANK_SEEDS = 1_000_003
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one rank observed, after everything was measured."""
+
+    observed: Observed
+    resources: Resources
+    weights: str | None  # digest of the trained ones; None in inference
+
+
+def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
+    """What all ranks observed, and the first one's resources with the largest peak on a device, and the host's sum."""
+    losses = [each.observed.loss for each in seen if each.observed.loss is not None]
+    on_device = [each.resources.peak_device_bytes or 0 for each in seen]
+    on_host = [each.resources.peak_host_bytes or 0 for each in seen]
+    observed = replace(
+        seen[0].observed,
+        device_name=" + ".join(dict.fromkeys(each.observed.device_name for each in seen)),
+        num_devices=sum(each.observed.num_devices for each in seen),
+        loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
+    )
+    peak, host = max(on_device) or None, sum(on_host) or None
+    return observed, replace(seen[0].resources, peak_device_bytes=peak, peak_host_bytes=host)
+
+
+def differences(seen: list[Seen]) -> list[str]:
+    """What makes the numbers of several ranks false, in words."""
+    found = ["the devices' weights differ after training"] if len({each.weights for each in seen}) > 1 else []
+    ran = [f"{each.observed.device} in {each.observed.precision}" for each in seen]
+    return [*found, f"the devices did not compute alike: {', '.join(ran)}"] if len(set(ran)) > 1 else found
+
+
+class Ranks(RankGroup):
+    """The `num` processes of this cell on all hosts, as one of them sees them. With one, nothing is waited for.
+
+    `part` is the index of this process's part of every batch, and the number of parts.
+    """
+
+    def __init__(self, num: int) -> None:
+        # Set by torchrun, or by accelbench's host.
+        given = os.environ if num > 1 else {}
+        started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
+        if started != num or num % self.num_here:
+            reason = f"devices={num} takes {num} processes, as many on each host, not {self.num_here} of {started} here"
+            raise UnsupportedError(f"{reason}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
+        self.num = num
+        self.leads = self.rank == 0  # the clock runs in this process
+        self.part = self.rank, num
+        # A group on the host: what ranks tell each other must not use the GPU.
+        self.host_group: dist.ProcessGroup | None = None
+
+    def join(self, backend: str) -> None:
+        """Joins the ranks, by a `backend` of torch.distributed."""
+        if self.num > 1:
+            if not dist.is_initialized():
+                dist.init_process_group(backend)
+                atexit.register(dist.destroy_process_group)
+            self.host_group = dist.new_group(backend="gloo")
+
+    def seed(self, seed: int) -> int:
+        """Seeds this rank, so that its dropout is its own; returns its seed."""
+        if self.num > 1:
+            torch.manual_seed(seed + RANK_SEEDS * self.rank)
+        return seed + RANK_SEEDS * self.rank
+
+    def begin(self, num_steps: int) -> None:
+        if self.num > 1:
+            dist.broadcast(torch.tensor([num_steps]), src=0, group=self.host_group)
+
+    def end(self) -> None:
+        if self.num > 1:
+            dist.barrier(group=self.host_group)
+
+    def any(self, holds: bool) -> bool:
+        return self.total(torch.tensor(float(holds))) > 0
+
+    def follow(self, step: Step, wait: Callable[[], None]) -> None:
+        """Runs the steps that the first rank announces, until it announces none."""
+        announced = torch.zeros(1, dtype=torch.int64)
+        while True:
+            dist.broadcast(announced, src=0, group=self.host_group)
+            if not (num_steps := int(announced)):
+                return
+            for _ in range(num_steps):
+                step.compute(step.copy_in(step.fetch()))
+            wait()
+            self.end()
+
+    def total(self, tensor: Tensor) -> float:
+        number = tensor.cpu()
+        if self.num > 1:
+            number = number.clone()
+            dist.all_reduce(number, group=self.host_group)
+        return number.item()
+
+    def gather(self, value: Value) -> list[Value]:
+        if self.num == 1:
+            return [value]
+        values: list[Value | None] = [None] * self.num
+        dist.all_gather_object(values, value, group=self.host_group)
+        return values  # type: ignore[return-value]
+
+
+def digest(network: nn.Module) -> str:
+    """The sha256 of the bytes of all weights."""
+    found = hashlib.sha256()
+    for parameter in network.parameters():
+        found.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()

@@ -1,0 +1,156 @@
+"""The weights of a network in PyTorch while it trains; see `measuring.checks`."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.pytorch.structure import parts_of
+from accelbench.measuring.checks import State, States, Training
+
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a word
+
+
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The tensors that are trained, by their names."""
+    return {name: each for name, each in network.named_parameters() if each.requires_grad}
+
+
+def _state(tensor: Tensor) -> State:
+    """Every number is read twice on its device."""
+    numbers = parts_of(tensor)[-1]
+    values = _readable(torch.view_as_real(numbers) if numbers.is_complex() else numbers).flatten()
+    starts_at = values.storage_offset() * values.element_size()
+    width = math.gcd(8, values.nbytes, starts_at)  # words of 8 bytes are added up the fastest
+    is_short = values.is_floating_point() and values.element_size() < 4
+    total = values.sum(dtype=torch.float32 if is_short else None)
+    return State(int(values.view(BITS[width]).sum(dtype=torch.int64)), bool(torch.isfinite(total)))
+
+
+def _has_gradient(tensor: Tensor) -> bool:
+    """Whether its last gradient, which may be sparse, is not 0."""
+    if tensor.grad is None:
+        return False
+    values = parts_of(tensor.grad)[-1]
+    return bool(torch.count_nonzero(_readable(values)))
+
+
+def _readable(values: Tensor) -> Tensor:
+    """In host memory if XLA would compile the operators that read them."""
+    return values.cpu() if values.device.type == "xla" else values
+
+
+class TrainedNetwork:
+    """Notes what becomes of the weights of a network, on their device. To be made when the first step begins."""
+
+    def __init__(self, network: nn.Module, into: Training) -> None:
+        self.network, self.into = network, into
+        into.names = list(trainable(network))
+
+    def _trained(self) -> dict[str, Tensor]:
+        """The tensors that were trainable when the first step began."""
+        names = set(self.into.names)
+        return {name: each for name, each in self.network.named_parameters() if name in names}
+
+    def states(self) -> States:
+        return {name: _state(each.detach()) for name, each in self._trained().items() if each.numel()}
+
+    def note_end(self, optimizers: Iterable[Any]) -> None:
+        """After the steady state: what became of the weights, and what they are trained with."""
+        into, parameters = self.into, self._trained()
+        into.after = self.states()
+        into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
+        into.sizes = {name: each.numel() for name, each in parameters.items()}
+        changed = set(into.changed)  # by a gradient
+        into.gradients = {name for name, each in parameters.items() if name in changed or _has_gradient(each)}
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
+        into.evaluating = evaluating(self.network)
+
+
+def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The topmost layers that are in training mode, or in evaluation mode, with their names."""
+    if getattr(layer, "training", training) == training:  # a frozen module of TorchScript has no mode
+        yield name or "the network", layer
+        return
+    for child_name, child in layer.named_children():
+        yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
+
+
+def evaluating(network: nn.Module) -> list[str]:
+    """Layers in evaluation mode that should train: not those whose weights are all frozen, which often stay in it."""
+
+    def has_part(layer: nn.Module) -> bool:
+        parameters = list(layer.parameters())
+        return any(each.requires_grad for each in parameters) if parameters else _drops(layer)
+
+    return [name for name, layer in _in_mode(network, training=False) if has_part(layer) and has_mode(layer)]
+
+
+def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
+    """Layers in training mode: those that drop at random, perhaps on purpose, and those that change otherwise."""
+
+    def changes(layer: nn.Module) -> bool:
+        """As far as torch's layers tell: the user's own may look at the mode too."""
+        return not type(layer).__module__.startswith("torch.nn") or any(
+            _drops(each) or isinstance(each, nn.modules.batchnorm._NormBase) for each in layer.modules()
+        )
+
+    found = [each for each in _in_mode(network, training=True) if has_mode(each[1])]
+    of_dropout = [name for name, layer in found if _drops(layer)]
+    return of_dropout, [name for name, layer in found if not _drops(layer) and changes(layer)]
+
+
+class AsItIs(nn.Module):
+    """A module that can't be set to train or to evaluate, such as a frozen or an exported one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Self:
+        return self
+
+
+def with_modes(network: nn.Module) -> nn.Module:
+    """The network, in an `AsItIs` if it refuses to be set to train."""
+    for layer in network.modules():
+        if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
+            vars(layer)["training"] = False
+    modes = modes_of(network)
+    takes_modes = True
+    try:
+        network.train(network.training)
+    except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
+        takes_modes = False
+    set_modes(network, modes)  # its constructor may have frozen some layers
+    return network if takes_modes else AsItIs(network)
+
+
+def has_mode(layer: nn.Module) -> bool:
+    """Whether it can be set to train and to evaluate: a frozen or an exported module can not."""
+    return not isinstance(layer, AsItIs | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
+
+
+def modes_of(network: nn.Module) -> list[bool]:
+    """Whether each layer is set to train."""
+    return [getattr(layer, "training", False) for layer in network.modules()]
+
+
+def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
+    """Sets each layer to train or to evaluate, as it was in a network with the same layers."""
+    layers = list(network.modules())
+    if len(layers) != len(modes):
+        return
+    for layer, training in zip(layers, modes, strict=True):
+        if has_mode(layer):
+            layer.training = training
+
+
+def _drops(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.modules.dropout._DropoutNd)

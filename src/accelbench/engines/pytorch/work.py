@@ -1,0 +1,382 @@
+"""Counts what one step has to do: floating-point operations, bytes and operators; and what it spends its time in.
+
+The step runs once on a copy of the network whose tensors have shapes but no contents (PyTorch's fake tensors), which
+costs neither the computation nor the memory. The tensors pretend to be on the CPU, whatever the cell's device, so that
+autocast, attention and recurrent layers use the operators of the CPU.
+"""
+
+import collections
+import copy
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.profiler import profile
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
+
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.module import needs_closure, new_optimizer
+from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, real_format
+from accelbench.engines.pytorch.structure import mapped, tensors_in
+from accelbench.engines.pytorch.training import has_mode
+from accelbench.measuring.checks import Products
+from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Operator, Work
+from accelbench.schema.text import beginning, message_of, one_line
+from accelbench.schema.vocab import Mode
+
+aten = torch.ops.aten
+MAX_REASON = 300  # characters
+MAX_OPERATORS = 10
+WINOGRADS = 5  # the largest kernels that libraries compute by Winograd's algorithm
+# Operators -> the place of the weight among their arguments.
+CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
+AUTOCASTS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
+OF_GENERATION = "the operators of a generation are too many to count"
+OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
+
+# What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
+# makes the count unknown. All others compute a few operations with each number, which are not counted, or move numbers.
+PRODUCTS = re.compile(
+    r"mm|mv|dot|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
+)
+VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"}
+ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+# OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
+OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
+PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
+
+
+def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
+    """The work of one step of `cell` on `batch`, of whose tensors only the shapes and dtypes matter.
+
+    `task` runs the network (`module.ImageTask`), whose copy has its hooks: the engine's own must have been removed. In
+    training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
+    parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
+    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out. All counts are None, with
+    the reason, if the network fails or needs the contents of its tensors.
+    """
+    if cell.mode == Mode.generate:
+        return Work(uncounted=[OF_GENERATION])
+    counter, precision, train = Counter(), cell.precision, cell.mode == Mode.train
+    try:
+        with _FakeTensors(allow_non_fake_inputs=True):
+            network = _hollow(network, STORED_DTYPES[precision])
+            if has_mode(network):
+                network.train(train)
+            batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
+            context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
+            with counter, nullcontext() if train else torch.inference_mode():  # as it is timed
+                with context:
+                    found = (task.train if train else task.infer)(network, batch)
+                if train:
+                    found[1].backward()
+            if train:
+                optimizer = new_optimizer(cell.model, [each for each in network.parameters() if each.requires_grad])
+                if needs_closure(optimizer):
+                    return Work(uncounted=[OF_CLOSURES])
+                optimizer.step()  # creates its state
+                with counter:
+                    optimizer.step()
+    except Exception as error:  # a user's network may raise anything
+        return not_counted(error)
+    return counter.work()
+
+
+def not_counted(error: Exception) -> Work:
+    """No counts, with the reason."""
+    why = beginning(one_line(message_of(error)), MAX_REASON)
+    return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
+
+
+class _FakeTensors(FakeTensorMode):
+    """Asks once whether there is a GPU. torch asks at each operator, which takes 1.5 ms if there is no driver."""
+
+    @functools.cached_property
+    def avoid_device_init(self) -> bool:
+        return super().avoid_device_init
+
+
+def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
+    memo: dict[int, Any] = {}
+    for tensor in [*network.parameters(), *network.buffers()]:
+        fake = _empty(tensor, dtype if tensor.is_floating_point() else tensor.dtype)
+        memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
+    return copy.deepcopy(network, memo)
+
+
+def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
+
+
+class Counter(TorchDispatchMode):
+    """Adds up the work of all operators that run while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops_in: collections.Counter[str] = collections.Counter()  # format -> operations of its products
+        self.flops_on: collections.Counter[str] = collections.Counter()  # the same by the type of their device
+        self.flops_of_large_kernels = 0
+        self.autocasts = _Autocasts()
+        self.bytes = 0
+        self.num_operators = 0
+        self.uncounted: set[str] = set()
+
+    def work(self, num_steps: int = 1) -> Work:
+        """Per step of `num_steps`."""
+        num_flops = self.flops_in.total()
+        return Work(
+            flops=None if self.uncounted else num_flops // num_steps,
+            large_kernels=self.flops_of_large_kernels / max(1, num_flops),
+            bytes=self.bytes // num_steps,
+            num_operators=self.num_operators // num_steps,
+            uncounted=sorted(self.uncounted),
+        )
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        # It counts operations, of the operator's arguments and, as `out_val`, its result.
+        formula = FORMULAS.get(func.overloadpacket) or flop_registry.get(func.overloadpacket)
+        is_composite = formula is None and func.namespace != "prim"
+        result = self._in_parts(func, args, kwargs) if is_composite else NotImplemented
+        if result is not NotImplemented:
+            return result
+        result = func(*args, **kwargs)
+        try:
+            self._count(func, args, kwargs, result, formula)
+        except Exception:  # of tensors without sizes or strides, such as nested and sparse ones
+            self.uncounted.add(str(func.overloadpacket))
+        return result
+
+    def _in_parts(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a composite operator, whose parts are counted; NotImplemented if it is none."""
+        if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors_in(args)):
+            return NotImplemented  # its parts may ask for sizes that there are none of
+        with self, self.autocasts.again():
+            return func.decompose(*args, **kwargs)
+
+    def _count(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        formula: Callable[..., int] | None,
+    ) -> None:
+        if does_nothing(func):
+            return
+        self.num_operators += 1
+        self.bytes += _num_bytes(func, args, kwargs, result)
+        if formula is not None:
+            factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
+            self.flops_in[INTEGERS.get(func.overloadpacket) or real_format(factor)] += num
+            self.flops_on[factor.device.type] += num
+            place = CONVOLUTIONS.get(func.overloadpacket)
+            if place is not None and max(args[place].shape[2:]) > WINOGRADS:
+                self.flops_of_large_kernels += num
+        elif not _has_no_flops(func):
+            self.uncounted.add(str(func.overloadpacket))
+
+
+class _Autocasts(TorchFunctionMode):
+    """Notes which autocasts are on at each call of torch: a mode that is asked later can't see it."""
+
+    keys: Sequence[Any] = ()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.keys = [key for kind, key in AUTOCASTS.items() if torch.is_autocast_enabled(kind)]
+        return func(*args, **(kwargs or {}))
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Has them cast what the parts of a composite operator get, as where nobody watches."""
+        # Without gradients a mode gets composite operators whole, with all autocasts excluded.
+        excluded = torch._C._dispatch_tls_local_exclude_set()
+        for key in self.keys:
+            excluded = excluded.remove(key)
+        with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
+            yield
+
+
+@contextmanager
+def watched(into: Products) -> Iterator[None]:
+    """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
+    counter = Counter()
+
+    def look(module: nn.Module, inputs: Any) -> None:
+        """A thread of the user's own code does not have the counter."""
+        if counter not in _get_current_dispatch_mode_stack():
+            into.in_other_threads = True
+
+    hook = register_module_forward_pre_hook(look)
+    try:
+        with counter.autocasts, counter:
+            yield
+    finally:
+        hook.remove()
+    into.flops = dict(collections.Counter(into.flops) + counter.flops_in)
+    into.devices = dict(collections.Counter(into.devices) + counter.flops_on)
+    into.uncounted |= counter.uncounted
+
+
+def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
+    """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
+    # Their time, on a GPU that of their kernels, excludes the operators that they call: `aten::mkldnn_convolution` did
+    # the work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
+    if backend.torch_type not in ("cpu", "cuda"):
+        return []
+    on_gpu = backend.torch_type == "cuda"
+    ranks.begin(1)
+    # The first use of `torch.profiler` in a process takes seconds; this one does not, but for kernels. Without Kineto
+    # the time of an operator on a GPU would be that from its launch on.
+    with profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu) as profiled:
+        step.compute(step.copy_in(step.fetch()))
+        backend.wait()
+    ranks.end()
+    events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]  # no kernels
+    times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
+    return busiest_of(times, {event.key: event.count for event in events})
+
+
+def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
+    """The `MAX_OPERATORS` busiest of operators that took these times in so many calls, the busiest first."""
+    total, names = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
+    return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
+
+
+@functools.cache
+def does_nothing(func: OpOverload) -> bool:
+    """Whether the operator computes and moves nothing: views, allocations and queries of a tensor's shape."""
+    name, returns = func.overloadpacket.__name__, func._schema.returns
+    return (
+        any(out.alias_info is not None and not out.alias_info.is_write for out in returns)
+        or name in VIEWS | ALLOCATIONS
+        or func.namespace == "prim"
+        or torch.Tag.inplace_view in func.tags
+        or (not any("Tensor" in str(out.type) for out in returns) and name != "_local_scalar_dense")
+    )
+
+
+@functools.cache
+def _has_no_flops(func: OpOverload) -> bool:
+    """Whether the operator surely computes no product; False if unknown, as for operators of other libraries."""
+    if func.namespace not in ("aten", "prims"):
+        return False
+    name = func.overloadpacket.__name__
+    if name.startswith("_foreach_"):  # of an optimiser, such as `_foreach_sqrt`
+        return True
+    return torch.Tag.pointwise in func.tags or "upsample" in name or PRODUCTS.search(name) is None
+
+
+def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
+    """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
+    name = func.overloadpacket.__name__
+    read = tree_leaves((args[1:] if name in OVERWRITING or name in PICKING else args, dict(kwargs)))
+    moved, num = [*read, *tree_leaves(result) * (2 if name in PICKING else 1)], 0
+    for tensor in (each for each in moved if isinstance(each, Tensor)):
+        # An expanded axis, whose stride is 0, repeats the same memory.
+        axes = zip(tensor.shape, tensor.stride(), strict=True)
+        num += math.prod(1 if stride == 0 and size else size for size, stride in axes) * tensor.element_size()
+    return num
+
+
+def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
+    """Each of the two gradients takes as many multiply-adds as the forward pass, with groups or without."""
+    # PyTorch's formula counts the weight gradient of a grouped convolution too often: once for each group.
+    transposed, output_mask = args[4], args[7]
+    forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
+    return forward * int(sum(output_mask[:2]))
+
+
+def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any, **named: Any) -> int:
+    """The scores and their product with the values. `place` is that of `is_causal` among `args`."""
+    is_causal = named.get("is_causal", len(args) > place and args[place])
+    *others, length, width = query.shape
+    pairs = _num_pairs(length, key.shape[-2], is_causal)
+    return 2 * math.prod(others) * pairs * (width + value.shape[-1])
+
+
+def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
+    length, num_keys = query.shape[-2], key.shape[-2]
+    whole: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+    return whole * _num_pairs(length, num_keys, args[3]) // (length * num_keys)
+
+
+def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
+    """How many scores there are: under a causal mask, each query has those of the keys up to its own place."""
+    if not is_causal:
+        return length * num_keys
+    growing = min(length, num_keys)
+    return growing * (growing + 1) // 2 + (length - growing) * num_keys
+
+
+def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
+    """`nn.MultiheadAttention` in inference: the projections of queries, keys, values and output, and the attention."""
+    batch, length, width = query.shape
+    others = key.shape[1]
+    return 2 * batch * (2 * length * width**2 + 2 * others * width**2 + 2 * length * others * width)
+
+
+def _encoder_layer(sequence: Tensor, *args: Any, **_: Any) -> int:
+    """`nn.TransformerEncoderLayer` in inference: its attention and the two dense layers."""
+    batch, length, _width = sequence.shape
+    dense = 2 * batch * length * (args[13].numel() + args[15].numel())
+    return _self_attention(sequence, sequence) + int(dense)
+
+
+def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
+    """One layer in one direction: at each time step all gates, from the input and from the previous state."""
+    steps, batch = sequence.shape[:2]
+    return 2 * steps * batch * (weight.numel() + recurrent.numel())
+
+
+def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
+    """The gradients that are required; those of the first layer's input and first state are not counted."""
+    steps, batch = sequence.shape[:2]
+    state = args[2]  # after the biases
+    of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0
+    of_states = 2 * (steps - (not state.requires_grad)) * batch * recurrent.numel()
+    return _lstm(sequence, weight, recurrent) + of_sequence + of_states
+
+
+def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> int:
+    return 2 * inputs.numel() * out_val.shape[-1]
+
+
+quantized = torch.ops.quantized
+# Operators of quantised layers -> the format that they multiply in.
+INTEGERS = {
+    **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
+}
+FORMULAS: dict[Any, Callable[..., int]] = {
+    **dict.fromkeys(INTEGERS, _quantised_linear),
+    aten.convolution_backward: _convolution_backward,
+    # In inference mode: without it, the operator would be taken apart, and compute in another format.
+    aten.scaled_dot_product_attention: functools.partial(_attention, 2),
+    aten._scaled_dot_product_flash_attention_for_cpu: functools.partial(_attention, 1),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    aten._native_multi_head_attention: _self_attention,
+    aten._transformer_encoder_layer_fwd: _encoder_layer,
+    aten.mkldnn_rnn_layer: _lstm,
+    aten.mkldnn_rnn_layer_backward: _lstm_backward,
+    aten.mv: lambda matrix, *_, **__: 2 * matrix.numel(),
+    aten.dot: lambda vector, *_, **__: 2 * vector.numel(),
+    aten.addmv: lambda addend, matrix, *_, **__: 2 * matrix.numel(),
+}

@@ -1,0 +1,125 @@
+"""The workload of a cell, by its library and its batches: images here, others in `own`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from accelbench.data.arrays import load_split
+from accelbench.engines.images import input_of, is_random, unseen_images
+from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.feed import Feed, feed_of
+from accelbench.engines.pytorch.global_state import seed_generators
+from accelbench.engines.pytorch.module import ImageTask
+from accelbench.engines.pytorch.own.generate import GenerateWorkload
+from accelbench.engines.pytorch.own.workload import OwnWorkload, TransformersWorkload
+from accelbench.engines.pytorch.precision import STORED_DTYPES
+from accelbench.engines.pytorch.ranks import Ranks
+from accelbench.engines.pytorch.structure import joined, mapped
+from accelbench.engines.served import NUM_DRAWN
+from accelbench.engines.targets import import_path
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
+
+NUM_SAMPLES = 2  # different images of an example
+
+
+class Images:
+    """A network that takes images, random ones or a data set's. All batches that it returns are in host memory.
+
+    `num_rows` of a batch each give a row of the output; the first output may show how many.
+    """
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
+        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        self.task = ImageTask(
+            STORED_DTYPES[cell.precision],
+            cell.data.augment,
+            reconstructs=cell.model.is_own("autoencoder"),
+            channels_last=cell.options.channels_last,
+            own_loss=import_path("model.loss", cell.model.loss) if cell.model.loss else None,
+            own_metric=import_path("model.metric", cell.model.metric) if cell.model.metric else None,
+        )
+        self.trains = cell.mode == Mode.train
+        self.feed = self.feed_of("train" if self.trains else "test")
+        self.shape, self.num_classes = input_of(cell, data_folder)
+        self.num_rows = cell.batch_size // ranks.num
+
+    def feed_of(self, split: str) -> Feed:
+        """The feed of `train`, `test` or `VALIDATION`."""
+        return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
+
+    def build(self) -> nn.Module:
+        """A new network, its weights drawn from torch's generator."""
+        seed_generators(self.cell.seed)
+        network = zoo.build(self.cell.model, self.shape, self.num_classes)
+        return zoo.materialised(network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float)))
+
+    def check_first(self, output: object) -> None:
+        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
+        takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
+        if not (takes_any or self.task.reconstructs):
+            zoo.check_logits(output, self.cell.model, self.num_classes)
+
+    def requests(self, num: int) -> list[Any]:
+        """At most so many batches of one sample: the first ones of the test set, or random images."""
+        data, random = self.cell.data, is_random(self.cell)
+        cell = replace(
+            self.cell, batch_size=1, data=replace(data, pipeline=Pipeline.fresh if random else data.pipeline)
+        )
+        feed = feed_of(cell, "test", self.data_folder, self.task.dtype, self.backend)
+        return [mapped(each, Tensor.clone) for each in islice(feed, min(num, NUM_DRAWN) if random else num)]
+
+    joined = staticmethod(joined)
+
+    def example(self) -> Any:
+        """A whole batch like the feed's: the first images, repeated; in training with labels."""
+        images = self._first_images(NUM_SAMPLES)
+        images = images[torch.arange(self.num_rows) % len(images)]
+        return (images, torch.zeros(self.num_rows, dtype=torch.int64)) if self.trains else (images,)
+
+    def _first_images(self, most: int) -> Tensor:
+        num = min(most, self.num_rows)
+        if is_random(self.cell):
+            feed: Any = self.feed  # a DrawnFeed
+            images: Tensor = feed.batches[0][0].cpu()
+            return images[:num]
+        return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
+
+    def unseen(self) -> tuple[tuple[Tensor, ...], bool]:
+        """A further batch, in training with labels, and whether the feed never gives it."""
+        like = self._first_images(1)
+        images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
+        inputs = torch.from_numpy(images).to(like.dtype)
+        return ((inputs, torch.randint(self.num_classes, (self.num_rows,))) if self.trains else (inputs,)), True
+
+    def task_in(self, dtype: torch.dtype) -> ImageTask:
+        """The task for a network whose weights have `dtype`."""
+        return replace(self.task, dtype=dtype)
+
+    def tokens_per_sample(self) -> None:
+        """Tokens of the batches over their samples; None if nothing counts them."""
+
+    def notes(self) -> Iterator[str]:
+        """What a reader should know of how the batches are used."""
+        yield from ()
+
+
+Workload = Images | OwnWorkload
+
+
+def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
+    """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
+    if cell.mode == Mode.generate:
+        return GenerateWorkload(cell, backend, ranks)
+    if cell.model.library == Library.transformers:
+        return TransformersWorkload(cell, backend, ranks)
+    if cell.model.batch is not None:
+        return OwnWorkload(cell, backend, ranks)
+    return Images(cell, data_folder, backend, ranks)

@@ -1,0 +1,269 @@
+"""Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's.
+
+accelbench's are those of the studies, with Keras' initialisers. Each is built for images of one shape, (height, width)
+or (channels, height, width), in [0, 1], and returns logits (batch, classes), or (batch, 1) if a study has a single
+logit for two classes: softmax and sigmoid are part of the loss. The autoencoder returns images.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from accelbench.engines.images import Shape, check_fits, check_name, own_network
+from accelbench.engines.pytorch import weights
+from accelbench.engines.pytorch.own import architectures
+from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
+from accelbench.engines.targets import check_call, import_target, lightning_package
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.vocab import Library, Weights
+from accelbench.schema.workload import ModelSpec
+
+
+def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
+
+    A UserError says that there is no such network or argument, or that its weights can't be loaded; an
+    UnsupportedError, that it does not take images of this shape.
+    """
+    drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
+    try:
+        with weights.guarded(model):
+            network = BUILDERS[model.library](drawn, shape, num_classes)
+    except TypeError as error:
+        if model.library == Library.custom:  # its arguments were checked: the class itself fails
+            raise
+        raise UserError(f"model.args: {error}") from error
+    if model.weights_file is not None:
+        weights.load(network, model.weights_file)
+    return network
+
+
+def check_trainable(network: nn.Module, model: ModelSpec) -> None:
+    """Raises an UnsupportedError if `network` has a training step and an optimiser of its own, which would not run."""
+    if lightning_package(type(network), "LightningModule"):
+        raise UnsupportedError(
+            f"model={model.name} is a LightningModule, and accelbench would train it with its own loss and optimiser "
+            "instead of its training_step: use model=lightning, which runs its own, or mode=infer"
+        )
+
+
+def num_params(network: nn.Module) -> int:
+    """Of trainable parameters, and of the statistics that Keras, so study 002, counts among them."""
+    statistics = sum(2 * each.num_features for each in network.modules() if isinstance(each, KerasBatchNorm))
+    return statistics + sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+
+
+def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    make = own_network(model, NETWORKS)
+    check_fits(model, shape)
+    return make(shape, num_classes, **model.args).apply(initialise_as_keras)
+
+
+def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    import timm
+
+    check_name(model, timm.list_models())
+    in_colour = len(shape) == 3
+    args = {"in_chans": shape[0] if in_colour else 1, "num_classes": num_classes, **model.args}
+    network: nn.Module = timm.create_model(model.definition, pretrained=model.weights != Weights.none, **args)
+    # Grey images have no channel axis.
+    return network if in_colour else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
+
+
+def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    from torchvision import models
+
+    check_name(model, models.list_models(module=models))  # networks that classify images
+    check_fits(model, shape)
+    network: nn.Module
+    if model.weights == Weights.none:
+        network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
+        return network
+    default = models.get_model_weights(model.definition).DEFAULT
+    with weights.verified(default.url):  # its classes are fixed: torchvision refuses another number
+        network = models.get_model(model.definition, weights=default, **model.args)
+    return network
+
+
+def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    kind = import_target(model, nn.Module, "torch.nn.Module")
+    check_call(f"model.args: {model.definition}", kind, **model.args)
+    network = kind(**model.args)
+    if not isinstance(network, nn.Module):
+        made = type(network).__name__
+        raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {made}")
+    return with_modes(network)
+
+
+def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
+    """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
+    tensors = [*network.parameters(), *network.buffers()]
+    if any(map(is_lazy, tensors)):
+        modes = modes_of(network)
+        with torch.no_grad():
+            run(network.eval())
+        set_modes(network, modes)
+    return network
+
+
+BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
+    Library.accelbench: _own,
+    Library.timm: _timm,
+    Library.torchvision: _torchvision,
+    Library.transformers: lambda model, shape, num_classes: architectures.build(model),
+    Library.custom: _custom,
+}
+
+
+def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
+    """Raises a UserError if an output is not the logits (batch, classes) of so many classes."""
+    shape = tuple(output.shape) if isinstance(output, Tensor) else ()
+    if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
+        raise UserError(
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not "
+            f"{shape or f'a {type(output).__name__}'}: model.num_classes for random images, else the data set's; for "
+            "inference, model.output=any takes any"
+        )
+
+
+def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
+    """Studies 001 and 004: dense layers of `widths` units with ReLU and, if any, dropout; 1,195,018 parameters."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    inputs = math.prod(shape)
+    for width in widths:
+        layers += [nn.Linear(inputs, width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, num_classes))
+
+
+def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
+    """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth; 112,074 parameters."""
+    colours, height, width = (1, *shape) if len(shape) == 2 else shape
+    left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
+    for inputs in [colours, channels, channels]:
+        layers += [nn.Conv2d(inputs, channels, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(channels, channels, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(channels * math.prod(left), num_classes))
+
+
+def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
+    """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each; 338,186 parameters."""
+    return Recurrent(nn.RNN, shape[1], num_classes, units, [dropout] * 3)
+
+
+def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
+    """Study 001: three LSTM layers over a grey image's rows, dropout before the last two; 1,345,034 parameters."""
+    return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
+
+
+def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
+    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers."""
+    # 11,178,177 parameters on images of 224 x 224, of which 11,177,729 are trained; two classes share one logit.
+    colours, height, width = shape
+    layers: list[nn.Module] = []
+    for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
+        layers += [nn.Conv2d(inputs, channels, 3), nn.ReLU(), KerasBatchNorm(channels), nn.MaxPool2d(2)]
+        height, width = (height - 2) // 2, (width - 2) // 2
+    layers += [nn.Flatten(), nn.Linear(128 * height * width, 128), nn.ReLU(), nn.Dropout(dropout)]
+    layers += [nn.Linear(128, 64), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(64, 1 if num_classes == 2 else num_classes))
+
+
+def scaling_cnn(
+    shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
+) -> nn.Module:
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers."""
+    # 8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
+    inputs, height, width = shape
+    layers: list[nn.Module] = []
+    for outputs in channels:
+        layers += [nn.Conv2d(inputs, outputs, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
+        inputs, height, width = outputs, height // 2, width // 2
+    layers += [nn.Flatten(), nn.Linear(inputs * height * width, hidden), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
+
+
+class KerasBatchNorm(nn.BatchNorm2d):
+    """Batch normalisation with Keras' defaults."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-3, momentum=0.01)  # Keras' momentum .99
+
+
+class SequenceDropout(nn.Module):
+    """Dropout on a recurrent layer's input as in Keras: one mask per sample for all time steps."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        if not self.training or not self.rate:
+            return sequence
+        mask = torch.ones_like(sequence[:, :1])
+        return sequence * nn.functional.dropout(mask, self.rate)
+
+
+class Recurrent(nn.Module):
+    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
+
+    Keras has no second bias: PyTorch's `bias_hh` stays zero, and is neither trained nor counted as a parameter.
+    """
+
+    def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
+        super().__init__()
+        sizes = [num_features] + [units] * (len(dropouts) - 1)
+        self.dropouts = nn.ModuleList(SequenceDropout(rate) for rate in dropouts)
+        self.layers = nn.ModuleList(kind(size, units, batch_first=True) for size in sizes)
+        self.head = nn.Linear(units, num_classes)
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        for dropout, layer in zip(self.dropouts, self.layers, strict=True):
+            sequence, _ = layer(dropout(sequence))
+        logits: Tensor = self.head(sequence[:, -1])
+        return logits
+
+
+def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
+    """Study 001: dense layers per pixel around `code` numbers; 805,008 + 857,249 parameters on MNIST."""
+    height, width = shape
+    pixels = height * width
+    encoder = [nn.Unflatten(2, (width, 1)), nn.Linear(1, 32), nn.Linear(32, 64), nn.ReLU(), nn.Flatten()]
+    decoder = [
+        nn.Linear(code, pixels * 64),
+        nn.Unflatten(1, (height, width, 64)),
+        *[nn.Linear(64, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1), nn.ReLU(), nn.Flatten(2)],
+    ]
+    return nn.Sequential(*encoder, nn.Linear(pixels * 64, code), *decoder)
+
+
+NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
+    network.__name__: network for network in (mlp, cnn, rnn, lstm, autoencoder, pets_cnn, scaling_cnn)
+}
+
+
+def initialise_as_keras(module: nn.Module) -> None:
+    """Draws weights as Keras: Glorot uniform kernels, orthogonal recurrent ones, zero biases, forget biases of 1."""
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    if isinstance(module, nn.RNNBase):
+        for name, parameter in module.named_parameters():
+            if name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(parameter)
+            elif name.startswith("weight_hh"):
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+            if name.startswith("bias_ih") and isinstance(module, nn.LSTM):
+                with torch.no_grad():  # gates are ordered input, forget, cell, output
+                    parameter[module.hidden_size : 2 * module.hidden_size] = 1
+            if name.startswith("bias_hh"):
+                parameter.requires_grad_(False)

@@ -1,0 +1,193 @@
+"""LightningModules of the user, run by Lightning's Trainer in this process."""
+
+import re
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from lightning_utilities.core.rank_zero import WarningCache
+from pytorch_lightning.loggers.logger import DummyLogger
+from pytorch_lightning.loops.optimization.automatic import Closure
+
+import own_modules
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.module_run import ModuleRun
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
+from accelbench.schema.cell import TrainerSettings
+from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell, make_record
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
+ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
+WARMUP, STEPS = 2, 10
+LAST = WARMUP + STEPS + 1  # one more is looked at afterwards
+FORWARD = 2 * 8 * (8 * 16 + 16 * 3)  # operations
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    own_modules.Lit.losses.clear()
+    own_modules.Counts.steps.clear()
+
+
+def lit_cell(target="Lit", data="Data", *, args=None, data_args=None, samples=None, trainer=None, **changes):
+    network = f"own_modules.{target}"
+    settings = {
+        "model": ModelSpec(name=target, library=Library.lightning, network=network, args=args or {}, samples=samples),
+        "data": DataSpec(name=MODULE, target=data and f"own_modules.{data}", args=data_args or {}),
+        "mode": Mode.train,
+        "batch_size": 8,
+        "protocol": Protocol.steps,
+        "warmup": WARMUP,
+        "steps": STEPS,
+        "breakdown_s": 0.0,
+        "trainer": TrainerSettings(**(trainer or {})),
+    }
+    return make_cell(**{**settings, **changes})
+
+
+def measured(tmp_path, *args, **changes):
+    cell = lit_cell(*args, **changes)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    return found
+
+
+class Kept(ModuleRun):
+    """Keeps the weights before the steps that are only counted."""
+
+    def _count(self):
+        self.weights = {name: each.clone() for name, each in self.user_module.module.state_dict().items()}
+        return super()._count()
+
+
+@pytest.mark.parametrize(("target", "num_steps"), [("Lit", LAST), ("Manual", LAST + LAST // 5 * 2 + 1)])
+def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target, num_steps):
+    """Also with two optimisers that are run by hand, whose steps both count."""
+    run = Kept(lit_cell(target), tmp_path, Backend())
+    found = run.measure()
+    losses = list(own_modules.Lit.losses)
+    own_modules.Lit.losses.clear()
+    pl.seed_everything(0, verbose=False)
+    module = getattr(own_modules, target)()
+    quiet = {f"enable_{name}": False for name in ("checkpointing", "progress_bar", "model_summary")}
+    settings = {"accelerator": "cpu", "max_epochs": -1, "limit_val_batches": 0, "logger": DummyLogger()}
+    pl.Trainer(**settings, **quiet, max_steps=num_steps).fit(module, datamodule=own_modules.Data(8))
+    assert losses[:LAST] == own_modules.Lit.losses
+    assert found.loss == (pytest.approx(losses[LAST - 1]) if target == "Lit" else None)
+    assert any("training_step returns no loss" in note for note in found.notes) == (target == "Manual")
+    assert all(torch.equal(run.weights[name], each) for name, each in module.state_dict().items())
+
+
+def test_accumulation_and_clipping(tmp_path):
+    measured(tmp_path, "Counts", trainer={"accumulate_grad_batches": 4, "gradient_clip_val": 0.01})
+    steps = own_modules.Counts.steps
+    # An epoch of 5 batches ends with a step too, as Lightning has it.
+    assert [num for num, _ in steps[:4]] == [4, 5, 9, 10]
+    assert all(norm == pytest.approx(0.01, rel=1e-3) for _, norm in steps)
+
+
+@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed, Precision.fp64, Precision.fp16_mixed])
+def test_every_precision_is_what_ran(tmp_path, precision):
+    assert measured(tmp_path, precision=precision).precision == precision
+
+
+@pytest.mark.parametrize("target", ["Lit", "Manual"])
+def test_phases_work_and_operators(tmp_path, target):
+    found = measured(tmp_path, target, breakdown_s=0.01)
+    assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.backward, Phase.optimizer, Phase.framework} <= {
+        phase for phase, seconds in found.breakdown.phases_s.items() if sum(seconds) > 0
+    }
+    assert found.work.flops == 2 * FORWARD + 2 * 8 * 16 * 3  # no gradient of the inputs
+    assert found.operators
+
+
+def test_a_short_last_batch_counts_as_it_is(tmp_path):
+    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)  # an epoch has 8, 8 and 4
+    assert sum(block.num_samples for block in found.blocks) == found.num_steady_samples == 40
+
+
+def test_what_users_bring_is_measured_and_what_is_left_out_is_named(tmp_path):
+    notes = measured(tmp_path, "Waits").notes
+    assert {"callbacks of the module were left out", "nobody verified the data of own_modules.Data"} <= set(notes)
+    found = measured(tmp_path, "OwnLoader", None)
+    assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)
+    found = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)  # a batch of the user's own type
+    assert (found.warnings, found.work.flops) == ([], FORWARD)
+
+
+@pytest.mark.parametrize(
+    ("target", "data", "precision", "told"),
+    [
+        ("Predicts", "Data", "fp32", "predict_step, on batches of train_dataloader"),
+        ("Lit", "LateSize", "bf16", "forward, of a tuple with its first element, on batches of test_dataloader"),
+    ],
+)
+def test_inference(tmp_path, target, data, precision, told):
+    found = measured(tmp_path, target, data, mode=Mode.infer, precision=Precision(precision))
+    assert f"inference runs {told}" in found.notes
+    assert (found.warnings, found.loss, found.work.flops) == ([], None, FORWARD)
+    assert (found.output_error is None) == (precision == "fp32")
+
+
+TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
+
+
+@pytest.mark.parametrize(
+    ("target", "data", "changes", "told"),
+    [
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule, or be trusted"),
+        ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
+        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
+        ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),
+        ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
+        ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended by itself: it had no batch"),
+        ("Stops", "Data", {}, "Lightning's loop ended by itself"),
+        ("Skips", "Data", {}, f"{TARGET}.Skips: on_train_batch_start returned -1, which skips batches"),
+        ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
+        ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 10 of 10"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
+    with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
+        measured(tmp_path, target, data, **changes)
+
+
+def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
+    found = measured(tmp_path, "LateHead", mode=Mode.infer)
+    assert any("its setup or configure_model makes layers" in each for each in found.notes + found.warnings)
+
+
+def test_samples_are_what_a_function_counts(tmp_path):
+    found = measured(tmp_path, data="NoSize")
+    assert found.num_steady_samples == 8 * STEPS  # the size that batches have anyway
+    row = summarise(make_record(lit_cell(epochs=10), measurement=found))  # the loader has 5 of them
+    assert row["time_s"] == pytest.approx(10 * 5 * 8 / row["samples_per_s"])
+    assert row["time_provenance"] == Provenance.estimated
+    found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
+    assert (found.num_steady_samples, found.num_train_samples) == (80 * STEPS, 80 * 5)
+    assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
+    assert measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer).warnings == []
+
+
+def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
+    try:
+        notes = measured(tmp_path, "Sets").notes
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert [note for note in notes if "its code set torch.set_float32_matmul_precision (medium)" in note]
+        (told,) = measured(tmp_path, "SetsLater").warnings
+        assert "changed torch.set_float32_matmul_precision from highest" in told
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_steps_that_lightning_skips_are_no_training(tmp_path):
+    told = f"training_step returned None in 2 of {STEPS} measured steps: Lightning trains nothing then"
+    assert told in measured(tmp_path, "ReturnsNone").warnings
+    assert isinstance(Closure.warning_cache, WarningCache)

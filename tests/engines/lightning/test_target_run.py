@@ -1,0 +1,60 @@
+"""LightningModules of the user that train to a target."""
+
+from dataclasses import replace
+
+import pytest
+
+import own_modules
+from accelbench.engines.lightning import engine
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Target
+from accelbench.schema.vocab import Protocol, Span
+from engines.lightning.test_module_run import _forget, lit_cell, pytestmark  # noqa: F401
+
+
+def target_cell(module="Validates", **target):
+    """Five batches an epoch."""
+    target = Target(**{"metric": "score", "value": 10.0, **target})
+    return replace(lit_cell(module, protocol=Protocol.target, epochs=4), target=target)
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "hit"),
+    [
+        ({}, [5.0, 10.0, 15.0], 1),
+        ({"every": 0.4}, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], 4),
+        ({"every_steps": 7}, [7.0, 14.0, 20.0], 1),
+        ({"value": 30.0}, [5.0, 10.0, 15.0, 20.0], None),
+        ({"definition": "fixed"}, [20.0], 0),
+        ({"metric": "rest_nan"}, [None], None),
+        ({"metric": "single", "value": 0.9}, [0.9, 0.9], 0),
+    ],
+)
+def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
+    monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+    cell = target_cell(**target)
+    measured = engine.run(cell, tmp_path)
+    seen = measured.target
+    assert judge(cell, measured) is None
+    assert [each.value for each in seen.evaluations] == values
+    assert (seen.hit, seen.tested, seen.num_validation, seen.deterministic) == (hit, None, None, False)
+    assert seen.evaluations[-1].num_samples == 8 * seen.evaluations[-1].num_steps
+    spans = [each.span for each in seen.log]
+    assert spans == [Span.start, Span.data, Span.build, *[Span.train, Span.evaluate] * len(values)]
+    assert sum(each.seconds for each in seen.log) >= 0.99 * seen.log[-1].ended_s
+
+
+@pytest.mark.parametrize(
+    ("module", "has_loader", "problem"),
+    [
+        ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
+        ("Validates", False, "data.target=own_modules.Data: has no val_dataloader, which protocol=target evaluates"),
+    ],
+)
+def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):
+    if has_loader:
+        monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+        monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
+    with pytest.raises(UserError, match=problem):
+        engine.run(target_cell(module), tmp_path)

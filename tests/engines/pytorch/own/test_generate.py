@@ -1,0 +1,133 @@
+"""Cells that generate text, in this process."""
+
+import re
+import time
+from inspect import signature
+
+import pytest
+
+from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.own import architectures
+from accelbench.engines.pytorch.own.generate import CACHES
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Generate, Options
+from accelbench.schema.vocab import Device, Mode, Precision, Task
+from engines.pytorch.own.test_tokens import cell, model
+from fakes import needs
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
+PROMPT, NEW, BATCH, LAYERS, WIDTH = 6, 5, 3, 2, 32
+SHORT = Generate(prompt_tokens=PROMPT, new_tokens=NEW)
+
+
+def asked(name="gpt2", generate=SHORT, **changes):
+    return cell(model(name, Task.causal_lm), mode=Mode.generate, generate=generate, batch_size=BATCH, **changes)
+
+
+def measured(tmp_path, *words, num_bytes, **changes):
+    found = engine.run(asked(*words, steps=3, **changes), tmp_path)
+    assert (judge(asked(**changes), found), found.tokens_per_sample) == (None, NEW)
+    seen = found.generation
+    assert [len(each) for each in seen.decode_s] == [NEW - 1] * len(found.latency_s) == [NEW - 1] * 3
+    # The last token is never fed.
+    assert seen.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
+    for whole_s, first_s, others_s in zip(found.latency_s, seen.prefill_s, seen.decode_s, strict=True):
+        assert 0.5 * whole_s < first_s + sum(others_s) <= whole_s
+    return found
+
+
+def changing(monkeypatch, change):
+    """Has networks call `change(forward, ids, cache, others)` for `forward`, with its argument's name of today."""
+    build = architectures.build
+
+    def changed(spec):
+        network = build(spec)
+        own, name = network.forward, next(each for each in CACHES if each in signature(network.forward).parameters)
+
+        def forward(ids, cache, others):
+            return own(input_ids=ids, **{name: cache}, **others)
+
+        def called(input_ids, cache=None, logits_to_keep=0, **others):
+            return change(forward, input_ids, cache, {**others, "logits_to_keep": logits_to_keep})
+
+        network.forward = called
+        return network
+
+    monkeypatch.setattr(architectures, "build", changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "num_bytes"),
+    [
+        slow("gpt2", Precision.fp32, 4),
+        ("gpt2", Precision.bf16, 2),
+        slow("llama", Precision.bf16_mixed, 4),  # its cache is as its keys, which are rotated in fp32
+        slow("llama", Precision.bf16, 2),
+        slow("bert", Precision.fp32, 4),
+    ],
+)
+def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precision, num_bytes):
+    found = measured(tmp_path, name, precision=precision, num_bytes=num_bytes)
+    assert all("in float32" in note for note in found.notes[1:])
+    assert (found.output_error is None) == (precision == Precision.fp32)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # to compile, on busy cores
+def test_a_compiled_network_has_a_static_cache(tmp_path):
+    found = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
+    assert found.num_compiles == 1  # of the decode step
+    assert found.warnings == []
+    assert found.first_step_s > 10 * found.latency_s[0]
+
+
+def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, monkeypatch):
+    def sleep(forward, ids, cache, others):
+        time.sleep(0.2 if cache is not None and cache.get_seq_length() == 0 else 0.005)
+        return forward(ids, cache, others)
+
+    changing(monkeypatch, sleep)
+    seen = engine.run(asked(steps=2), tmp_path).generation
+    assert min(seen.prefill_s) >= 0.2
+    assert all(second >= 0.005 for each in seen.decode_s for second in each)
+    assert min(second for each in seen.decode_s for second in each) < 0.2
+
+
+def forgets(forward, ids, cache, others):
+    if cache is not None and cache.get_seq_length() > PROMPT:
+        cache.crop(-1)
+    return forward(ids, cache, others)
+
+
+def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_path, monkeypatch):
+    changing(monkeypatch, forgets)
+    (defect,) = engine.run(asked(steps=2), tmp_path).defects
+    assert re.search("differs by .* % from that of a newly built network", defect)
+
+
+@pytest.mark.parametrize(
+    ("name", "generate", "told"),
+    [
+        slow(
+            "mamba", SHORT, "model.name=mamba: it keeps no keys and values, which mode=generate is about: use mode=in"
+        ),
+        ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
+        (
+            "gpt2",
+            Generate(prompt_tokens=1000, new_tokens=25),
+            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 has 1024 positions: use fewer",
+        ),
+    ],
+)
+def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, told):
+    for call in (engine.run, engine.check):
+        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+            call(asked(name, generate), tmp_path)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path):
+    for options in (Options(), Options(compile=True)):
+        measured(tmp_path, "llama", device=Device.gpu, options=options, num_bytes=4)

@@ -1,0 +1,140 @@
+"""Cells of the library transformers' networks, in this process."""
+
+import re
+import socket
+
+import pytest
+import torch
+
+from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.own import architectures
+from accelbench.engines.pytorch.own.architectures import NO_LABEL, TokenMaker
+from accelbench.engines.pytorch.spec import host_spec
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell, needs
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
+SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+ARGS = {
+    "bert": SMALL,
+    "llama": SMALL,
+    "gpt2": {"vocab_size": 90, "n_embd": 32, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 1},
+    "t5": {"vocab_size": 90, "d_model": 32, "d_kv": 16, "num_layers": 2, "num_heads": 2, "d_ff": 64},
+}
+CLASSIFIES = Task.classification
+
+
+def model(name="bert", task=Task.masked_lm, seq_len=16, **args):
+    return ModelSpec(
+        name=name,
+        library=Library.transformers,
+        task=task,
+        args={**ARGS.get(name, {}), **args},
+        batch_args={"seq_len": seq_len},
+        optimizer="adamw",
+    )
+
+
+def cell(spec, **changes):
+    settings = {"data": DataSpec(name="random", pipeline=Pipeline.host), "mode": Mode.train, "batch_size": 4}
+    short = {"protocol": Protocol.steps, "warmup": 1, "steps": 2, "breakdown_s": 0.0}
+    return make_cell(**{**settings, **short, "model": spec, **changes})
+
+
+def measured(tmp_path, spec, **changes):
+    asked = cell(spec, **changes)
+    engine.check(asked, tmp_path)
+    found = engine.run(asked, tmp_path)
+    assert (judge(asked, found), found.warnings, found.tokens_per_sample) == (None, [], 16)
+    assert found.notes[0] == "transformers' attention: sdpa"
+    assert all("in float32" in note for note in found.notes[1:])  # llama's positions
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [("bert", Task.masked_lm), slow("gpt2", CLASSIFIES), slow("llama", Task.causal_lm), slow("t5", CLASSIFIES)],
+)
+def test_each_task_trains_and_infers(tmp_path, name, task):
+    train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))
+    if name != "t5":  # its number of ends decides a shape
+        # The backward pass computes as much as two forward passes, or a little less.
+        assert 2.5 * infer.work.flops < train.work.flops < 3.2 * infer.work.flops
+    assert train.loss < 5  # about ln(90)
+    if name == "llama":
+        tokens, width, inner, vocab, layers = 4 * 16, 32, 64, 90, 2
+        products = 4 * width * width + 3 * width * inner
+        attention = 2 * 16 * width  # of a token's query with 16 keys, and of its weights with 16 values
+        of_layers = 2 * tokens * (layers * (products + attention) + width * vocab)
+        assert infer.work.flops == pytest.approx(of_layers, rel=0.01)
+    if name == "bert":
+        measured(tmp_path, model(), precision=Precision.bf16_mixed)  # token ids stay whole numbers
+
+
+def test_nothing_reaches_for_the_network(tmp_path, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("a network was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    architectures.build(model())
+    assert host_spec(cell(model())).environment["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in host_spec(make_cell()).environment
+
+
+def test_batches_have_the_labels_of_their_task_and_no_special_ids():
+    ends = {"pad_token_id": 5, "eos_token_id": [7, 8]}
+    batches = {
+        "classes": cell(model("llama", CLASSIFIES, **ends)),
+        "tokens": cell(model("llama", Task.causal_lm, **ends)),
+        "masked": cell(model()),
+        "numbers": cell(model(task=CLASSIFIES, num_labels=1), precision=Precision.bf16),
+        "several": cell(model(task=CLASSIFIES, num_labels=3, problem_type="multi_label_classification")),
+        "none": cell(model(), mode=Mode.infer),
+    }
+    made = {name: TokenMaker(asked, 50)() for name, asked in batches.items()}
+    labels = {name: batch.get("labels") for name, batch in made.items()}
+    for name, special in {"classes": {5, 7, 8}, "tokens": {5, 7, 8}, "masked": {0}}.items():
+        assert not special & set(made[name]["input_ids"].unique().tolist())
+        assert made[name]["attention_mask"].all()
+    assert set(labels["classes"].tolist()) == {0, 1}
+    assert torch.equal(labels["tokens"], made["tokens"]["input_ids"])
+    labelled = labels["masked"] != NO_LABEL
+    assert 0.1 < labelled.float().mean() < 0.3
+    assert torch.equal(labels["masked"][labelled], made["masked"]["input_ids"][labelled])
+    assert (labels["numbers"].dtype, labels["numbers"].shape) == (torch.bfloat16, (50,))
+    assert (labels["several"].dtype, labels["several"].shape) == (torch.float32, (50, 3))
+    assert set(labels["several"].unique().tolist()) == {0, 1}
+    assert labels["none"] is None
+
+
+@pytest.mark.parametrize("name", ["codegen", "cpmant", "mobilebert", "roc_bert"])
+def test_a_configuration_may_lack_the_fields_of_special_ids(name):
+    task = Task.masked_lm if "bert" in name else Task.causal_lm
+    assert TokenMaker(cell(model(name, task)), 2)()["input_ids"].shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (model("bertt"), "model.name=bertt: transformers has no such network."),
+        (model("vit"), "model.task=masked_lm: vit has no such task on token ids"),
+        (model(num_hidden_layer=2), "model.args.num_hidden_layer: bert's configuration has no such argument"),
+        (model("esm"), "model.args.vocab_size: esm has no default: name the number of its token ids"),
+        (model(seq_len=513), "model.batch_args.seq_len=513: bert has 512 positions"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
+    for call in (engine.run, engine.check):
+        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+            call(cell(spec), tmp_path)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path):
+    for mode in (Mode.train, Mode.infer):
+        measured(tmp_path, model(), device=Device.gpu, mode=mode)

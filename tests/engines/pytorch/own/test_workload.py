@@ -1,0 +1,170 @@
+"""Cells of networks and batches of the user's, in this process."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+import own_code
+from accelbench.engines.pytorch import engine
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.sweep.terminal import outcome
+from fakes import make_cell, make_record
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from own_code import losses_of_a_plain_loop
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
+ONCE_MEASURED = ("protocol=fit", "channels_last")  # what a check does not find
+TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
+
+
+def own_cell(target, batch, loss=None, **changes):
+    model = {name: changes.pop(name) for name in list(changes) if name in ModelSpec.__dataclass_fields__}
+    spec = ModelSpec(
+        name=target,
+        library=Library.custom,
+        network=f"own_code.{target}",
+        batch=f"own_code.{batch}",
+        loss=loss and f"own_code.{loss}",
+        output=ModelOutput.any,
+        **model,
+    )
+    mode = Mode.train if loss else Mode.infer
+    settings = {"model": spec, "data": DataSpec(name="random", pipeline=Pipeline.host), "mode": mode, "batch_size": 4}
+    return make_cell(**{**settings, "breakdown_s": 0.0, **changes})
+
+
+def measured(tmp_path, *args, **changes):
+    cell = own_cell(*args, **changes)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert all(block.num_samples == cell.batch_size * block.num_steps for block in found.blocks)
+    return found
+
+
+def test_what_autocast_casts_within_operators_is_seen(tmp_path):
+    """Transformer layers in inference are such operators, whose products torch's profiler shows in bfloat16."""
+    found = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS)
+    assert not any("float32" in note for note in found.notes)
+    assert "100 % in bfloat16" in found.checks[1].observed
+
+
+@pytest.mark.parametrize(
+    ("precision", "loss"),
+    [("fp32", None), slow("bf16", None), slow("bf16", "token_loss"), ("bf16_mixed", "token_loss")],
+)
+def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss):
+    more = {"precision": Precision(precision), "tokens": "own_code.num_tokens", **TWO_STEPS}
+    found = measured(tmp_path, "Tokens", "tokens", loss, **more)
+    assert (found.tokens_per_sample, found.warnings) == (8, [])
+    assert found.work.flops > 2 * 4 * 8 * 16 * 100  # at least the last layer's
+    assert [note for note in found.notes if "labels" in note]
+    if precision == "fp32":  # arguments of the batch change it
+        long = measured(tmp_path, "Tokens", "tokens", loss, batch_args={"seq_len": 32}, **more)
+        assert long.tokens_per_sample == 32
+        assert long.work.flops > 3 * found.work.flops
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline.host, slow(Pipeline.device), Pipeline.fresh])
+def test_two_inputs_and_a_mapping_as_output(tmp_path, pipeline):
+    for loss in (None, LOSS):
+        found = measured(tmp_path, *TWO, loss, data=DataSpec(name="random", pipeline=pipeline))
+        assert (found.tokens_per_sample, found.notes, found.warnings) == (None, [], [])
+
+
+def test_one_step_is_that_of_a_plain_loop(tmp_path):
+    cell = own_cell(*TWO, LOSS, optimizer="sgd", **TWO_STEPS)
+    found = engine.run(replace(cell, steps=1), tmp_path)
+    torch.manual_seed(0)
+    batches = [own_code.two_inputs(4) for _ in range(8)]
+    torch.manual_seed(0)
+    network = own_code.TwoInputs()
+    optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
+    losses = losses_of_a_plain_loop(
+        optimizer, batches * 2, lambda batch: own_code.sum_of_squares(network(*batch), None)
+    )
+    assert any(found.loss == pytest.approx(loss, rel=1e-6) for loss in losses)
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes"),
+    [
+        (("Pixels", "pictures"), {}),  # an image for each image
+        (("Pixels", "pictures"), {"options": Options(channels_last=True)}),
+        (("TakesPair", "pairs"), {"precision": Precision.bf16}),  # with more than tensors in a structure of its own
+        (("Scaled", "two_inputs"), {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
+    ],
+)
+def test_what_users_bring_is_measured_without_a_warning(tmp_path, asked, changes):
+    found = measured(tmp_path, *asked, **TWO_STEPS, **changes)
+    assert (found.precision, found.warnings) == (changes.get("precision", "fp32"), [])
+
+
+def test_samples_are_what_a_function_counts(tmp_path):
+    cell = own_cell(*TWO, samples="own_code.one_sample", **TWO_STEPS)
+    found = engine.run(cell, tmp_path)
+    assert all(block.num_samples == block.num_steps for block in found.blocks)
+    note = "1 sample in a batch of 4, counted by own_code.one_sample"
+    assert note in found.notes
+    record = make_record(cell, measurement=found)
+    row = summarise(record)
+    assert warnings_of(row)[0] == note
+    assert note in outcome(record)
+    plain = own_cell(*TWO, **TWO_STEPS)
+    of_rows = summarise(make_record(plain, measurement=engine.run(plain, tmp_path)))
+    assert row["flops_per_sample"] == of_rows["flops_per_sample"] * 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "told"),
+    [
+        (("TwoInputs", "wrong_size"), {}, f"model.batch={OWN}.wrong_size: was asked for 4 samples, and its"),
+        (("TwoInputs", "no_tensors"), {}, f"model.batch={OWN}.no_tensors: should return a tensor, a tuple or a"),
+        (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the network gets left"),
+        (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the netw"),
+        (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
+        (TWO, {"args": {"widht": 3}}, f"model.args: {OWN}.TwoInputs: got an unexpected"),
+        ((*TWO, "detached_loss"), {}, f"model.loss={OWN}.detached_loss: should return a scalar tensor that depends"),
+        ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),
+        ((*TWO, LOSS), {"optimizer": f"{OWN}.one_sample"}, f"model.optimizer={OWN}.one_sample, called with (paramet"),
+        (TWO, {"batch_args": {"side": 3}}, f"model.batch={OWN}.two_inputs, called with (batch_size, side=3): got an"),
+        ((*TWO, LOSS), {"protocol": Protocol.fit}, "protocol=fit"),
+        (("Tokens", "tokens"), {"options": Options(channels_last=True)}, "channels_last=true: no tensor of the batch"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, changes, told):
+    for call in (engine.run,) if told.startswith(ONCE_MEASURED) else (engine.check, engine.run):
+        with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
+            call(own_cell(*asked, **changes), tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
+def test_on_a_gpu(tmp_path, pipeline):
+    data = DataSpec(name="random", pipeline=pipeline)
+    for loss in (None, "token_loss"):
+        assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
+
+
+def test_batches_may_have_other_counts_of_samples(tmp_path):
+    own_code.COUNTS[:] = [8, 800] * 10
+    cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert sum(block.num_samples for block in found.blocks) == 4 * (8 + 800)
+
+
+def test_what_a_network_compiles_itself_is_counted(tmp_path):
+    found = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
+    assert found.num_compiles >= 3
+    assert 0 < found.compile_s < 60
+    assert any("times in the steady state" in warning for warning in found.warnings)
+    plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)
+    assert (plain.num_compiles, plain.compile_s) == (None, None)

@@ -1,0 +1,89 @@
+"""The engine on colour pictures, decoded before or for each batch, and on random images."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from accelbench.data.obtain import Obtained
+from accelbench.data.pictures import convert
+from accelbench.data.prepare import describe
+from accelbench.engines.pytorch import engine
+from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
+PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
+
+
+class Two:
+    """Pictures of two kinds: red or blue under noise."""
+
+    def names(self):
+        return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]
+
+    def room(self, name):
+        return 10_000
+
+    def read(self, name):
+        kind, number, _ = name.split(".")
+        pixels = np.random.default_rng(int(number)).integers(0, 128, (30, 30, 3), dtype=np.uint8)
+        pixels[..., 0 if kind == "cat" else 2] += 100
+        content = BytesIO()
+        Image.fromarray(pixels).save(content, "PNG")
+        return content.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pets")
+    convert(Two(), ("cat", "dog"), 24, folder, keep_encoded=True)
+    describe(Obtained(classes=("cat", "dog"), source="two colours"), "cats_vs_dogs", folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_pictures_train_alike_however_they_are_decoded_and_differently_if_varied(pets):
+    def trained(pipeline, **more):
+        data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, **more)
+        fit = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 3, "batch_size": 16}
+        return engine.run(make_cell(model=PETS, data=data, **fit), pets)
+
+    array, jpeg = trained(Pipeline.array), trained(Pipeline.jpeg)
+    varied = trained(Pipeline.array, augment=Augment.flip_shift)
+    losses, decoded, other = ([epoch.loss for epoch in each.epochs] for each in (array, jpeg, varied))
+    assert losses[-1] < losses[0]  # one logit learns two classes
+    assert array.num_train_samples == 64
+    assert decoded == pytest.approx(losses, rel=1e-5)
+    assert jpeg.evaluation.accuracy == array.evaluation.accuracy
+    assert other != pytest.approx(losses, rel=1e-4)
+
+
+def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
+    cells = [
+        make_cell(model=PETS, data=DataSpec(name="cats_vs_dogs", pipeline=pipeline, num_workers=1), batch_size=8)
+        for pipeline in (Pipeline.array, Pipeline.jpeg)
+    ]
+    array, jpeg = (engine.run(cell, pets) for cell in cells)
+    assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
+
+
+@pytest.mark.parametrize("pipeline", [slow(Pipeline.array), Pipeline.jpeg])
+def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
+    data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, train_images=40)
+    cell = make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=1, batch_size=16)
+    measured = engine.run(cell, pets)
+    assert (measured.num_train_samples, measured.epochs[0].num_samples) == (40, 40)
+    assert measured.evaluation.num_samples == measured.num_test_samples == 16
+
+
+def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
+    data = DataSpec(name="cats_vs_dogs", augment=Augment.flip_shift)
+    model = ModelSpec(name="mlp", input_shape=(3, 24, 24), num_classes=2, args={"dropout": 0})
+    found = engine.run(make_cell(model=model, data=data, mode=Mode.train, batch_size=8), pets)
+    assert not found.defects
+    assert "outputs" in [check.promise for check in found.checks]

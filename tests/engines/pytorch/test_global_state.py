@@ -1,0 +1,81 @@
+"""PyTorch's global settings, which a user's code may change."""
+
+import importlib
+
+import pytest
+import torch
+
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.pytorch import engine, global_state
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import Protocol
+from engines.pytorch.own.test_workload import own_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.usefixtures("state_as_before")]
+
+
+THREE_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 3}
+CHANGES = [
+    ("matmul", "torch.set_float32_matmul_precision"),
+    ("newer", "torch.backends.mkldnn.matmul.fp32_precision"),
+    ("cudnn", "torch.backends.cudnn.allow_tf32"),
+    ("threads", "torch.set_num_threads"),
+    ("deterministic", "torch.use_deterministic_algorithms"),
+]
+
+
+@pytest.mark.parametrize(("what", "name"), [CHANGES[1], *(slow(*each) for each in CHANGES[2:4])])
+def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what, name):
+    cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert found.threads == usable_cores()
+    (note,) = (note for note in found.notes if "its code set" in note)
+    assert name in note
+    wanted = {**global_state.values_of_a_cell(allow_tf32=False), global_state.DETERMINISTIC: 0}
+    now = global_state.snapshot()
+    assert {setting: now[setting] for setting in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [*CHANGES[:1], *(slow(*each) for each in CHANGES[1:]), ("dtype", "torch.set_default_dtype")],
+)
+def test_what_a_network_sets_in_a_step_is_named(tmp_path, what, name):
+    cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **THREE_STEPS)
+    told = [each for each in engine.run(cell, tmp_path).warnings if each.startswith("its code changed")]
+    assert len(told) == 1
+    assert name in told[0]
+
+
+def test_tf32_is_read_from_the_newer_setting_and_the_older_one():
+    for tf32 in (True, False):
+        global_state.restore(global_state.values_of_a_cell(allow_tf32=tf32))
+        assert global_state.multiplies_in_tf32() is tf32
+        assert torch.backends.cudnn.conv.fp32_precision == ("tf32" if tf32 else "ieee")
+        assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+        assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is tf32
+    torch.backends.cuda.matmul.fp32_precision = "tf32"  # the older setting raises an error now
+    assert global_state.multiplies_in_tf32()
+
+
+def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_found_out():
+    torch.zeros(1 << 20).add_(1)
+    if torch.get_num_threads() == 1:
+        pytest.skip("this machine has one core")
+    backend = Backend()
+    assert backend.changed() == []
+    try:
+        global_state.flush_denormals()
+        backend.flushes_denormals = True
+        assert backend.changed() == [global_state.NOT_FLUSHED]
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_the_precision_of_recurrent_layers_is_set_beside_the_module_that_hides_it():
+    importlib.import_module("torch.backends.cudnn.rnn")  # as recurrent layers on a GPU do
+    global_state.restore(global_state.values_of_a_cell(allow_tf32=True))
+    assert global_state.snapshot()["torch.backends.cudnn.rnn.fp32_precision"] == "tf32"

@@ -1,0 +1,101 @@
+"""Options against the plain network: what they do to it, and that its output stays."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from accelbench.devices.registry import look
+from accelbench.engines.pytorch import engine, options, zoo
+from accelbench.engines.pytorch.module import ImageTask
+from accelbench.errors import UnsupportedError
+from accelbench.grid.support import why_not
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Device, Library
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.timeout(600)]
+MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+RESNET = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 32, 32), num_classes=10)
+# Why this machine compiles nothing, if so.
+NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
+compiles = pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
+
+
+def resnet_network():
+    """In evaluation mode, with statistics as training leaves them: new ones are 0 and 1, and hide a wrong fold."""
+    torch.manual_seed(0)
+    network = zoo.build(RESNET, RESNET.input_shape, 10)
+    for module in norms(network):
+        for values in (module.running_mean, module.running_var, module.weight.data, module.bias.data):
+            values.uniform_(0.5, 2)
+    return network.eval()
+
+
+def norms(network):
+    return [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+
+def test_folding_leaves_no_batch_normalisation_and_the_output_as_it_was():
+    network, images = resnet_network(), torch.rand(4, 3, 32, 32)
+    before = network(images)
+    folded = options.prepared(network, Options(freeze=True))
+    assert (len(norms(folded)), len(norms(network))) == (0, 20)
+    assert torch.allclose(folded(images), before, rtol=1e-4, atol=1e-5)
+
+
+def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
+    network = options.prepared(resnet_network(), Options(channels_last=True))
+    weights = [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
+    assert weights
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
+    images = torch.rand(4, 3, 32, 32)
+    last = ImageTask(torch.float32, channels_last=True).inputs(images)
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert not ImageTask(torch.float32).inputs(images).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(last, images)
+
+
+def test_an_option_that_has_nothing_to_change_is_refused():
+    with pytest.raises(UnsupportedError, match="^freeze=true: the network has no batch normalisation to fold"):
+        options.prepared(nn.Linear(784, 10), Options(freeze=True))
+
+
+@compiles
+@pytest.mark.parametrize("backend", ["eager", slow("inductor")])  # which takes ten seconds to import and compile
+def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits, monkeypatch, backend):
+    import torch._inductor.config  # which takes long
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    # Neither headers for many kernels, nor a trial of the compiler: this network has one kernel.
+    with torch._inductor.config.patch({"cpp_cache_precompile_headers": False, "cpp.vec_isa_ok": True}):
+        measured = engine.run(make_cell(model=MLP, options=Options(compile=True), timeout_s=300.0), digits)
+    assert judge(make_cell(), measured) is None
+    assert measured.num_compiles == 1
+    assert 0 < measured.compile_s <= measured.first_step_s
+    assert max(measured.warmup_s[1:]) < measured.compile_s
+    assert measured.output_error < 1e-5
+    assert measured.warnings == []
+    assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
+
+
+@pytest.mark.slow
+def test_where_nothing_is_compiled_there_is_no_number(digits):
+    lstm = ModelSpec(name="lstm", args={"units": 16})  # Dynamo runs a network that holds one as it is
+    with pytest.raises(UnsupportedError, match="^compile=true: torch.compile found nothing in the network"):
+        engine.run(make_cell(model=lstm, options=Options(compile=True)), digits)
+
+
+def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
+    asked = Options(compile=True, cuda_graphs=True)
+    options.prepare_compiler(asked)
+    counters = torch._dynamo.utils.counters
+    counters["stats"]["unique_graphs"] = 1
+    assert list(options.compile_warnings(asked)) == []
+    counters["inductor"]["cudagraph_skips"] = 2  # as inductor counts them
+    (told,) = options.compile_warnings(asked)
+    assert told == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"

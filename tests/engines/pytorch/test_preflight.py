@@ -1,0 +1,73 @@
+"""Checks of networks before they are measured."""
+
+from dataclasses import replace
+
+import pytest
+from torch import nn
+
+from accelbench.engines.pytorch import engine
+from accelbench.errors import UserError
+from accelbench.schema.vocab import STEP_MODES, Device, Library, Mode, Pipeline, Precision
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
+
+
+class Own(nn.Module):
+    """A network on images with a mistake, or none."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault, self.weights = fault, nn.Linear(784, 10)
+        if fault == "needs a GPU to be built":
+            raise AssertionError("no device of compute capability 9.0")
+        if fault == "misspelt when built":
+            nn.Linear(784)
+
+    def forward(self, images):
+        if self.fault == "wants other images":
+            images = images.view(-1, 100)
+        if self.fault == "needs contents":
+            return self.weights(images.flatten(1)) if images.sum().item() else None
+        if self.fault == "needs a GPU":
+            raise RuntimeError("Expected x.is_cuda() to be true")
+        return (self.wieghts if self.fault == "misspelt" else self.weights)(images.flatten(1))
+
+
+def cell_of(fault, **changes):
+    spec = ModelSpec(name="Own", library=Library.custom, network=f"{__name__}.Own", args={"fault": fault})
+    return make_cell(model=spec, data=RANDOM, **changes)
+
+
+@pytest.mark.parametrize("mode", STEP_MODES)
+def test_a_network_that_needs_the_contents_of_its_input_passes_and_of_another_the_work_is_known(tmp_path, mode):
+    assert engine.check(cell_of("needs contents", mode=mode), tmp_path).flops is None
+    assert engine.check(cell_of("", mode=mode), tmp_path).flops == 2 * 32 * 784 * 10 * (1 if mode == Mode.infer else 2)
+
+
+def test_a_wrong_shape_has_a_note_on_the_input_that_was_chosen_for_it(tmp_path):
+    with pytest.raises(RuntimeError, match="size") as raised:
+        engine.check(cell_of("wants other images"), tmp_path)
+    told = "its input is images of shape (32, 28, 28): model.batch names a function that makes others"
+    assert raised.value.__notes__ == [told]
+
+
+@pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])
+def test_what_fails_in_fp32_on_the_cpu_is_left_to_a_cell_that_runs_elsewhere(tmp_path, fault):
+    for elsewhere in ({"device": Device.gpu}, {"precision": Precision.bf16}):
+        engine.check(cell_of(fault, **elsewhere), tmp_path)
+    with pytest.raises((RuntimeError, AssertionError), match="Expected|capability"):
+        engine.check(cell_of(fault), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [("misspelt", AttributeError), ("misspelt when built", (TypeError, UserError)), ("nowhere", UserError)],
+)
+def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, fault, error):
+    cell = cell_of(fault, device=Device.gpu, precision=Precision.bf16)
+    if fault == "nowhere":
+        cell = replace(cell, model=replace(cell.model, network=f"{__name__}.Nowhere"))
+    with pytest.raises(error):
+        engine.check(cell, tmp_path)

@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from accelbench.engines.pytorch import probe
+from accelbench.schema.ceilings import TRUE_PRECISIONS
+from accelbench.schema.vocab import Device
+
+pytestmark = pytest.mark.usefixtures("state_as_before")
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+def small(dtype):
+    """A CPU's small kernels by their names."""
+    kernels = [kernel for family in probe.families(dtype, torch.device("cpu")) for kernel in family]
+    return {kernel.name: kernel for kernel in kernels if kernel.flops < 1e9}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_kernels_run_in_every_true_precision_of_a_cpu(dtype):
+    found = small(dtype)
+    assert ("numpy 256" in found) == (dtype in (torch.float32, torch.float64))
+    for name in {"matmul 256", "linear 256", "numpy 256", "conv3x3 1x64x28x28 NCHW"} & set(found):
+        result = torch.as_tensor(found[name].make()())
+        assert result.dtype == dtype
+        assert torch.isfinite(result).all()
+
+
+def test_a_kernels_operations_are_those_of_its_shapes():
+    found = small(torch.float32)
+    assert found["matmul 512"].flops == found["oneDNN linear 512"].flops == found["numpy 512"].flops == 2 * 512**3
+    convolution = found["conv3x3 1x64x28x28 channels_last"]
+    assert convolution.flops == 2 * (64 * 28 * 28) * (64 * 3 * 3)
+    assert convolution.make()().shape == (1, 64, 28, 28)
+
+
+def test_int8_kernels_run_on_a_cpu_as_quantised_networks_compute():
+    found = {name: kernel.make()() for name, kernel in small(torch.int8).items()}
+    assert found["int8 matmul 256"].dtype == torch.int32
+    assert found["oneDNN int8 linear 256"].shape == (256, 256)
+    convolution = found["conv3x3 1x64x28x28 int8"]
+    assert (convolution.dtype, convolution.shape) == (torch.uint8, (1, 64, 28, 28))
+
+
+@pytest.mark.gpu
+def test_a_gpus_ceilings():
+    found = probe.run(Device.gpu)
+    assert found.device == "gpu"
+    assert found.device_name == torch.cuda.get_device_name()
+    assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(TRUE_PRECISIONS)
+    assert found.flops_per_s["fp16"] > found.flops_per_s["fp32"]
+    assert found.memory_bytes_per_s > found.host_to_device_bytes_per_s > 1e9
+    assert found.device_to_host_bytes_per_s > 1e9
+    assert 1e-7 < found.launch_s < 1e-4

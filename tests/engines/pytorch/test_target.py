@@ -1,0 +1,106 @@
+"""Trainings to a target of the Lightning engine, against known truths."""
+
+from dataclasses import replace
+
+import pytest
+
+from accelbench.data.arrays import load_split
+from accelbench.data.order import parts_of
+from accelbench.engines.pytorch import engine
+from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
+from accelbench.judging.target import of_training
+from accelbench.schema.cell import Target
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load, plain
+from accelbench.schema.vocab import Library, Mode, Protocol, Span, Stop
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell, make_record
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+
+
+def late(num, **changes):
+    """Right from step `num` on; an epoch of 270 samples has 9 steps."""
+    network = {"library": Library.custom, "network": "own_code.Late", "args": {"num": num}}
+    return ModelSpec(name="late", optimizer="sgd", learning_rate=1e-6, **{**network, **changes})
+
+
+def target_cell(model=MLP, target=None, **changes):
+    target = Target(**{"accuracy": 0.9, **(target or {})})
+    settings = {"mode": Mode.train, "protocol": Protocol.target, "model": model, "epochs": 5, "target": target}
+    return make_cell(**{**settings, **changes})
+
+
+@pytest.mark.parametrize(
+    ("num", "settings", "hit_epochs", "num_evaluations"),
+    [(10, {}, 2.0, 3), (10, {"every_steps": 4}, 12 / 9, 4), (99, {}, None, 5), (1, {"definition": "fixed"}, 5.0, 1)],
+)
+def test_a_network_that_is_right_from_a_step_on(digits, num, settings, hit_epochs, num_evaluations):
+    cell = target_cell(late(num), settings)
+    measured = engine.run(cell, digits)
+    seen = measured.target
+    assert judge(cell, measured) is None
+    assert load(Measurement, plain(measured)) == measured
+    assert len(seen.evaluations) == num_evaluations
+    assert seen.num_validation == 30
+    is_reached = hit_epochs is not None
+    assert (seen.hit is not None) == is_reached
+    if is_reached:
+        assert seen.evaluations[seen.hit].epochs == pytest.approx(hit_epochs, abs=0.1)
+    assert seen.tested == float(is_reached)
+    assert {each.value for each in seen.evaluations} <= {0.0, 1.0}
+    assert measured.epochs == [] == measured.blocks
+    covered = sum(each.seconds for each in seen.log)
+    assert covered >= 0.99 * seen.log[-1].ended_s
+    assert [each.span for each in seen.log[:4]] == [Span.start, Span.data, Span.build, Span.train]
+
+
+@pytest.mark.parametrize("target", [{"accuracy": 1.0}, {"definition": "fixed", "accuracy": 0.01}])
+def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
+    cell = target_cell(replace(MLP, learning_rate=1e-6), target, epochs=10**7, timeout_s=1.0)
+    measured = engine.run(cell, digits)
+    seen, last = measured.target, measured.target.evaluations[-1]
+    assert judge(cell, measured) is None
+    assert (measured.stop, seen.hit) == (Stop.timeout, None)
+    assert 0 < last.epochs < 10**7
+    record = make_record(cell, measurement=measured)
+    assert record.was_cut(600.0)
+    row = summarise(record)
+    assert (row["target_reached"], row["target_budget_s"]) == (False, last.ended_s)
+    assert "of at most 10000000 epochs, timeout_s" in row["warnings"]
+
+
+def test_equal_seeds_give_equal_curves_and_other_seeds_others(digits):
+    curves = []
+    for seed in (0, 0, 1):
+        seen = engine.run(target_cell(seed=seed, target={"accuracy": 1.0, "metric": "accuracy"}), digits).target
+        assert seen.deterministic
+        curves.append([each.value for each in seen.evaluations])
+    assert curves[0] == curves[1] != curves[2]
+
+
+def test_an_own_metric_is_a_mean_over_samples_and_its_time_is_no_training(digits):
+    model = late(1, loss="own_code.squares", metric="own_code.mean_label")
+    target = {"accuracy": None, "metric": "metric", "value": 9.0}
+    cell = target_cell(model, target, epochs=2, batch_size=16)
+    seen = engine.run(cell, digits).target
+    train, held_out = parts_of(300, 0.1)
+    labels = load_split(digits, "train").labels
+    assert [each.value for each in seen.evaluations] == [pytest.approx(labels[held_out].mean())] * 2
+    assert seen.tested == pytest.approx(load_split(digits, "test").labels.mean())
+    assert {each.num_samples for each in seen.evaluations} == {len(train), 2 * len(train)}
+    reached = of_training(cell, engine.run(target_cell(model, {**target, "value": 1.0}, epochs=2), digits).target)
+    assert reached["target_s"] - reached["target_train_s"] >= 0.05
+    assert reached["target_airbench_s"] - reached["target_train_s"] >= 0.05
+
+
+@pytest.mark.parametrize("target", [{}, {"accuracy": None, "metric": "loss", "value": 0.1}])
+def test_a_loss_that_is_not_finite_ends_it_as_not_arrived(digits, target):
+    cell = target_cell(late(1, loss="own_code.diverging"), target)
+    measured = engine.run(cell, digits)
+    assert [each.value for each in measured.target.evaluations] == [None]
+    assert (measured.target.hit, measured.defects, judge(cell, measured)) == (None, [], None)
+    assert measured.evaluation.loss is None

@@ -1,0 +1,234 @@
+"""Files of weights: what is loaded, what is refused, and what training leaves."""
+
+import hashlib
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torchvision import models
+
+from accelbench.engines.pytorch import engine, weights, zoo
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task, Weights
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell, needs
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
+FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
+BERT = ModelSpec(
+    name="bert",
+    library=Library.transformers,
+    task=Task.masked_lm,
+    args={"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50},
+)
+UNSAFE, SAFE = "2.9.1", "2.10.0+cu126"  # a torch whose torch.load a hostile file may corrupt, and a mended one
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+
+def assert_has(network, state):
+    assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+
+
+def drawn(seed, model, shape=(8, 8)):
+    torch.manual_seed(seed)
+    return zoo.build(model, shape, 10)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (MLP, (8, 8)),
+        (ModelSpec(name="squeezenet1_1", library=Library.torchvision), (3, 32, 32)),
+        (ModelSpec(name="Pixels", library=Library.custom, network="own_code.Pixels"), ()),
+        pytest.param(ModelSpec(name="test_resnet", library=Library.timm), (3, 32, 32), marks=needs("timm")),
+        pytest.param(BERT, (), marks=needs("transformers")),
+    ],
+    ids=["own", "torchvision", "custom", "timm", "transformers"],
+)
+def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, model, shape):
+    other, path = drawn(1, model, shape), tmp_path / "mine.safetensors"
+    weights.save(other, path)
+    assert_has(drawn(2, replace(model, weights=str(path)), shape), other.state_dict())
+    with pytest.raises(AssertionError):
+        assert_has(drawn(2, model, shape), other.state_dict())
+
+
+def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_saved_apart(tmp_path):
+    path, network, other = tmp_path / "tied.safetensors", Tied(), Tied()
+    weights.save(network, path)
+    assert len(load_file(path)) == 3
+    weights.load(other, str(path))
+    assert torch.equal(other.last.weight, network.first.weight)
+    with torch.device("meta"):
+        hollow = Tied()
+    weights.load(hollow, str(path))  # a check: nothing is missing
+    both = torch.randn(2, 4, 4)
+    network.first.weight, network.last.weight = (nn.Parameter(each) for each in both)
+    weights.save(network, path)
+    assert torch.equal(load_file(path)["last.weight"], both[1])
+
+
+def test_weights_of_another_network_are_one_sentence_with_three_names(tmp_path):
+    path = tmp_path / "other.safetensors"
+    save_file({name: torch.zeros(3) for name in ("first.weight", "first.bias", "more")}, path)
+    with pytest.raises(UserError) as told:
+        weights.load(Tied(), str(path))
+    assert str(told.value) == (
+        f"model.weights={path}: its weights are not those of the network: last.bias, first.bias, first.weight and 1 "
+        "more are in one of the two alone, or of another shape"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, (1 << 62).to_bytes(8, "little") + b"{}"])
+def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
+        weights.load(Tied(), str(tmp_path / "bad.safetensors"))
+
+
+@pytest.mark.parametrize("options", [Options(), pytest.param(Options(compile=True), marks=pytest.mark.slow)])
+def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digits, tmp_path, options):
+    path = tmp_path / "results" / "trained.safetensors"
+    trained = engine.run(make_cell(**FIT, options=options, save_weights=True), digits, path)
+    assert trained.notes == ["the trained weights are in trained.safetensors"]
+    assert [file.name for file in path.parent.iterdir()] == ["trained.safetensors"]
+    assert set(load_file(path)) == set(drawn(0, MLP).state_dict())
+    fitted = replace(MLP, weights=str(path))
+    for precision in (Precision.fp32, Precision.bf16):
+        cell = make_cell(model=fitted, precision=precision)
+        assert judge(cell, engine.run(cell, digits)) is None
+    again = engine.run(make_cell(**{**FIT, "model": fitted}), digits)
+    assert again.epochs[0].loss < trained.epochs[0].loss
+
+
+def test_a_place_that_cannot_be_written_costs_no_measurement(digits, tmp_path):
+    (tmp_path / "file").write_text("")
+    found = engine.run(make_cell(**FIT, save_weights=True), digits, tmp_path / "file" / "trained.safetensors")
+    assert found.epochs
+    assert [each for each in found.warnings if each.startswith("save_weights=true: the weights are not saved: ")]
+
+
+class Loading(nn.Linear):
+    """Loads its weights when it is built, as a user's class may."""
+
+    def __init__(self, weights):
+        super().__init__(2, 2)
+        load = load_file if weights.endswith(".safetensors") else torch.load
+        self.load_state_dict(load(weights))
+
+
+def loading(path):
+    network = f"{__name__}.Loading"
+    return built(ModelSpec(name="Loading", library=Library.custom, network=network, args={"weights": str(path)}))
+
+
+class Hostile:
+    """Pickled, it writes a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """The bytes of a hostile checkpoint; afterwards the file that it writes must not be there."""
+    pickle.loads(pickle.dumps(Hostile(tmp_path / "shown")))
+    assert (tmp_path / "shown").exists()
+    yield pickle.dumps(Hostile(tmp_path / "written"), protocol=2)
+    assert not (tmp_path / "written").exists()
+
+
+def built(model):
+    return zoo.build(model, (3, 64, 64), 1000)
+
+
+def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(hostile, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", UNSAFE)
+    (tmp_path / "mine.pth").write_bytes(hostile)
+    torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "honest.pth")
+    for name in ("mine.pth", "honest.pth"):
+        told = rf"model=Loading: {name} is not loaded, .* \(CVE-2026-24747\): use weights in safetensors"
+        with pytest.raises(UserError, match=told):
+            loading(tmp_path / name)
+    save_file({"weight": torch.eye(2), "bias": torch.ones(2)}, tmp_path / "mine.safetensors")
+    assert torch.equal(loading(tmp_path / "mine.safetensors").bias, torch.ones(2))
+    assert torch.load is weights.torch_load  # only while a network is built
+
+
+def test_a_mended_torch_loads_a_pth_but_never_more_than_its_weights(hostile, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", SAFE)
+    torch.save({"weight": torch.eye(2), "bias": torch.ones(2)}, tmp_path / "honest.pth")
+    assert torch.equal(loading(tmp_path / "honest.pth").bias, torch.ones(2))
+    (tmp_path / "mine.pth").write_bytes(hostile)
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        loading(tmp_path / "mine.pth")
+
+
+TINY = ModelSpec(name="shufflenet_v2_x0_5", library=Library.torchvision, weights=Weights.pretrained)
+
+
+@pytest.fixture
+def published(monkeypatch, tmp_path):
+    """A checkpoint as torchvision might publish it for `TINY`, in torch's cache: its state and its file."""
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path / "hub"))
+    monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: pytest.fail("nothing is downloaded"))
+    cache = tmp_path / "hub" / "checkpoints"
+    cache.mkdir(parents=True)
+    torch.manual_seed(5)
+    state = models.get_model(TINY.name, weights=None).state_dict()
+    torch.save(state, cache / "new.pth")
+    checksum = hashlib.sha256((cache / "new.pth").read_bytes()).hexdigest()
+    path = (cache / "new.pth").rename(cache / f"tiny-{checksum[:8]}.pth")
+    default = models.get_model_weights(TINY.name).DEFAULT
+    monkeypatch.setattr(default.value, "url", f"https://localhost/models/{path.name}")
+    return state, path
+
+
+def test_torchvisions_file_is_loaded_if_its_checksum_is_right_and_refused_before_it_is_read_if_not(published, hostile):
+    state, path = published
+    assert_has(built(TINY), state)
+    path.write_bytes(hostile)
+    with pytest.raises(UserError, match=rf"{path} is not the library's file, since its sha256 .*: remove it"):
+        built(TINY)
+
+
+@needs("timm")
+def test_timms_weights_are_safetensors_and_its_pickles_are_refused_before_they_are_read(hostile, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    folder = tmp_path / "hf" / "models--timm--test_resnet.r160_in1k"
+    snapshot = folder / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0" * 40)
+    plain = ModelSpec(name="test_resnet", library=Library.timm)
+    model = replace(plain, weights=Weights.pretrained, args={"cache_dir": str(tmp_path / "hf")})
+    torch.manual_seed(5)
+    state = built(plain).state_dict()
+    save_file(state, snapshot / "model.safetensors")
+    assert_has(built(model), state)
+    (snapshot / "model.safetensors").unlink()
+    (snapshot / "pytorch_model.bin").write_bytes(hostile)
+    with pytest.raises(UserError, match="^model=test_resnet: pytorch_model.bin is not loaded, .*: use weights in"):
+        built(model)
+    (tmp_path / "mine.pth").write_bytes(hostile)
+    with pytest.raises(UserError, match="mine.pth is not loaded"):
+        built(replace(plain, args={"checkpoint_path": str(tmp_path / "mine.pth")}))

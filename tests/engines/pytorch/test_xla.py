@@ -1,0 +1,168 @@
+"""The engine on XLA's CPU devices, against the same cells on the CPU.
+
+PJRT's CPU can't join processes (pytorch/xla#5342): `xla_world` says that it has.
+"""
+
+import dataclasses
+
+import pytest
+
+from accelbench.engines.pytorch import engine
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
+from accelbench.schema.workload import ModelSpec
+from fakes import SHORT, make_cell, needs
+from marks import slow
+
+pytestmark = needs("torch_xla")
+
+SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+# With a batch size that divides the training set: XLA drops a short last batch.
+FIT = make_cell(mode=Mode.train, protocol=Protocol.fit, model=SGD, epochs=3, batch_size=50)
+
+
+def measured_on_xla(hosts, cell, folder):
+    outcome = hosts.run(dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert outcome.measurement.warnings == []  # each step runs what the first ones compiled
+    return outcome.measurement
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "devices"), [(Precision.fp32, 1), (Precision.fp64, 1), (Precision.fp32, 2)])
+def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, devices):
+    cell = dataclasses.replace(FIT, precision=precision)
+    measured = measured_on_xla(hosts, dataclasses.replace(cell, devices=devices), digits)
+    expected = engine.run(cell, digits)
+    assert (measured.device, measured.num_devices) == ("xla_cpu", devices)
+    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
+    assert measured.evaluation.num_samples == 90
+    assert measured.evaluation.accuracy == pytest.approx(expected.evaluation.accuracy, abs=0.012)
+    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
+    assert measured.num_compiles > 0
+    assert measured.compile_s > 0
+    assert measured.first_step_s > measured.epochs[-1].seconds / 6  # it compiles
+    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
+    assert measured.work == expected.work
+
+
+@pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
+@pytest.mark.parametrize(
+    ("precision", "devices"),
+    [
+        (Precision.bf16, 1),
+        slow(Precision.bf16_mixed, 1),
+        slow(Precision.fp32, 2),
+    ],
+)
+def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, devices, mode):
+    several = {"scaling": Scaling.weak, "devices": devices} if devices > 1 else {}
+    cell = make_cell(model=SGD, precision=precision, mode=mode, window=SHORT, batch_size=64, **several)
+    measured = measured_on_xla(hosts, cell, digits)
+    assert (measured.precision, measured.num_devices, measured.fallbacks) == (precision, devices, [])
+    assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
+    assert measured.operators == []
+
+
+IMPORTS = """
+import time, torch, torch_xla, types
+from torch_xla import runtime
+from torch_xla._internal import tpu
+from accelbench.engines.pytorch.backends import Xla, backend_for, num_parts
+from accelbench.engines.pytorch.ranks import Ranks
+from accelbench.schema.vocab import Device
+"""
+SPMD = """
+backend = backend_for(Device.xla_cpu, num_devices=2)
+backend.prepare(allow_tf32=False)
+images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
+print(backend.num_devices, num_parts(labels), num_parts(torch.zeros(4, device=images.device)))
+divided, whole = images * 2, backend.gather(images * 3)
+backend.end_step()
+print(num_parts(divided), num_parts(whole))
+print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
+"""
+
+OF_TPUS = """
+backend.runtime = types.SimpleNamespace(device_type=lambda: "TPU")
+print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
+"""
+
+FALLBACKS_AND_SEEDS = """
+values = torch.arange(4.0, device=torch_xla.device())
+print((values + 1).sum().item(), backend.fallbacks())
+torch.ops.aten.histc(values, bins=2)
+print(backend.fallbacks())
+for number in (1, 2, 1):
+    backend.seed(number)
+    print(torch.rand(3, device=torch_xla.device()).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
+    lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS + OF_TPUS, CPU_NUM_DEVICES="2")
+    parts, gathered, whole, before, after, first, other, again, of_tpus = lines
+    assert of_tpus == "tpu None None"  # several TPUs that are driven as one have no kind and no statistics of memory
+    assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
+    assert (before, after) == ("10.0 []", "['aten::histc']")
+    assert first == again != other
+
+
+MULTIPLY = """
+product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
+print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
+"""
+
+
+@pytest.mark.slow
+def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
+    prepare = "backend_for('xla_cpu').prepare(allow_tf32=False)"
+    by_default, prepared = ("\n".join(printed(IMPORTS + code + MULTIPLY)) for code in ("", prepare))
+    assert "operand_precision={highest,highest}" not in by_default
+    assert "operand_precision={highest,highest}" in prepared
+
+
+# Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
+WAIT = """
+backend = backend_for(Device.xla_cpu, num_devices={num_devices})
+backend.prepare(allow_tf32=False)
+(large,) = backend.put((torch.randn(1280, 1280) / 36,))
+for _ in range(3):
+    start, product = time.perf_counter(), large
+    for _ in range(6):
+        product = product @ large
+    backend.end_step()
+    launched = time.perf_counter()
+    backend.wait()
+    waited = time.perf_counter()
+    product.cpu()
+    read = time.perf_counter()
+print(waited - launched, read - waited)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_the_wait_is_for_what_was_launched(printed, num_devices):
+    (line,) = printed(IMPORTS + WAIT.format(num_devices=num_devices), CPU_NUM_DEVICES=str(num_devices))
+    waited, read = map(float, line.split())
+    assert waited > read  # the products were done by then
+
+
+# The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
+REDUCE = """
+backend = Xla(Device.xla_cpu, ranks=Ranks(1))
+backend.prepare(allow_tf32=False)
+runtime._WORLD_SIZE = 2
+weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
+optimizer = torch.optim.SGD([weights], lr=1.0)
+(4 * weights).sum().backward()
+backend.reduce_gradients(optimizer)
+print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]))
+print(weights.grad.cpu().tolist())
+"""
+
+
+@pytest.mark.slow
+def test_xla_averages_the_gradients_within_the_step(printed):
+    assert printed(IMPORTS + REDUCE) == ["True", "[2.0, 2.0, 2.0]"]

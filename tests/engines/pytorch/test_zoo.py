@@ -1,0 +1,114 @@
+"""The networks of the studies, of timm and torchvision, and of one's own."""
+
+import pytest
+import torch
+from torch import nn
+
+from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.module import ImageTask
+from accelbench.engines.pytorch.training import TrainedNetwork, with_modes
+from accelbench.engines.pytorch.work import count
+from accelbench.errors import UserError
+from accelbench.measuring.checks import Training
+from accelbench.schema.vocab import Library
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell, needs
+from marks import slow
+from study_000 import STUDY_000
+
+
+class MyNet(nn.Linear):
+    def __init__(self, width=8):
+        super().__init__(8, width)
+
+
+def make_list():
+    return []
+
+
+MNIST, SMALL = (28, 28), (3, 32, 40)
+
+
+def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more):
+    return zoo.build(ModelSpec(name=name, library=library, **more), shape, num_classes)
+
+
+@needs("timm")
+@pytest.mark.parametrize("name", [name if name == "resnet18" else slow(name) for name in STUDY_000])
+def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
+    num_params, giga_macs = STUDY_000[name]
+    with torch.device("meta"):  # the shapes alone
+        network = built(name, (3, 224, 224), 1000, Library.timm)
+    assert zoo.num_params(network) == num_params
+    work = count(make_cell(), network, ImageTask(torch.float32), (torch.empty(1, 3, 224, 224),))
+    assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
+
+
+@pytest.mark.parametrize("name", ["rnn", "lstm"])
+def test_the_second_bias_stays_zero_in_training(name):
+    network = built(name, args={"units": 8})
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
+    network(torch.rand(4, 28, 28)).square().sum().backward()
+    optimizer.step()
+    for layer in network.layers:
+        assert layer.bias_hh_l0.abs().sum() == 0
+        assert layer.bias_ih_l0.grad.abs().sum() > 0
+
+
+def test_initialisers_are_keras_defaults_and_follow_from_the_seed():
+    torch.manual_seed(0)
+    network = built("lstm")
+    torch.manual_seed(0)
+    assert all(torch.equal(*pair) for pair in zip(network.parameters(), built("lstm").parameters(), strict=True))
+    layer = network.layers[1]
+    limit = (6 / (256 + 1024)) ** 0.5  # Glorot uniform on Keras' kernel of shape (256, 4 x 256)
+    assert limit * 0.99 < layer.weight_ih_l0.abs().max() <= limit
+    torch.testing.assert_close(layer.weight_hh_l0.T @ layer.weight_hh_l0, torch.eye(256), atol=1e-5, rtol=0)
+    gates = layer.bias_ih_l0.view(4, 256)
+    assert gates[1].eq(1).all()
+    assert gates[[0, 2, 3]].eq(0).all()
+
+
+def test_dropout_of_a_sequence_is_the_same_at_every_step_and_off_in_inference():
+    dropout = zoo.SequenceDropout(0.5)
+    dropped = dropout(torch.ones(64, 5, 32))
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == dropped[:, :1]).all()
+    assert dropout.eval()(torch.ones(2, 3, 4)).eq(1).all()
+
+
+def own(target, **more):
+    return {"name": "x", "library": Library.custom, "network": target, **more}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (own("nowhere.at.All"), r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
+        (own(f"{__name__}.YourNet"), r"can't be imported \(module .* has no attribute 'YourNet'\)"),
+        (own(f"{__name__}.MyNet", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
+        (own(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
+        ({"name": "mlp", "args": {"widht": 3}}, "model"),
+        ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
+        pytest.param({"name": "resnet51", "library": Library.timm}, "timm has no such network", marks=needs("timm")),
+        # It does not classify.
+        ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),
+    ],
+)
+def test_a_wrong_target_name_or_argument_is_the_users_error(asked, told):
+    with pytest.raises(UserError, match=told):
+        built(**asked, shape=(3, 32, 32))
+
+
+def test_layers_that_a_constructor_froze_stay_frozen():
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
+    assert [layer.training for layer in with_modes(network).modules()] == [True, True, False]
+
+
+def test_sparse_weights_and_an_optimiser_without_a_learning_rate_are_noted():
+    network = nn.ParameterDict({"sparse": torch.eye(3).to_sparse(), "complex": torch.ones(3, dtype=torch.complex64)})
+    (torch.sparse.mm(network["sparse"], torch.ones(3, 3)).sum() + network["complex"].abs().sum()).backward()
+    seen = Training()
+    TrainedNetwork(network, seen).note_end([torch.optim.Optimizer(network.parameters(), {})])
+    assert seen.gradients == set(seen.after) == {"sparse", "complex"}
+    assert not seen.learning_rates
