@@ -17,7 +17,7 @@ from accelbench.grid.estimate import (
     read_evidence,
 )
 from accelbench.measuring import clock
-from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema import record as records
 from accelbench.schema.cell import KerasSettings, Server, Window
@@ -62,8 +62,9 @@ def test_a_cell_that_serves_takes_its_duration_whatever_its_steps_take():
 @pytest.mark.parametrize("window", [Window(), Window(measure_s=0.6, latency_s=0.2)])
 def test_the_steps_of_a_window_take_as_long_as_the_clock_lets_them(seconds, window):
     cell, steps = make_cell(mode=Mode.train, window=window, breakdown_s=0.3), Steps(seconds)
-    clock.measure(Runner(steps, steps.wait, now=steps.now), window, steps.now)
-    measure_breakdown(steps, steps, cell.breakdown_s, now=steps.now)
+    runner = Runner(steps, steps.wait, now=steps.now)
+    runner.drive(clock.of_window(runner, window, steps.now))
+    runner.drive(breakdown(steps, cell.breakdown_s))
     expected = expected_s(cell, seconds, (0, 0)) - NUM_CHECK_STEPS[Mode.train] * seconds
     assert steps.time / 1.2 < expected < 1.2 * steps.time
 

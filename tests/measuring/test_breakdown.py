@@ -1,6 +1,7 @@
 import pytest
 
-from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, measure_breakdown
+from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, breakdown
+from accelbench.measuring.runner import Runner
 from accelbench.schema.vocab import Phase
 
 LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
@@ -44,9 +45,13 @@ class Device:
         self.queue += 0.0003
 
 
+def measured(device, seconds):
+    return Runner(device, device.wait, now=device.now).drive(breakdown(device, seconds))
+
+
 def test_each_phase_has_its_length_and_they_add_up_to_the_step():
     device = Device()
-    found = measure_breakdown(device, device, 0.5, device.now)
+    found = measured(device, 0.5)
     first = {phase: seconds[0] for phase, seconds in found.phases_s.items()}
     expected = {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
     assert first == pytest.approx({**expected, "copy_out": 0.0003, "framework": 0.0}, abs=0.00011)
@@ -56,7 +61,7 @@ def test_each_phase_has_its_length_and_they_add_up_to_the_step():
 
 def test_a_device_that_runs_whole_steps_has_no_phases_within():
     device = Device(fused=True)
-    found = measure_breakdown(device, device, 0.1, device.now)
+    found = measured(device, 0.1)
     assert set(found.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
     assert found.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
     assert device.mark(Phase.forward) is None
@@ -64,5 +69,5 @@ def test_a_device_that_runs_whole_steps_has_no_phases_within():
 
 def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
     device = Device()
-    assert len(measure_breakdown(device, device, 1e-9, device.now).undisturbed_s) == MIN_STEPS
-    assert len(measure_breakdown(device, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
+    assert len(measured(device, 1e-9).undisturbed_s) == MIN_STEPS
+    assert len(measured(device, 1e9).undisturbed_s) == MAX_STEPS

@@ -67,8 +67,16 @@ class Workload:
 WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, latency_s=0.5, latency_steps=20)
 
 
+def measure(runner, window, *reference):
+    return runner.drive(clock.of_window(runner, window, *reference))
+
+
+def measure_steps(runner, warmup, steps):
+    return runner.drive(clock.of_steps(runner, warmup, steps))
+
+
 def run(workload, window=WINDOW):
-    return clock.measure(runner_of(workload), window)
+    return measure(runner_of(workload), window)
 
 
 def runner_of(workload, **more):
@@ -110,7 +118,7 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
 
 def test_long_steps_are_enough_for_an_interval_where_that_is_asked():
     for has_least, fits in ((True, clock.MIN_SAMPLES.__eq__), (False, clock.MIN_SAMPLES.__gt__)):
-        timing = clock.measure(runner_of(Workload(compute=2.0), queues=False, has_least=has_least), WINDOW)
+        timing = measure(runner_of(Workload(compute=2.0), queues=False, has_least=has_least), WINDOW)
         assert fits(len(timing.blocks))
 
 
@@ -175,7 +183,7 @@ def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
 
 
 def test_a_clock_that_drifts_is_found(workload):
-    timing = clock.measure(runner_of(workload), WINDOW, lambda: 100 + workload.time / 1.01)
+    timing = measure(runner_of(workload), WINDOW, lambda: 100 + workload.time / 1.01)
     assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
 
 
@@ -213,7 +221,7 @@ class OnHost(Workload):
 
 
 def steps_of(workload, warmup=10, steps=25, **more):
-    return clock.measure_steps(runner_of(workload, queues=type(workload) is Workload, **more), warmup, steps)
+    return measure_steps(runner_of(workload, queues=type(workload) is Workload, **more), warmup, steps)
 
 
 @pytest.mark.parametrize("kind", [Workload, OnHost])
@@ -242,7 +250,7 @@ def test_many_steps_end_early_once_their_speed_is_known(kind):
 
 
 def test_one_step_without_a_warm_up_computes_once(workload):
-    timing = clock.measure_steps(runner_of(workload), 0, 1)
+    timing = measure_steps(runner_of(workload), 0, 1)
     assert workload.num_computed == 1
     assert [block.num_steps for block in timing.blocks] == [1]
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
@@ -264,7 +272,7 @@ def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_publishe
     workload = kind(compute=step_s)
     runner = runner_of(workload, ends=ends, queues=kind is Workload)
     window = replace(WINDOW, measure_s=100.0, latency_s=100.0)
-    timing = clock.measure(runner, window) if steps is None else clock.measure_steps(runner, 10, steps)
+    timing = measure(runner, window) if steps is None else measure_steps(runner, 10, steps)
     assert (timing.stop, len(timing.blocks) > 0) == (stop, True)
     least = min(len(timing.blocks), len(timing.latency_s))
     if ends.budget_s == 15.0 and step_s == 4.0:
@@ -276,30 +284,30 @@ def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_publishe
 
 @pytest.mark.parametrize("kind", [Workload, OnHost])
 def test_a_budget_that_is_used_up_before_fast_steps_leaves_whole_blocks_of_them(kind):
-    workload, plain = kind(compute=0.001), clock.measure(runner_of(kind(compute=0.001)), WINDOW)
+    workload, plain = kind(compute=0.001), measure(runner_of(kind(compute=0.001)), WINDOW)
     workload.compile_steps = 1  # it takes longer than the budget
-    timing = clock.measure(runner_of(workload, ends=Ends(budget_s=2.0), queues=kind is Workload), WINDOW)
+    timing = measure(runner_of(workload, ends=Ends(budget_s=2.0), queues=kind is Workload), WINDOW)
     assert (timing.stop, len(timing.blocks)) == (Stop.budget, clock.MIN_SAMPLES)
     rates = [[block.num_samples / block.seconds for block in each.blocks] for each in (plain, timing)]
     assert order_statistics.median(rates[1]) == pytest.approx(order_statistics.median(rates[0]), rel=0.01)
 
 
-@pytest.mark.parametrize("measure", [clock.measure, lambda runner, window: clock.measure_steps(runner, 10, 50)])
-def test_a_compilation_does_not_tell_how_long_the_next_steps_take(workload, measure):
+@pytest.mark.parametrize("kind_of", [measure, lambda runner, window: measure_steps(runner, 10, 50)])
+def test_a_compilation_does_not_tell_how_long_the_next_steps_take(workload, kind_of):
     workload.compile_steps = 1
-    timing = measure(runner_of(workload, ends=Ends(timeout_s=20.0, num_checks=5)), WINDOW)
+    timing = kind_of(runner_of(workload, ends=Ends(timeout_s=20.0, num_checks=5)), WINDOW)
     assert timing.num_warmup_steps >= WINDOW.warmup_steps
 
 
 @pytest.mark.parametrize("window", [WINDOW, replace(WINDOW, block_s=0.02)])
 def test_slow_steps_that_are_done_when_they_return_are_blocks_and_single_steps_at_once(window):
     workload = OnHost(compute=0.3)
-    timing = clock.measure(runner_of(workload, queues=False), window)
+    timing = measure(runner_of(workload, queues=False), window)
     assert timing.steps_are_blocks
     assert [block.seconds for block in timing.blocks] == timing.latency_s
     assert len(timing.latency_s) >= clock.MIN_SAMPLES
     assert workload.num_computed == timing.num_warmup_steps + len(timing.latency_s)
-    assert not clock.measure(runner_of(OnHost(), queues=False), WINDOW).steps_are_blocks
+    assert not measure(runner_of(OnHost(), queues=False), WINDOW).steps_are_blocks
 
 
 def of_epoch(workload):

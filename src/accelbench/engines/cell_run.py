@@ -24,7 +24,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock, progress
 from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, Output
 from accelbench.measuring.clock import Limits
-from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Runner, Step, Timing
+from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import (
@@ -192,31 +192,40 @@ class CellRun:
                 self.evaluate(self.new_test_step())
 
     def measure_window(self, step: Step) -> None:
-        """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
+        """Measures blocks and single steps, or serves requests."""
         if self.cell.protocol in SERVING:
             serve(self, step)
             return
-        cell, self.step = self.cell, step
+        runner = self.runner(step)
+        runner.drive(self.window(runner))
+
+    def runner(self, step: Step | None) -> Runner:
+        """What runs the steps of the timed window; without a step, a framework's loop runs them."""
+        cell, backend, self.step = self.cell, self.backend, step
         generates = cell.mode == Mode.generate  # each token waits for the one before: no two generations overlap
-        queues = (self.backend.queues or cell.devices > 1) and not generates
-        backend, ends = self.backend, self.limits.ends
-        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, ends=ends, queues=queues)
+        queues = (backend.queues or cell.devices > 1) and not generates
+        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, ends=self.limits.ends, queues=queues)
         runner.begin_steady = self.begin_steady
         runner.has_least = generates
+        return runner
+
+    def window(self, runner: Runner) -> Clock[None]:
+        """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
+        cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
-            self.timing = clock.measure_steps(runner, cell.warmup, cell.steps)
+            self.timing = yield from clock.of_steps(runner, cell.warmup, cell.steps)
         else:
-            self.timing = clock.measure(runner, cell.window)
-        if generates:  # which waits for the device within a step
+            self.timing = yield from clock.of_window(runner, cell.window)
+        if cell.mode == Mode.generate:  # which waits for the device within a step
             self.timing.launch_s = []
         self.seen.training.num_steps = self.timing.num_steady_steps
-        self.changes += self.backend.changed()
+        self.changes += backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
         copies_inside = self.fetches_inside or self.copies_inside
-        if self.backend.on_host or copies_inside or cell.data.pipeline == Pipeline.device:
+        if backend.on_host or copies_inside or cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
-        if self.backend.on_host or self.trains:
+        if backend.on_host or self.trains:
             self.timing.copy_out_s = []
 
     def measure_epoch(self, step: Step) -> None:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from accelbench.measuring.breakdown import MIN_STEPS, has_time
-from accelbench.measuring.runner import Compiles, Ends, Now, Runner, Step, Timing
+from accelbench.measuring.runner import Clock, Compiles, Ends, Now, Runner, Step, Timing
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import SERVING, Stop
@@ -93,22 +93,23 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def measure(runner: Runner, window: Window, reference: Now = raw_s) -> Timing:
+def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[Timing]:
     """Measures steps within the bounds of `window`, and the drift of the runner's clock against `reference`."""
-    typical_s = _warm_up(runner, window)
+    typical_s = yield from _warm_up(runner, window)
     with _steady(runner, reference):
-        _run_blocks(runner, window, typical_s)
-        _run_steps(runner, window)
+        yield from _run_blocks(runner, window, typical_s)
+        yield from _run_steps(runner, window)
     return runner.timing
 
 
-def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Timing:
+def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Clock[Timing]:
     """Measures up to `steps` steps, each once, after `warmup` others."""
     # On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
     # block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
-        first.append(runner.plain_step()[0])
+        seconds, _ = yield from runner.plain_step()
+        first.append(seconds)
     _note_warmup(timing, first)
     timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
@@ -116,7 +117,7 @@ def measure_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_
     with _steady(runner, reference):
         for part in range(num_parts):
             before_s = runner.measured_s
-            _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
+            yield from _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
             part_s, is_last = runner.measured_s - before_s, part + 1 == num_parts
             timing.stop = Stop.fixed if is_last else _why_no_part(runner, part_s)
             if timing.stop is not None:
@@ -133,12 +134,15 @@ def _num_parts(runner: Runner, steps: int) -> int:
     return max(1, min(num_blocks, max(least, parts)))
 
 
-def _run_part(runner: Runner, num_steps: int) -> None:
-    timing = runner.timing
+def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
+    timing, single = runner.timing, list[Block]()
     num_single = num_steps // 2 if runner.queues else num_steps
     if runner.queues:
-        timing.blocks.append(runner.block(num_steps - num_single))
-    single = [runner.step_in_parts() for _ in range(num_single)]
+        block = yield from runner.block(num_steps - num_single)
+        timing.blocks.append(block)
+    for _ in range(num_single):
+        step = yield from runner.step_in_parts()
+        single.append(step)
     if timing.steps_are_blocks:
         num_samples, seconds = sum(each.num_samples for each in single), sum(each.seconds for each in single)
         timing.blocks.append(Block(num_steps=num_single, num_samples=num_samples, seconds=seconds))
@@ -179,13 +183,13 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
     timing.num_warmup_steps = len(steps)
 
 
-def _warm_up(runner: Runner, window: Window) -> float:
+def _warm_up(runner: Runner, window: Window) -> Clock[float]:
     timing = runner.timing
     steps = list[float]()
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
     next_check = window.warmup_steps  # in steps
     while timing.settled is None:
-        seconds, has_compiled = runner.plain_step()
+        seconds, has_compiled = yield from runner.plain_step()
         steps.append(seconds)
         elapsed += seconds
         if has_compiled and len(steps) < MAX_COMPILING_STEPS:
@@ -218,7 +222,7 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
     return False if gives_up else None
 
 
-def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
+def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]:
     """Measures blocks of equal numbers of steps, each at least `block_s` long."""
     # If one is too short, because warm-up steps are slower, or if it compiles, all are measured again: dropping the
     # short one alone would bias the result towards slow blocks.
@@ -228,7 +232,7 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
         timing.stop, timing.steps_are_blocks = None, num_steps == 1 and not runner.queues
         while timing.stop is None:
             compiled, _ = compiles()
-            block = runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
+            block = yield from runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
             has_compiled, is_short = compiles()[0] != compiled, block.seconds < window.block_s
             is_least = len(timing.blocks) < MIN_SAMPLES
             end = runner.why_end(block.seconds, block.seconds / num_steps, is_least=is_least)
@@ -266,7 +270,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
     return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks) else None
 
 
-def _run_steps(runner: Runner, window: Window) -> None:
+def _run_steps(runner: Runner, window: Window) -> Clock[None]:
     """Measures single steps; where the blocks are made of them, only those that an interval still needs."""
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:
@@ -278,7 +282,7 @@ def _run_steps(runner: Runner, window: Window) -> None:
         if (stop := runner.why_end(step_s, step_s, is_least=few)) is not None:
             timing.stop = stop
             break
-        step = runner.step_in_parts()
+        step = yield from runner.step_in_parts()
         elapsed += step.seconds
         if timing.steps_are_blocks:
             timing.blocks.append(step)

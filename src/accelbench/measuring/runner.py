@@ -1,14 +1,19 @@
-"""Runs steps and times them: the raw times, and how each of them is taken."""
+"""Runs steps and times them: the raw times, and how each of them is taken.
+
+A clock is a generator: it yields what the next steps are to be, and is sent how long they took. A `Runner` runs them in
+a loop; an engine whose framework has a loop of its own runs them from that loop's calls.
+"""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Stop
+from accelbench.schema.vocab import Phase, Stop
 
 # Returns a time in seconds.
 Now = Callable[[], float]
@@ -28,6 +33,77 @@ class Step(Protocol):
     def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before the result is there
     def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is done
     def num_samples(self, batch: Any) -> int: ...  # in the batch, over all processes that compute a part of it
+
+
+class Stamps(Protocol):
+    """How an engine takes time stamps between phases, with as little disturbance as its device allows."""
+
+    fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be told apart
+
+    def wait(self) -> None: ...  # returns when everything launched on the device is done
+    def stamp(self) -> Any: ...  # a stamp that the device reaches when everything launched before it is done
+    def between(self, start: Any, end: Any) -> float: ...  # seconds between two stamps that the device has reached
+
+
+class Ask(NamedTuple):
+    """What a clock asks for: steps that are waited for at their end, or one whose parts or phases are timed."""
+
+    num_steps: int = 1
+    in_parts: bool = False  # whether each part of the step is waited for
+    copies_out: bool = False  # whether the result of the step is copied to the host
+    stamps: Stamps | None = None  # with which the phases of the step are timed
+    within: AbstractContextManager[Any] | None = None  # what the step runs in, which is not timed
+
+
+class Ran(NamedTuple):
+    """How the steps ran, in seconds; the parts add up to the whole."""
+
+    seconds: float
+    num_samples: int = 0
+    launch_s: float = 0.0
+    data_s: float = 0.0
+    copy_in_s: float = 0.0
+    copy_out_s: float = 0.0
+    phases_s: dict[Phase, float] = {}  # of those that the step has
+
+
+Result = TypeVar("Result")
+Clock = Generator[Ask, Ran, Result]
+
+
+class Marks:
+    """Times the phases of one step, from now on: `mark` is called at the end of each."""
+
+    def __init__(self, stamps: Stamps, now: Now) -> None:
+        self._stamps, self._now = stamps, now
+        self._marks: list[tuple[Phase, Any]] = []
+        self._start_s, self._start = now(), stamps.stamp()
+
+    def mark(self, phase: Phase) -> None:
+        self._marks.append((phase, self._stamps.stamp()))
+
+    def mark_inside(self, phase: Phase) -> None:
+        """The same of a phase of computation: a fused step is only recorded (traced) until it is launched."""
+        self.mark(Phase.trace if self._stamps.fused else phase)
+
+    def launched(self) -> None:
+        """At the end of the computation: a fused step runs only now, as a whole."""
+        if self._stamps.fused:
+            self._stamps.wait()
+            self.mark(Phase.execute)
+        self.mark(Phase.framework)
+
+    def end(self) -> Ran:
+        """Waits for the device. The phase `framework` is what the other phases leave of the step's wall time."""
+        self._stamps.wait()
+        seconds = self._now() - self._start_s
+        phases_s = dict.fromkeys((phase for phase, _ in self._marks), 0.0)
+        previous = self._start
+        for phase, stamp in self._marks:
+            phases_s[phase] += self._stamps.between(previous, stamp)
+            previous = stamp
+        phases_s[Phase.framework] += seconds - sum(phases_s.values())
+        return Ran(seconds, phases_s=phases_s)
 
 
 class RankGroup:
@@ -113,9 +189,9 @@ class Ends(NamedTuple):
 
 @dataclass
 class Runner:
-    """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
+    """Runs the steps that a clock asks for, and keeps their times. `step` is None if another loop runs them."""
 
-    step: Step
+    step: Any  # a `Step`
     wait: Callable[[], None]  # returns when everything launched on the device is done
     compiles: Callable[[], Compiles] = lambda: (0, 0.0)
     now: Now = time.perf_counter
@@ -129,6 +205,29 @@ class Runner:
     fastest_s: float = 0.0  # of the steps of warm-up, without the first and those that compiled; 0: there was no other
     _num_plain: int = 0
 
+    def drive(self, clock: Clock[Result]) -> Result:
+        """Runs what a clock asks for, in a loop; returns what the clock returns."""
+        ran: Ran | None = None
+        while True:
+            try:
+                ask = clock.send(ran)  # type: ignore[arg-type]  # the first is None
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            ran = self.run(ask)
+
+    def run(self, ask: Ask) -> Ran:
+        """Runs the next steps as it is asked for."""
+        if ask.stamps is not None:
+            return self._run_phases(ask.stamps)
+        if ask.in_parts:
+            return self._run_parts()
+        if ask.copies_out:
+            return self._run_whole()
+        if ask.within is not None:
+            return self._run_within(ask.within)
+        return self._run_free(ask.num_steps)
+
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time."""
         # `is_least`: whether it is of the fewest steps that are published.
@@ -137,22 +236,38 @@ class Runner:
             return Stop.timeout
         return Stop.budget if end_s > self.ends.budget_s and not is_least else None
 
-    def plain_step(self) -> tuple[float, bool]:
+    def plain_step(self) -> Clock[tuple[float, bool]]:
         """Seconds of one step of warm-up, which is waited for as a whole, and whether it compiled."""
-        now, step, (compiled, _) = self.now, self.step, self.compiles()
-        self.ranks.begin(1)
-        start = now()
-        step.compute(step.copy_in(step.fetch()))
-        self.wait()
-        self.ranks.end()
-        seconds, has_compiled = now() - start, self.compiles()[0] != compiled
+        compiled, _ = self.compiles()
+        seconds = (yield Ask()).seconds
+        has_compiled = self.compiles()[0] != compiled
         if self._num_plain and not has_compiled:
             self.fastest_s = min(self.fastest_s or math.inf, seconds)
         self._num_plain += 1
         return seconds, has_compiled
 
-    def block(self, num_steps: int) -> Block:
+    def block(self, num_steps: int) -> Clock[Block]:
         """Times steps that are launched one after another and waited for once, at the end."""
+        ran = yield Ask(num_steps)
+        return self._measured(ran, num_steps)
+
+    def step_in_parts(self) -> Clock[Block]:
+        """Times one step, each of whose parts is waited for and noted."""
+        ran, timing = (yield Ask(in_parts=True)), self.timing
+        timing.latency_s.append(ran.seconds)
+        timing.launch_s.append(ran.launch_s)
+        timing.data_s.append(ran.data_s)
+        timing.copy_in_s.append(ran.copy_in_s)
+        timing.copy_out_s.append(ran.copy_out_s)
+        return self._measured(ran, 1)
+
+    def _measured(self, ran: Ran, num_steps: int) -> Block:
+        self.measured_s += ran.seconds
+        self.timing.num_steady_samples += ran.num_samples
+        self.timing.num_steady_steps += num_steps
+        return Block(num_steps=num_steps, num_samples=ran.num_samples, seconds=ran.seconds)
+
+    def _run_free(self, num_steps: int) -> Ran:
         now, fetch, copy_in, compute = self.now, self.step.fetch, self.step.copy_in, self.step.compute
         self.ranks.begin(num_steps)
         start = now()
@@ -162,17 +277,16 @@ class Runner:
         self.wait()
         self.ranks.end()
         seconds = now() - start
-        if (samples_of_last := getattr(self.step, "samples_of_last", None)) is not None:
-            num_samples = samples_of_last(num_steps)
-        else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
-            num_samples = num_steps * self.step.num_samples(batch)
-        block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
-        self._measured(seconds, num_samples, num_steps)
-        return block
+        return Ran(seconds, self._num_samples(batch, num_steps))
 
-    def step_in_parts(self) -> Block:
-        """Times one step, each of whose parts is waited for and noted."""
-        now, step, wait, timing = self.now, self.step, self.wait, self.timing
+    def _num_samples(self, batch: Any, num_steps: int) -> int:
+        if (samples_of_last := getattr(self.step, "samples_of_last", None)) is not None:
+            return int(samples_of_last(num_steps))
+        # All batches have the same size; asking each one would cost 2 % of a small model's step.
+        return num_steps * int(self.step.num_samples(batch))
+
+    def _run_parts(self) -> Ran:
+        now, step, wait = self.now, self.step, self.wait
         self.ranks.begin(1)
         start = now()
         batch = step.fetch()
@@ -187,17 +301,45 @@ class Runner:
         computed = now()
         step.copy_out(result)
         end = now()
-        samples_of_last = getattr(step, "samples_of_last", None)
-        num_samples = step.num_samples(batch) if samples_of_last is None else samples_of_last(1)
-        timing.latency_s.append(end - start)
-        timing.launch_s.append(launched - copied)
-        timing.data_s.append(fetched - start)
-        timing.copy_in_s.append(copied - fetched)
-        timing.copy_out_s.append(end - computed)
-        self._measured(end - start, num_samples, 1)
-        return Block(num_steps=1, num_samples=num_samples, seconds=end - start)
+        num_samples = self._num_samples(batch, 1)
+        return Ran(end - start, num_samples, launched - copied, fetched - start, copied - fetched, end - computed)
 
-    def _measured(self, seconds: float, num_samples: int, num_steps: int) -> None:
-        self.measured_s += seconds
-        self.timing.num_steady_samples += num_samples
-        self.timing.num_steady_steps += num_steps
+    def _run_whole(self) -> Ran:
+        now, step = self.now, self.step
+        self.ranks.begin(1)
+        start = now()
+        step.copy_out(step.compute(step.copy_in(step.fetch())))
+        self.wait()
+        seconds = now() - start
+        self.ranks.end()
+        return Ran(seconds)
+
+    def _run_within(self, context: AbstractContextManager[Any]) -> Ran:
+        step = self.step
+        self.ranks.begin(1)
+        start = self.now()
+        with context:
+            step.compute(step.copy_in(step.fetch()))
+            self.wait()
+        self.ranks.end()
+        return Ran(self.now() - start)
+
+    def _run_phases(self, stamps: Stamps) -> Ran:
+        step = self.step
+        self.ranks.begin(1)
+        unmarked, marks = step.mark, Marks(stamps, self.now)
+        step.mark = marks.mark_inside
+        try:
+            batch = step.fetch()
+            marks.mark(Phase.data_wait)
+            batch = step.copy_in(batch)
+            marks.mark(Phase.copy_in)
+            result = step.compute(batch)
+            marks.launched()
+            step.copy_out(result)
+            marks.mark(Phase.copy_out)
+            ran = marks.end()
+        finally:
+            step.mark = unmarked
+        self.ranks.end()
+        return ran

@@ -25,7 +25,7 @@ from accelbench.engines.pytorch.training import TrainedNetwork, training_in_infe
 from accelbench.engines.pytorch.work import Counter, busiest, not_counted
 from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UserError
-from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import OUTPUT, WEIGHTS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
@@ -152,12 +152,12 @@ class ModuleRun(_UsersRun):
 
     def _break_down(self) -> None:
         """Times the phases of further steps, and profiles one."""
-        cell = self.cell
         if self.limits.has_time_for_phases(self.timing.step_s):
+            runner = self.runner(self.step)
             if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
                 with loop.wrapped(self.trainer, loop.marking(self.step)):
-                    self.breakdown = measure_breakdown(self.step, self.backend, cell.breakdown_s)
-            self.operators = busiest(self.step, self.backend)
+                    self.breakdown = runner.drive(breakdown(self.backend, self.cell.breakdown_s))
+            self.operators = runner.drive(busiest(self.backend))
 
     def _count(self) -> Work:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""

@@ -45,7 +45,7 @@ from accelbench.engines.pytorch.workloads import Images, workload_of
 from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring.breakdown import measure_breakdown
+from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import WEIGHTS, in_time
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Cell, Options
@@ -304,8 +304,9 @@ class _Run(NetworkOutputs):
             with self.seen.checking(WEIGHTS):
                 self.trained.note_end([self.program.optimizer])
         if self.limits.has_time_for_phases(self.timing.step_s):
-            self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
-            self.operators = busiest(step, self.backend, self.ranks)
+            runner = self.runner(step)
+            self.breakdown = runner.drive(breakdown(self.backend, self.cell.breakdown_s))
+            self.operators = runner.drive(busiest(self.backend))
         self.ranks.begin(0)  # the others follow no more
         # In training a copy of the loss, which further steps of a CUDA graph overwrite.
         self.last_result = step.result.clone() if self.trains else step.result

@@ -31,7 +31,7 @@ from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, r
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import has_mode
 from accelbench.measuring.checks import Products
-from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
+from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Operator, Work
 from accelbench.schema.text import beginning, message_of, one_line
@@ -234,20 +234,17 @@ def watched(into: Products) -> Iterator[None]:
     into.uncounted |= counter.uncounted
 
 
-def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
+def busiest(backend: Backend) -> Clock[list[Operator]]:
     """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
     # Their time, on a GPU that of their kernels, excludes the operators that they call: `aten::mkldnn_convolution` did
     # the work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
     if backend.torch_type not in ("cpu", "cuda"):
         return []
     on_gpu = backend.torch_type == "cuda"
-    ranks.begin(1)
     # The first use of `torch.profiler` in a process takes seconds; this one does not, but for kernels. Without Kineto
     # the time of an operator on a GPU would be that from its launch on.
-    with profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu) as profiled:
-        step.compute(step.copy_in(step.fetch()))
-        backend.wait()
-    ranks.end()
+    profiled = profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu)
+    yield Ask(within=profiled)
     events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]  # no kernels
     times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
     return busiest_of(times, {event.key: event.count for event in events})
