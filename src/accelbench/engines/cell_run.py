@@ -229,18 +229,30 @@ class CellRun:
             self.timing.copy_out_s = []
 
     def measure_epoch(self, step: Step) -> None:
+        epoch = self.begin_epoch()
+        took = clock.time_epoch(step, self.wait_for_ranks, waits_for_first=epoch.is_first)
+        self.end_epoch(epoch, took, step)
+
+    def begin_epoch(self) -> clock.EpochClock:
         self.ranks.end()  # so that all ranks begin together
-        began_s, took = clock.measure_epoch(self.timing, step, self.wait_for_ranks, self.backend.compiles)
+        return clock.EpochClock(self.timing, self.backend.compiles)
+
+    def end_epoch(self, epoch: clock.EpochClock, took: clock.EpochTime, step: Any) -> None:
+        """Notes an epoch, which `step` ran, or what has its outcome."""
+        epoch.end(took)
         self.changes += self.backend.changed()
         num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
-        epoch = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s)
-        self.epochs.append(replace(epoch, loss=loss, accuracy=accuracy))
+        noted = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
+        self.epochs.append(replace(noted, loss=loss, accuracy=accuracy))
 
     def evaluate(self, step: Step) -> None:
-        num_samples = self.test_feed.num_samples
         self.ranks.end()
-        seconds = clock.time_epoch(step, self.wait_for_ranks).seconds
+        self.end_evaluation(clock.time_epoch(step, self.wait_for_ranks).seconds, step)
+
+    def end_evaluation(self, seconds: float, step: Any) -> None:
+        """Notes an evaluation of the test set, which `step` ran, or what has its outcome."""
+        num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)

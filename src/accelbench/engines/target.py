@@ -98,23 +98,31 @@ class TargetRun:
 
     def train(self, run: "CellRun", step: Step) -> None:
         """Trains up to the next evaluation, until when `step` gives batches."""
+        self.begin_training(run)
+        clock.time_epoch(step, run.wait_for_ranks)
+        self.end_training(run)
+
+    def begin_training(self, run: "CellRun") -> None:
+        """Begins an interval of training."""
         run.ranks.end()
         self.begin(Span.train)
-        _, compiled_s = run.backend.compiles()
-        clock.time_epoch(step, run.wait_for_ranks)
-        self.compile_s += run.backend.compiles()[1] - compiled_s
+        _, self._compiled_s = run.backend.compiles()
+
+    def end_training(self, run: "CellRun") -> None:
+        """Ends it, once the devices have been waited for; an evaluation follows."""
+        self.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
         run.changes += run.backend.changed()
+        run.ranks.end()
+        self.evaluation_began_s = self.now_s
 
     def evaluate(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates on the validation part."""
         self.num_validation = num_samples
-        run.ranks.end()
-        began_s = self.now_s
         value, _ = self._metric(run, step, num_samples)
         if not self.is_whole:
             self.is_late(run.ranks.any)
-        self.evaluated(value, began_s)
+        self.evaluated(value, self.evaluation_began_s)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates the trained weights on the test set, which ends the log."""

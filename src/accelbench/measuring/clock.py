@@ -318,15 +318,20 @@ def time_epoch(
     return EpochTime(now() - start, data_s, first_step_s)
 
 
-def measure_epoch(
-    timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
-) -> tuple[float, EpochTime]:
-    """Times an epoch, the first of which compiles, and notes it in `timing`; returns its `boot_s`, and its time."""
-    steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
-    took = time_epoch(step, wait, now, waits_for_first=steady is None)
-    if steady is None:
-        timing.first_step_s = took.first_step_s
-    else:
-        timing.compiled_in_steady_state += compiles()[0] - compiled
-    timing.steady_boot_s = (steady[0] if steady else began_s), boot_s()
-    return began_s, took
+class EpochClock:
+    """Notes an epoch in `timing`, which begins now. The first one compiles, and waits for its first step."""
+
+    def __init__(self, timing: Timing, compiles: Callable[[], Compiles]) -> None:
+        self.timing, self.compiles = timing, compiles
+        self.is_first = timing.steady_boot_s is None
+        self.began_s, (self._compiled, _) = boot_s(), compiles()
+
+    def end(self, took: EpochTime) -> None:
+        """Notes the epoch, which took so long."""
+        timing, began_s = self.timing, self.began_s
+        if timing.steady_boot_s is None:
+            timing.first_step_s = took.first_step_s
+        else:
+            began_s, _ = timing.steady_boot_s
+            timing.compiled_in_steady_state += self.compiles()[0] - self._compiled
+        timing.steady_boot_s = began_s, boot_s()

@@ -109,8 +109,9 @@ class Marks:
 class RankGroup:
     """The processes (ranks) of a cell, here only one. The first one's clock decides how many steps all of them run."""
 
-    def begin(self, num_steps: int) -> None:
-        """Has the other ranks run `num_steps` steps, each on its part of every batch."""
+    def begin(self, num_steps: int) -> int:
+        """Has the other ranks run `num_steps` steps, each on its part of every batch; returns how many run here."""
+        return num_steps
 
     def end(self) -> None:
         """Returns when every rank has finished its steps, so that a time includes the slowest rank."""

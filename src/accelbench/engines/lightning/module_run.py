@@ -4,16 +4,16 @@ A measured step is one batch of the Trainer's own loop with everything that the 
 """
 
 import copy
-import importlib
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from accelbench.engines.lightning import trainer_loop as loop
+from accelbench.engines.lightning.loop import ClockHooks, CountedLoader, Look, callback, rows_left
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
@@ -27,10 +27,13 @@ from accelbench.engines.target import TargetRun, ends_of
 from accelbench.errors import UserError
 from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import OUTPUT, WEIGHTS, Output
+from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Span
+
+NEVER = 2**62  # batches
 
 
 class _UsersRun(NetworkOutputs):
@@ -62,64 +65,66 @@ class _UsersRun(NetworkOutputs):
 class ModuleRun(_UsersRun):
     """One cell's run."""
 
-    step: loop.LoopStep  # type: ignore[assignment]
     is_plain = False  # type: ignore[assignment]
+    loader: CountedLoader
+    looked: Look  # of a step after the measured ones
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
-        flag, count = self.user_module.owner_flag, self.user_module.count_samples
-        self.step = loop.LoopStep(self._loop, flag, cell.batch_size, count, endless=not self.trains)
         self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
-
-    def _loop(self) -> None:
-        run = self.trainer.fit if self.trains else self.trainer.predict
-        run(self.module, datamodule=self.user_module.data, **({} if self.trains else {"return_predictions": False}))
+        user = self.user_module
+        self.hooks_of_loop = callback(user.package, ClockHooks, self._conduct(), backend, self._num_samples)
+        user.trainer.callbacks.append(self.hooks_of_loop)
 
     def run_steps(self) -> None:
-        """Starts the loop, measures it batch by batch, and stops it."""
-        step = self.step
-        self.user_module.wrap_loader(self._stepped)
-        try:
-            step.advance()  # up to the first batch
-            self.user_module.begin()
-            self.changes += self.user_module.changed_settings()
-            self._note_built()
-            self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
-            with loop.noting_skipped(self.user_module.package, lambda: step.num_steps) as skipped:
-                self.measure_window(step)
-                self._check_counts(skipped)
-                self.note_resources()
-                if self.trains:
-                    with self.seen.checking(WEIGHTS):
-                        self._note_end()
-                self._break_down()
-                self.looked = self._probed()
-                self.observer.see(None, self.looked.result)  # in training, forward may not run
-                if self.cell.model.samples is None and (rows := self.looked.rows_left) is not None:
-                    self.changes.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
-                self.work = self.work_of_step(self._count)
-                if not self.trains:
-                    self._keep_output()
-                self.changes += self.user_module.changed_settings()
-        finally:
-            step.stop()
+        """Has the Trainer run its loop, which is measured batch by batch."""
+        user = self.user_module
+        user.wrap_loader(self._counted)
+        run = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
+        self.hooks_of_loop.run(lambda: run(self.module, datamodule=user.data))
 
-    def _stepped(self, loader: Any) -> loop.SteppedLoader:
-        self.loader = loop.SteppedLoader(loader, self.step)
+    def _counted(self, loader: Any) -> CountedLoader:
+        flag, count = self.user_module.owner_flag, self.user_module.count_samples
+        self.loader = CountedLoader(loader, flag, self.cell.batch_size, count, endless=not self.trains)
+        self.loader.mark = self.hooks_of_loop.mark
         return self.loader
+
+    def _num_samples(self, first: int, last: int) -> int:
+        return sum(self.loader.sizes[first:last])
+
+    def _conduct(self) -> Clock[None]:
+        """What happens in the loop, from its begin on."""
+        self.user_module.begin()
+        self.changes += self.user_module.changed_settings()
+        self._note_built()
+        self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
+        yield from self.window(self.runner(None))
+        self._check_counts()
+        self.note_resources()
+        if self.trains:
+            with self.seen.checking(WEIGHTS):
+                self._note_end()
+        yield from self._break_down()
+        yield from self._look()
+        if not self.trains:
+            yield from self._look_at_unseen()
+        self.work = self.known_work
+        if not self.is_one_step and self.work is None:
+            self.work = yield from self._count()
+        self.changes += self.user_module.changed_settings()
 
     def num_samples(self) -> dict[str, int]:
         """Those of whole batches of the loader, as it says itself: from them the time of epochs is estimated."""
         num = 0
         with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
-            num = len(self.loader.loader) * self.step.sizes[0]
-        is_known = 0 < num <= MAX_COUNT and not self.step.num_early_ends
+            num = len(self.loader.loader) * self.loader.sizes[0]
+        is_known = 0 < num <= MAX_COUNT and not self.loader.ends_early
         return {"train" if self.trains else "test": num} if is_known else {}
 
     def begin_steady(self) -> None:
         super().begin_steady()
         if self.trains:
-            self.counted = self.step.num_steps, self.trainer.global_step
+            self.counted = self.hooks_of_loop.num_steps, self.trainer.global_step
 
     def _note_end(self) -> None:
         training = self.seen.training
@@ -127,45 +132,63 @@ class ModuleRun(_UsersRun):
         training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
         training.gradients = None  # Lightning's loop may have set them to 0
 
-    def _probed(self) -> loop.StepProbe:
-        """Runs one more step, and looks at it."""
-        look = loop.StepProbe()
-        with loop.wrapped(self.trainer, look.around, (*loop.PHASES, loop.LOADED)):
-            self.step.compute(None)
-        self.backend.wait()
-        return look
-
-    def _check_counts(self, skipped: set[int]) -> None:
+    def _check_counts(self) -> None:
         """Notes a defect if steps trained nothing, or the optimiser made too few. Raises UserError: all skipped."""
-        first, num = self.timing.num_warmup_steps, self.step.num_steps - self.timing.num_warmup_steps
-        if num_skipped := sum(step >= first for step in skipped):
+        num_steps, first = self.hooks_of_loop.num_steps, self.timing.num_warmup_steps
+        num = num_steps - first
+        if num_skipped := sum(step > first for step in self.hooks_of_loop.skipped):
             why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
             if num_skipped == num:
                 raise UserError(f"{self.user_module.flag}: {why}")
             self.changes.append(why)
         if self.counted is not None and self.module.automatic_optimization:
-            num_batches = self.step.num_steps - self.counted[0]
+            num_batches = num_steps - self.counted[0]
             made = self.trainer.global_step - self.counted[1]
             due = num_batches // self.user_module.asked.accumulate_grad_batches
             if made < due - 2:
                 self.changes.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
 
-    def _break_down(self) -> None:
+    def _break_down(self) -> Clock[None]:
         """Times the phases of further steps, and profiles one."""
         if self.limits.has_time_for_phases(self.timing.step_s):
-            runner = self.runner(self.step)
             if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
-                with loop.wrapped(self.trainer, loop.marking(self.step)):
-                    self.breakdown = runner.drive(breakdown(self.backend, self.cell.breakdown_s))
-            self.operators = runner.drive(busiest(self.backend))
+                self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
+            self.operators = yield from busiest(self.backend)
 
-    def _count(self) -> Work:
+    def _look(self) -> Clock[None]:
+        """Runs one more step, and looks at it."""
+        self.looked = Look()
+        yield Ask(within=self.looked)
+        self.loaded = self.loader.last
+        self.observer.see(None, self.looked.outputs)  # in training, forward may not run
+        if self.cell.model.samples is None and (rows := rows_left(self.loaded, self.looked.batch)) is not None:
+            self.changes.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
+
+    def _look_at_unseen(self) -> Clock[None]:
+        """Runs a step on a batch of the loader, its samples in another order, whose output is compared."""
+        if not structure.num_rows(self.loaded):
+            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
+        self.seen.modes = training_in_inference(self.module)
+        other = structure.varied(self.loaded)
+        self.unseen = (copy.deepcopy(self.loaded), False) if other is None else (other, True)
+        if self.is_one_step:
+            return
+        self.note_state(self.module)
+        seed_generators(0)
+        self.loader.given.append(structure.refilled(copy.deepcopy(self.loaded), structure.tensors_in(self.unseen[0])))
+        look = Look()
+        yield Ask(within=look)
+        self.output_of_unseen = structure.arrays_in(look.outputs)
+        # What predict_step got: a module without a Trainer has no hooks that change a batch.
+        self.given = structure.on_host(look.batch)
+        self.keep_output()
+
+    def _count(self) -> Clock[Work]:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
         counter, num_steps = Counter(), self.user_module.num_accumulated
         try:
-            with loop.wrapped(self.trainer, loop.counting(counter)):
-                for _ in range(num_steps):
-                    self.step.compute(None)
+            for _ in range(num_steps):
+                yield Ask(within=counter)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
         products = self.seen.products
@@ -173,31 +196,17 @@ class ModuleRun(_UsersRun):
         products.uncounted = counter.uncounted
         return counter.work(num_steps)
 
-    def _keep_output(self) -> None:
-        if not structure.num_rows(self.looked.batch):
-            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
-        self.seen.modes = training_in_inference(self.module)
-        self.keep_output()
-
     def plain_network(self) -> nn.Module:
         return self.module
 
     def unseen_batch(self) -> tuple[Any, bool]:
-        """A batch of the loader, its samples in another order."""
-        other = structure.varied(self.looked.batch)
-        return (copy.deepcopy(self.looked.batch), False) if other is None else (other, True)
+        return self.unseen
 
     def last_output(self) -> Output:
-        return structure.arrays_in(self.looked.result)
+        return structure.arrays_in(self.looked.outputs)
 
     def measured_output(self, batch: Any) -> Output:
-        self.note_state(self.module)
-        seed_generators(0)
-        self.step.given.append(structure.refilled(copy.deepcopy(self.looked.batch), structure.tensors_in(batch)))
-        look = self._probed()
-        # What predict_step got: a module without a Trainer has no hooks that change a batch.
-        self.given = structure.on_host(look.given)
-        return structure.arrays_in(look.result)
+        return self.output_of_unseen
 
     def built_anew(self) -> nn.Module:
         return self.user_module.rebuilt()
@@ -206,16 +215,24 @@ class ModuleRun(_UsersRun):
         given = structure.mapped(self.given, lambda tensor: cast_tensor(tensor.clone(), dtype))
         return self.user_module.predict(network, given)
 
+    @property
+    def loss(self) -> float | None:
+        """What training_step returned; None if it returned none."""
+        outputs = self.looked.outputs
+        loss = outputs.get("loss") if self.trains and outputs else None
+        return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
+
     def observe(self) -> Observed:
-        loss = None if self.looked.loss is None else self.checked_loss(self.looked.loss)
+        loss = None if self.loss is None else self.checked_loss(self.loss)
         return self.observer.observed(self, loss=loss, work=self.work)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        num_rows = structure.num_rows(self.looked.loaded)
-        if note := count_note(self.cell.model, self.step.sizes[0], self.cell.batch_size, num_rows):
+        if note := count_note(
+            self.cell.model, self.loader.sizes[0], self.cell.batch_size, structure.num_rows(self.loaded)
+        ):
             yield note
-        if self.trains and self.looked.loss is None:
+        if self.trains and self.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
 
 
@@ -233,8 +250,8 @@ class ModuleTargetRun(_UsersRun):
         """Has the Trainer fit the module, and call back."""
         trainer, epochs = self.trainer, self.cell.epochs
         trainer.limit_val_batches, trainer.fit_loop.max_epochs = 1.0, epochs
-        trainer.fit_loop.epoch_loop._should_check_val_fx = lambda fetcher: self._is_due()
-        trainer.callbacks.append(self._callback())
+        trainer.check_val_every_n_epoch, trainer.val_check_interval = None, NEVER  # batches, of all epochs
+        trainer.callbacks.append(callback(self.user_module.package, _Marks, self))
         trainer.fit(self.module, datamodule=self.user_module.data)
         if not self.to_target.is_over:
             raise UserError(f"{self.user_module.flag}: its training ended before it was evaluated at its end")
@@ -242,23 +259,7 @@ class ModuleTargetRun(_UsersRun):
         self.trained.note_end(self.trainer.optimizers)
         self.seen.training.gradients = None
 
-    def _callback(self) -> Any:
-        """Of the Trainer's package, which calls only its own."""
-        run = self
-
-        class Marks(importlib.import_module(self.user_module.package).Callback):  # type: ignore[misc]
-            def on_train_start(self, *_: Any) -> None:
-                run._begin()
-
-            def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
-                run._count(batch)
-
-            def on_validation_end(self, trainer: Any, *_: Any) -> None:
-                run._evaluated(trainer.callback_metrics)
-
-        return Marks()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         user, length = self.user_module, self.trainer.num_training_batches
         if length in (0, float("inf")):
             raise UserError(f"{user.owner_flag}: its train_dataloader tells no length, which protocol=target needs")
@@ -268,13 +269,16 @@ class ModuleTargetRun(_UsersRun):
         self.next_end = next(self.ends)
         self.to_target.begin(Span.train)
 
-    def _count(self, batch: Any) -> None:
+    def count(self, batch: Any) -> None:
         count = self.user_module.count_samples
         num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
         if num > self.cell.batch_size or (not self.num_batches and num < self.cell.batch_size):
             found = f"a batch has {num} samples, not batch_size={self.cell.batch_size}"
             raise UserError(f"{self.user_module.owner_flag}: {found}")
         self.num_batches, self.num_samples_seen = self.num_batches + 1, self.num_samples_seen + num
+
+        # The Trainer validates after each so many batches: after this one, or after none.
+        self.trainer.val_check_batch = 1 if self._is_due() else NEVER
 
     def _is_due(self) -> bool:
         """Whether the Trainer is to validate now; with that the interval of training ends."""
@@ -286,7 +290,7 @@ class ModuleTargetRun(_UsersRun):
         self.began_s = self.to_target.now_s
         return True
 
-    def _evaluated(self, logged: dict[str, Any]) -> None:
+    def evaluated(self, logged: dict[str, Any]) -> None:
         to_target, name = self.to_target, self.cell.target.metric
         if name not in logged:
             known = ", ".join(sorted(logged)) or "nothing"
@@ -310,3 +314,19 @@ class ModuleTargetRun(_UsersRun):
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(None, next(self.module.parameters()))
         return self.observer.observed(self)
+
+
+class _Marks:
+    """What the Trainer calls in a run to a target."""
+
+    def __init__(self, run: ModuleTargetRun) -> None:
+        self.run = run
+
+    def on_train_start(self, *_: Any) -> None:
+        self.run.begin()
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
+        self.run.count(batch)
+
+    def on_validation_end(self, trainer: Any, *_: Any) -> None:
+        self.run.evaluated(trainer.callback_metrics)

@@ -112,8 +112,8 @@ class UserModule:
         if not self.trains:
             runs = "predict_step" if self.predicts else "forward, of a tuple with its first element"
             yield f"inference runs {runs}, on batches of {self.loader}"
-        if self._overrides(self.module, "configure_callbacks"):
-            yield "callbacks of the module were left out"
+        if self.left_out:
+            yield f"callbacks that end the training or save were left out: {', '.join(self.left_out)}"
 
     def _new_module(self) -> Any:
         """One with weights drawn from the seed; and with the batch size, if it has the data."""
@@ -160,8 +160,17 @@ class UserModule:
         return timed
 
     def _replace_hooks(self) -> None:
-        """Leaves out the callbacks that the module brings, and lets no hook fetch or skip batches itself."""
+        """Leaves out callbacks that end or save, and lets no hook fetch or skip batches itself."""
         module, hook = self.module, self.module.on_train_batch_start
+        make, callbacks = module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
+
+        def configured() -> list[Any]:
+            made = make()
+            found = list(made) if isinstance(made, list | tuple) else [made]
+            ending = [each for each in found if isinstance(each, callbacks.EarlyStopping | callbacks.Checkpoint)]
+            self.left_out = [type(each).__name__ for each in ending]
+            return [each for each in found if each not in ending]
+
         if self.trains and "dataloader_iter" in inspect.signature(module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
 
@@ -170,7 +179,8 @@ class UserModule:
                 raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
             return answer
 
-        module.configure_callbacks = list
+        self.left_out: list[str] = []
+        module.configure_callbacks = configured
         if self._overrides(module, "on_train_batch_start"):
             module.on_train_batch_start = guarded
         if not self.trains and not self.predicts:

@@ -92,9 +92,12 @@ class Ranks(RankGroup):
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
         return seed + RANK_SEEDS * self.rank
 
-    def begin(self, num_steps: int) -> None:
-        if self.num > 1:
-            dist.broadcast(torch.tensor([num_steps]), src=0, group=self.host_group)
+    def begin(self, num_steps: int) -> int:
+        if self.num == 1:
+            return num_steps
+        announced = torch.tensor([num_steps])
+        dist.broadcast(announced, src=0, group=self.host_group)
+        return int(announced)
 
     def end(self) -> None:
         if self.num > 1:
@@ -105,11 +108,7 @@ class Ranks(RankGroup):
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
         """Runs the steps that the first rank announces, until it announces none."""
-        announced = torch.zeros(1, dtype=torch.int64)
-        while True:
-            dist.broadcast(announced, src=0, group=self.host_group)
-            if not (num_steps := int(announced)):
-                return
+        while num_steps := self.begin(0):
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))
             wait()
