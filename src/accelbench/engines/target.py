@@ -80,11 +80,19 @@ class TargetRun:
 
     def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
         """Of the batches of all epochs, one after another, those up to the next evaluation."""
-        for batch in islice(batches, next(self._ends) - self.num_calls):
+        for batch in islice(batches, self.next_end() - self.num_calls):
             self.num_calls += 1
             yield batch
-            if self.cell.devices == 1 and not self.is_whole and self.is_late():
+            if self.ends_now():
                 return
+
+    def next_end(self) -> int:
+        """After how many calls in all the next interval ends."""
+        return next(self._ends)
+
+    def ends_now(self) -> bool:
+        """Whether it ends here, since there is no time for a further step."""
+        return self.cell.devices == 1 and not self.is_whole and self.is_late()
 
     @property
     def is_whole(self) -> bool:

@@ -31,7 +31,7 @@ C = ["clang", "gcc"]
 # The modules that each engine needs besides torch; of those that run an exported network, the modules to quantise, the
 # formats, and the options.
 MODULES = {
-    vocab.Engine.lightning: ("pytorch_lightning", "greenlet"),
+    vocab.Engine.lightning: ("pytorch_lightning",),
     vocab.Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
     vocab.Engine.openvino: ("openvino",),
     vocab.Engine.aotinductor: (),
@@ -226,6 +226,7 @@ def _of_torch(cell: Cell, report: DeviceReport) -> Iterator[str]:
     if cell.engine == vocab.Engine.pytorch and is_module:
         yield "model=lightning: its training_step runs in Lightning's loop: use engine=lightning"
     if not is_module:
+        yield from _of_lightnings_loop(cell)
         return
     if cell.device not in TRIED:
         yield f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
@@ -235,6 +236,18 @@ def _of_torch(cell: Cell, report: DeviceReport) -> Iterator[str]:
         yield "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=target or window"
     if changes := cell.options.of_network:
         yield f"model=lightning: its network is run as the module made it: use {changes[0]}=false"
+
+
+def _of_lightnings_loop(cell: Cell) -> Iterator[str]:
+    """What Lightning's loop does not do with other networks than its own."""
+    if cell.engine != vocab.Engine.lightning:
+        return
+    if cell.protocol in vocab.SERVING:
+        yield f"engine=lightning: its loop serves no requests: for {cell.protocol} use engine=pytorch"
+    if cell.mode == vocab.Mode.generate:
+        yield "engine=lightning: its loop generates no tokens: for mode=generate use engine=pytorch"
+    if cell.device in vocab.XLA and cell.devices > 1:
+        yield f"engine=lightning: its loop runs on one {cell.device} here: use devices=1, or engine=pytorch"
 
 
 def _of_network(cell: Cell, report: DeviceReport) -> Iterator[str]:

@@ -56,7 +56,7 @@ def on_two_devices(digits):
     """What was judged, the measurement, each replica's weights and their devices."""
     cell = trained(devices=2)
     backend = backend_for(cell)
-    run = engine._Run(cell, digits, backend)
+    run = engine.Run(cell, digits, backend)
     measured = run.measure()
     weights = [backend.strategy.experimental_local_results(each.value) for each in run.model.trainable_weights]
     devices = sorted({part.device for each in weights for part in each})

@@ -57,7 +57,7 @@ def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_traini
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
     reason, found, weights, devices = elsewhere(on_two_devices, digits)
     cell = trained()
-    run = engine._Run(cell, digits, backend_for(cell))
+    run = engine.Run(cell, digits, backend_for(cell))
     alone = run.measure()
     assert (reason, found.num_devices) == (None, 2)
     assert [device[-5:] for device in devices] == ["CPU:0", "CPU:1"]

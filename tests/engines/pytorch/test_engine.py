@@ -129,14 +129,14 @@ def test_a_loss_that_diverged_is_named_and_its_record_can_be_read(digits, change
 
 def test_the_loss_is_that_of_the_last_step_whatever_later_ones_overwrite(digits, monkeypatch):
     """As the steps of a CUDA graph do."""
-    keep = engine._Run._keep_output
+    keep = engine.Run._keep_output
 
     def keep_and_overwrite(self, step):
         result = step.result
         keep(self, step)
         result.detach().fill_(float("nan"))
 
-    monkeypatch.setattr(engine._Run, "_keep_output", keep_and_overwrite)
+    monkeypatch.setattr(engine.Run, "_keep_output", keep_and_overwrite)
     assert engine.run(make_cell(model=SGD, mode=Mode.train), digits).loss is not None
 
 

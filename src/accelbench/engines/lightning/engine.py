@@ -3,19 +3,31 @@
 from pathlib import Path
 
 from accelbench.engines.lightning.module_run import ModuleRun, ModuleTargetRun
+from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.trainer import hush_lightning
+from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.backends import backend_for
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Library, Protocol
 
 
 def run(
     cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
 ) -> Measurement | None:
-    """Runs `cell`, whose device must be present, in this process, which must have run no other cell."""
+    """Runs `cell` in this process, which must have run no other; see `pytorch.engine.run`."""
     hush_lightning()
+    if cell.model.library != Library.lightning:
+        return engine.run(cell, data_folder, weights, work, requests, NetworkRun)
     backend = backend_for(cell.device)
     backend.begin(cell)
     kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
-    return kind(cell, data_folder, backend).measure()
+    return kind(cell, data_folder, backend).measure(work)
+
+
+def check(cell: Cell, data_folder: Path) -> Work | None:
+    """What `pytorch.engine.check` returns; None of a LightningModule, whose steps need a Trainer."""
+    return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
+
+
+count_step = engine.count_step

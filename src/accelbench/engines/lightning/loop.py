@@ -18,7 +18,7 @@ from accelbench.errors import UserError
 from accelbench.measuring.runner import ONE_RANK, Ask, Clock, Marks, Ran, RankGroup
 from accelbench.schema.vocab import Phase
 
-ENDLESS = 2**62  # batches: Lightning predicts once over a loader
+ENDLESS = NEVER = 2**62  # batches: Lightning predicts once over a loader; it validates after so many
 
 
 class Stopped(BaseException):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.loop import ClockHooks, CountedLoader, Look, callback, rows_left
+from accelbench.engines.lightning.loop import NEVER, ClockHooks, CountedLoader, Look, callback, rows_left
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
@@ -32,8 +32,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Span
-
-NEVER = 2**62  # batches
 
 
 class _UsersRun(NetworkOutputs):

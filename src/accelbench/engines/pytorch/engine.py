@@ -48,6 +48,7 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import WEIGHTS, in_time
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
+from accelbench.measuring.runner import Clock
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
@@ -58,19 +59,25 @@ EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
 def run(
-    cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
+    cell: Cell,
+    data_folder: Path,
+    weights: Path | None = None,
+    work: Work | None = None,
+    requests: Path | None = None,
+    kind: "type[Run] | None" = None,
 ) -> Measurement | None:
     """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
 
     The file `weights` gets the trained weights, `requests` the raw times of requests. `work` is that of one step, if
     already counted. Of several ranks the first has the measurement. An UnsupportedError says why the cell can't run.
+    `kind` is another engine's kind of run.
     """
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
     backend.begin(cell, ranks.num_here)
     malloc_thresholds.restore()
     with options.empty_cache() if cell.options.compile else nullcontext():
-        cell_run = _Run(cell, data_folder, backend, ranks)
+        cell_run = (kind or Run)(cell, data_folder, backend, ranks)
         found = cell_run.measure(work, requests)
     return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
@@ -152,7 +159,7 @@ def count_step(cell: Cell) -> Work:
     return count(cell, network, task, batch)
 
 
-class _Run(NetworkOutputs):
+class Run(NetworkOutputs):
     """One cell's run."""
 
     ranks: Ranks
@@ -191,7 +198,7 @@ class _Run(NetworkOutputs):
         dtype = STORED_DTYPES[self.cell.precision]
         self._place()
         with nullcontext() if dtype == torch.float32 else new_tensors_in(dtype):
-            self._begin()
+            self.begin(dtype)
             if self.to_target is not None:
                 self._train_to_target(self.to_target)
             elif self.trains and self.fits:
@@ -217,11 +224,11 @@ class _Run(NetworkOutputs):
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(network, task, backend, precision, optimizer, self.ranks.num)
 
-    def _begin(self) -> None:
-        """Begins with what is measured: the model and the optimiser are on the device."""
+    def begin(self, dtype: torch.dtype) -> None:
+        """Begins with what is measured, with `dtype` for new tensors: the model and the optimiser are on the device."""
         self.build_s = time.perf_counter() - self.build_started
         self.backend.seed(self.ranks.seed(self.cell.seed))
-        self.backend.hold(STORED_DTYPES[self.cell.precision])
+        self.backend.hold(dtype)
         if self.trains:
             self.trained = training.TrainedNetwork(self.network, self.seen.training)
             self.seen.training.before = self.trained.states() if self.fits else {}
@@ -258,13 +265,8 @@ class _Run(NetworkOutputs):
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Trains an interval after the other, and evaluates after each; see `engines.target`."""
-        feed, workload, program = self.feed, self.workload, self.program
-        assert isinstance(workload, Images), "the settings refuse other batches"
-        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
-        held_out, tested = workload.feed_of(VALIDATION), workload.feed_of("test")
-        to_target.plan(feed.order)
-        if workload.task.own_metric is not None:
-            to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
+        feed, held_out, program = self.feed, self.workload.feed_of(VALIDATION), self.program
+        self.plan_target(to_target)
         batches = chain.from_iterable(repeat(feed, self.cell.epochs))
         while not to_target.is_over:
             step = TrainStep(program, to_target.interval_of(batches))
@@ -272,8 +274,22 @@ class _Run(NetworkOutputs):
             self.last_result = step.result
             with self._evaluating():
                 to_target.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
+        self.test_target(to_target)
+
+    def plan_target(self, to_target: TargetRun) -> None:
+        """Plans the intervals over the batches that there are."""
+        feed, workload = self.feed, self.workload
+        assert isinstance(workload, Images), "the settings refuse other batches"
+        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
+        to_target.plan(feed.order)
+        if workload.task.own_metric is not None:
+            to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
+
+    def test_target(self, to_target: TargetRun) -> None:
+        """Evaluates the trained weights on the test set."""
+        tested = self.workload.feed_of("test")
         with self._evaluating():
-            to_target.test(self, TestStep(program, iter(tested)), tested.num_samples)
+            to_target.test(self, TestStep(self.program, iter(tested)), tested.num_samples)
 
     def _window(self, step: InferStep) -> None:
         if self.ranks.leads:
@@ -300,17 +316,20 @@ class _Run(NetworkOutputs):
         self.measure_window(step)
         if isinstance(self.workload, GenerateWorkload):
             self.generation = self.workload.generation(self.timing.num_kept)
-        if self.trains:
-            with self.seen.checking(WEIGHTS):
-                self.trained.note_end([self.program.optimizer])
-        if self.limits.has_time_for_phases(self.timing.step_s):
-            runner = self.runner(step)
-            self.breakdown = runner.drive(breakdown(self.backend, self.cell.breakdown_s))
-            self.operators = runner.drive(busiest(self.backend))
+        self.runner(step).drive(self.after_window())
         self.ranks.begin(0)  # the others follow no more
         # In training a copy of the loss, which further steps of a CUDA graph overwrite.
         self.last_result = step.result.clone() if self.trains else step.result
         self._keep_output(step)
+
+    def after_window(self) -> Clock[None]:
+        """What the weights became, the phases of further steps, and their operators."""
+        if self.trains:
+            with self.seen.checking(WEIGHTS):
+                self.trained.note_end([self.program.optimizer])
+        if self.limits.has_time_for_phases(self.timing.step_s):
+            self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
+            self.operators = yield from busiest(self.backend)
 
     def further_step(self) -> InferStep:
         """The network itself: it keeps nothing of a batch."""

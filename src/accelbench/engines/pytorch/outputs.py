@@ -178,6 +178,10 @@ class NetworkOutputs(CellRun):
         with inference, torch.set_grad_enabled(self.grad_mode == WITH_GRAD):
             yield
 
+    def measuring_context(self) -> AbstractContextManager[Any]:
+        """What inference is measured in."""
+        return self._grad_context()
+
     def in_grad_mode(self, measure: Callable[[], None]) -> None:
         """Calls `measure`, of inference in torch.inference_mode, or with more of autograd if the network needs that."""
         if self.trains:
@@ -186,7 +190,7 @@ class NetworkOutputs(CellRun):
         first = NO_GRAD if self.backend.fused else INFERENCE_MODE  # torch_xla has no other
         for self.grad_mode in dict.fromkeys((first, NO_GRAD, WITH_GRAD)):
             try:
-                with self._grad_context():
+                with self.measuring_context():
                     measure()
                     if self.grad_mode == INFERENCE_MODE and self._is_spoiled():
                         self.measured.clear()

@@ -1,0 +1,109 @@
+"""Plain networks in Lightning's own loop, beside the same cells of engine=pytorch."""
+
+from dataclasses import replace
+
+import pytest
+
+from accelbench.engines.lightning import engine
+from accelbench.engines.pytorch import engine as pytorch
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
+from engines.lightning.test_module_run import pytestmark  # noqa: F401
+from engines.pytorch.own.test_workload import own_cell
+from engines.pytorch.test_target import target_cell
+from fakes import make_cell, needs
+from marks import slow
+
+MLP = ModelSpec(name="mlp", args={"widths": [32]}, optimizer="sgd", learning_rate=0.05)  # with dropout
+STEPS = {"protocol": Protocol.steps, "warmup": 2, "steps": 10, "breakdown_s": 0.0}
+FIT = {"protocol": Protocol.fit, "epochs": 2}
+
+
+def cell(**changes):
+    return make_cell(**{"engine": Engine.lightning, "model": MLP, "mode": Mode.train, **STEPS, **changes})
+
+
+def measured(folder, **changes):
+    asked = cell(**changes)
+    found = engine.run(asked, folder)
+    assert (judge(asked, found), found.warnings) == (None, [])
+    return found
+
+
+@pytest.mark.parametrize(
+    "precision", [*map(slow, (Precision.fp64, Precision.fp16_mixed)), "bf16", "fp32", "bf16_mixed"]
+)
+def test_it_trains_as_the_bare_loop(digits, precision):
+    asked = cell(precision=Precision(precision))
+    found, expected = measured(digits, precision=Precision(precision)), pytorch.run(asked, digits)
+    assert (found.loss, found.precision) == (pytest.approx(expected.loss, rel=1e-6), precision)
+    assert (found.work, found.num_steady_samples) == (expected.work, expected.num_steady_samples)
+
+
+def test_whole_epochs_have_the_losses_and_the_evaluation_of_the_bare_loop(digits):
+    found, expected = measured(digits, **FIT), pytorch.run(cell(**FIT), digits)
+    for ours, theirs in zip(found.epochs, expected.epochs, strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=1e-6)
+        assert (ours.accuracy, ours.num_samples) == (theirs.accuracy, theirs.num_samples)
+        assert ours.evaluation.loss == pytest.approx(theirs.evaluation.loss, rel=1e-6)
+    assert found.evaluation.accuracy == expected.evaluation.accuracy
+    assert found.first_step_s < found.epochs[0].seconds
+    assert len(measured(digits, mode=Mode.infer, **FIT).epochs) == len(found.epochs) + 1
+
+
+@pytest.mark.parametrize("target", [{"every": 0.5}, {"definition": "fixed"}])
+def test_a_target_is_reached_where_the_bare_loop_reaches_it(digits, target):
+    asked = target_cell(target=target, engine=Engine.lightning)
+    found, expected = (each.run(asked, digits).target for each in (engine, pytorch))
+    assert [each.value for each in found.evaluations] == [each.value for each in expected.evaluations]
+    assert (found.hit, found.tested) == (expected.hit, expected.tested)
+    assert [each.span for each in found.log] == [each.span for each in expected.log]
+
+
+def test_inference_is_compared_and_its_phases_are_timed(digits):
+    found = measured(digits, mode=Mode.infer, protocol=Protocol.window, breakdown_s=0.02, precision=Precision.bf16)
+    assert found.output_error < 0.1
+    assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.framework} <= set(found.breakdown.phases_s)
+    assert found.operators
+
+
+def test_training_has_its_phases(digits):
+    found = measured(digits, breakdown_s=0.02)
+    phases = {phase: sum(seconds) for phase, seconds in found.breakdown.phases_s.items()}
+    assert {Phase.forward, Phase.backward, Phase.optimizer} <= {phase for phase, seconds in phases.items() if seconds}
+
+
+@pytest.mark.parametrize(("target", "batch", "loss"), [("Tokens", "tokens", "token_loss"), ("Tokens", "tokens", None)])
+def test_batches_of_the_users_own(tmp_path, target, batch, loss):
+    asked = own_cell(target, batch, loss, engine=Engine.lightning)
+    assert judge(asked, engine.run(asked, tmp_path)) is None
+
+
+def test_a_network_that_needs_gradients_infers(tmp_path):
+    asked = own_cell("Tokens", "tokens", engine=Engine.lightning)
+    asked = replace(asked, model=replace(asked.model, network="honest.networks.Pull", batch="honest.networks.vectors"))
+    found = engine.run(asked, tmp_path)
+    assert judge(asked, found) is None
+    assert any("inference ran in" in note for note in found.notes)
+
+
+def test_two_devices_train_as_one(hosts, digits):
+    plain = replace(MLP, args={"widths": [32], "dropout": 0.0})
+    one, two = (hosts.run(cell(model=plain, devices=num, **FIT), digits) for num in (1, 2))
+    assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.error
+    losses = [[epoch.loss for epoch in each.measurement.epochs] for each in (one, two)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    outcome = hosts.run(cell(model=plain, devices=2, protocol=Protocol.window, breakdown_s=0.02), digits)
+    assert outcome.status == Status.ok, outcome.error
+    assert outcome.measurement.breakdown.phases_s
+
+
+@needs("torch_xla")
+@pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
+def test_xla_runs_what_was_asked(hosts, digits, mode):
+    data = DataSpec(name="random", pipeline=Pipeline.host)
+    asked = cell(device=Device.xla_cpu, mode=mode, data=data, protocol=Protocol.window, timeout_s=240)
+    outcome = hosts.run(asked, digits)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert outcome.measurement.warnings == []
