@@ -154,7 +154,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(JAX), None),
         (keras(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
         (keras(model=ModelSpec(name="resnet18", library=Library.timm)), "use engine=pytorch"),
-        (keras(options=Options(compile=True)), "compile=true is an option of Lightning's"),
+        (keras(options=Options(compile=True)), "compile=true is an option of PyTorch's"),
         (keras(options=Options(flush_denormals=True)), "flush_denormals=true is not for Keras"),
         (keras(data=DataSpec(name="cats_vs_dogs", pipeline=Pipeline.jpeg)), "use data.pipeline=array"),
         (keras(data=DataSpec(name="mnist", augment=Augment.flip)), "use data.augment=none"),
