@@ -220,7 +220,8 @@ class _EpochHooks:
         self._begin()
 
     def _begin(self) -> None:
-        self.epoch, self.first_step_s = self.cell_run.begin_epoch(), None
+        self.epoch = self.cell_run.begin_epoch()
+        self.first_step_s: float | None = None
         self.waits = self.epoch.is_first
         self.start_s = time.perf_counter()
 

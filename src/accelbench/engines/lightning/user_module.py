@@ -162,6 +162,7 @@ class UserModule:
     def _replace_hooks(self) -> None:
         """Leaves out callbacks that end or save, and lets no hook fetch or skip batches itself."""
         module, hook = self.module, self.module.on_train_batch_start
+        self.left_out: list[str] = []
         make, callbacks = module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
 
         def configured() -> list[Any]:
@@ -179,7 +180,6 @@ class UserModule:
                 raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
             return answer
 
-        self.left_out: list[str] = []
         module.configure_callbacks = configured
         if self._overrides(module, "on_train_batch_start"):
             module.on_train_batch_start = guarded

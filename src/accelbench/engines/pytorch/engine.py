@@ -245,11 +245,11 @@ class Run(NetworkOutputs):
     def new_test_step(self) -> TestStep:
         return TestStep(self.program, iter(self.test_feed))
 
-    def measure_epoch(self, step: InferStep) -> None:
+    def measure_epoch(self, step: Any) -> None:
         super().measure_epoch(step)
         self.last_result = step.result
 
-    def evaluate(self, step: TestStep) -> None:
+    def evaluate(self, step: Any) -> None:
         with self._evaluating():
             super().evaluate(step)
 

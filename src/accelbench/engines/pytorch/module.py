@@ -264,7 +264,7 @@ class TrainStep(InferStep):
                 first.append((output, loss.detach()))
             return loss
 
-        self.optimizer.step(closure)
+        self.optimizer.step(closure)  # type: ignore[arg-type]  # it may return a tensor
         self.mark(Phase.optimizer)
         output, self.result = first[0]
         self.note(output, self.result, batch)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.hooks import RemovableHandle
@@ -66,9 +67,9 @@ def step_context(precision: Precision, torch_type: str) -> Callable[[], Abstract
     return partial(torch.autocast, torch_type, dtype=DTYPES[precision], **cached)
 
 
-def scaler_of(precision: Precision, torch_type: str) -> torch.amp.GradScaler | None:
+def scaler_of(precision: Precision, torch_type: str) -> GradScaler | None:
     """What scales the losses of training in `fp16_mixed`, whose small gradients would be 0."""
-    return torch.amp.GradScaler(torch_type) if precision == Precision.fp16_mixed else None
+    return GradScaler(torch_type) if precision == Precision.fp16_mixed else None
 
 
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
