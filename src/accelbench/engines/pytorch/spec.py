@@ -17,13 +17,14 @@ from accelbench.schema.vocab import Device, Library
 ENGINE = "accelbench.engines.pytorch.engine"
 PROBER = "accelbench.engines.pytorch.probe"
 TORCH_IMPORT = "accelbench.engines.pytorch.torch_import"  # before all others
+OF_OPTIMIZERS = "torch._dynamo"  # torch imports it with the first optimiser, and parts of it to count a step's work
 # Their imports take seconds: once, if a cell needs them.
 SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
-    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.host_process", ENGINE)
+    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.host_process", ENGINE, OF_OPTIMIZERS)
     named = _named(*cell.own_code.values())
     preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
     environment: dict[str, str] = {}
