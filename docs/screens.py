@@ -83,7 +83,7 @@ PACKAGE = "src/accelbench"
 MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving", "stages"}
 OF_NOTEBOOK = (f"{PACKAGE}/api/run.py", f"{PACKAGE}/api/measure.py", f"{PACKAGE}/api/results.py")
 OF_PAGE = (f"{PACKAGE}/report/build.py", f"{PACKAGE}/report/templates", "studies")
-OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/views.json")
+OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/view.json")
 OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/regenerative.py")
 OF_DVC = (f"{PACKAGE}/report/dvc_plots.py", f"{PACKAGE}/report/templates/dvc_plots.html", ".dvc/plots")
 
@@ -275,11 +275,9 @@ def mlflow() -> None:
         with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:
             number = json.load(answer)["experiment"]["experiment_id"]
         address = re.sub(r"/experiments/\d+/", f"/experiments/{number}/", newest)
-        with browser(1600, 900) as page:
+        with browser(1400, 900) as page:
             page.get(address)
             WebDriverWait(page, 60).until(lambda page: len(page.find_elements("css selector", ".ag-row")) > 9)
-            for button in page.find_elements("css selector", "[data-component-id='mlflow.assistant.chat_panel.close']"):
-                button.click()  # MLflow opens its assistant once, unasked
             time.sleep(3)
             save(page, "mlflow")
     finally:

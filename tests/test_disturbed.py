@@ -18,7 +18,7 @@ from accelbench.report import build, read
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
-from accelbench.sinks.mlflow_fields import NOTE, standings, translate
+from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process
 from beside import REASON, make_record, quiet
 from fakes import make_cell, write_sweep
 
@@ -83,15 +83,13 @@ def test_python_has_the_outcome_and_no_number():
 
 
 def test_trackers_get_no_speed_and_compare_none():
-    run = translate(DISTURBED)
-    assert not [point for point in run.points if "samples_per_s" in point.key or "latency" in point.key]
-    assert run.tags["disturbed"] == REASON
-    assert f"**disturbed**: {REASON}" in run.tags[NOTE]
-    assert "samples_per_s" not in run.tags[NOTE]
+    run = of_process(DISTURBED)
+    assert run.metrics.keys() <= {"peak_host_mb", "batch_size"}
+    assert f"**disturbed: {REASON}**" in run.tags[NOTE]
     cells = cells_of(map(process.Process.of, [DISTURBED, UNDISTURBED]))
-    assert [each.word for each in standings(cells) if each.share is not None] == []
+    assert not [each for each in of_cells(cells) if "share" in each.metrics]
     assert sorted(cell.num_processes for cell in cells) == [0, 1]
-    assert [point.value for point in translate(UNDISTURBED).points if point.key.endswith("/samples_per_s")]
+    assert of_process(UNDISTURBED).metrics["speed"] == TRUE
 
 
 def test_a_comparison_leaves_it_out():

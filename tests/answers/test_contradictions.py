@@ -25,8 +25,7 @@ from accelbench.schema import serialize
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
-from accelbench.sinks import mlflow_fields
-from accelbench.sinks.mlflow_fields import standings
+from accelbench.sinks.mlflow_fields import ALONE, NOTE, of_cells
 from accelbench.sweep import terminal
 from report.conftest import ENVIRONMENT
 
@@ -212,18 +211,19 @@ def of_csv(said, root, sweeps) -> None:
 
 
 def of_mlflow(said, cells) -> None:
-    for each in standings(cells):
-        key = each.cell.measured_key
-        if each.cell.speed:
-            metrics, _, tags = mlflow_fields.cell_fields(each, "1")
-            said.speed("MLflow", key, metrics["cell/samples_per_s"])
-            assert tags["word"] in (each.verdict.rpartition(", ")[2], mlflow_fields.ALONE)
-        if each.share is not None:
-            assert 0 < each.share <= 1
-            if each.verdict != "fastest":
-                ratio, _, word = each.verdict.partition(" times as slow, ")
-                said.pair("MLflow", each.fastest.measured_key, key, ratio, word)
-                said.pair("MLflow's share", key, each.fastest.measured_key, each.share, word)
+    by_key = {each.measured_key: each for each in cells}
+    fastest = {each.measured_key: group.fastest.measured_key for group in groups(cells) for each in group.cells}
+    for run in of_cells(cells):
+        key = run.tags["cell"]
+        if by_key[key].speed:
+            assert run.metrics["speed"] == pytest.approx(by_key[key].speed, rel=0.005)
+        ratio, _, rest = run.tags[NOTE].removeprefix("**").partition(" times as slow as ")
+        if rest:
+            assert f"({run.tags['word']})**" in rest
+            said.pair("MLflow", fastest[key], key, ratio, run.tags["word"])
+            assert run.metrics["share"] == pytest.approx(1 / float(ratio), rel=0.01)
+        else:
+            assert run.tags["word"] in ("fastest", ALONE, by_key[key].outcome)
 
 
 def of_python(said, root) -> None:

@@ -68,7 +68,7 @@ def test_a_cells_memory_is_sampled(hosts, tmp_path):
     # The small cell's peak includes what it loads at its end, some 14 MB, when the large one has freed its block.
     assert large.peak_host_bytes - small.peak_host_bytes == pytest.approx(256e6, rel=0.1)
     assert max(large.values["host_memory_mb"]) * 1e6 <= large.peak_host_bytes * 1.05
-    assert len(large.t_s) >= 2
+    assert min(len(small.t_s), len(large.t_s)) >= 2  # at the begin and the end, however short it is
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():

@@ -10,7 +10,7 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.schema.vocab import Precision
-from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
+from accelbench.sinks.mlflow_fields import about, of_cells, of_process
 from accelbench.sweep import terminal
 from fakes import make_cell, make_record, make_trained, write_sweep
 
@@ -48,12 +48,11 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
 
 
 def test_mlflow_has_the_quality_over_steps_and_over_time():
-    run = translate(RECORDS[0])
-    points = [point for point in run.points if point.key == "target/accuracy"]
+    run = of_process(RECORDS[0])
+    points = [point for point in run.series if point.key == "target/accuracy"]
     assert [(each.value, each.step) for each in points][3:] == [(0.4, 400), (0.975, 500), (0.975, 600)]
     assert points[4].timestamp_ms - run.start_ms == 11400
-    values = {point.key: point.value for point in run.points}
-    assert (values["target/target_s"], values["target/target_reached"], values["target/target_epochs"]) == (11.4, 1, 5)
-    fields = [cell_fields(each, "1") for each in standings(cells_of(map(Process.of, RECORDS)))]
-    assert [round(metrics["cell/target_s"], 3) for metrics, _, _ in fields] == [12.3, 23]
-    assert all(ANSWER.sentence in tags["mlflow.note.content"] for _, _, tags in fields)
+    assert (run.metrics["target_s"], run.metrics["target_epochs"]) == (11.4, 5)
+    cells = cells_of(map(Process.of, RECORDS))
+    assert [round(each.metrics["target_s"], 3) for each in of_cells(cells)] == [12.3, 23]
+    assert ANSWER.sentence in about(cells)

@@ -14,7 +14,7 @@ from accelbench.cli import main
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
-from accelbench.sinks.mlflow_fields import cell_fields, standings, translate
+from accelbench.sinks.mlflow_fields import of_cells
 from accelbench.sweep import terminal
 from fakes import make_cell, make_record, make_served, make_trained, write_sweep
 
@@ -86,12 +86,7 @@ def test_the_card_and_the_line_of_a_cell_that_served():
 
 
 def test_mlflow_has_its_settings_figures_and_verdict():
-    run = translate(SLOW)
-    values = {point.key: point.value for point in run.points}
-    assert (values["requests/request_p99_ms"], values["requests/miss_share"]) == (40.2, 0.003)
-    assert (run.params["rate"], run.params["limit_ms"], run.tags["requests.verdict"]) == ("90.0", "50.0", "sure fail")
+    (run,) = of_cells(cells_of([Process.of(SLOW)]))
+    figures = [run.metrics[name] for name in ("request_p99_ms", "miss_share", "requests_per_s")]
+    assert (*figures, run.params["rate"], run.tags["word"]) == (40.2, 0.003, 49.5, "90.0", "ok")
     assert "49.5 requests/s, p99 40.2 ms, sure fail: p99 at most 50 ms" in run.tags["mlflow.note.content"]
-    (standing,) = standings(cells_of([Process.of(SLOW)]))
-    metrics, _, tags = cell_fields(standing, "1")
-    assert (metrics["cell/requests_per_s"], tags["word"]) == (49.5, "ok")
-    assert "sure fail" in tags["mlflow.note.content"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from accelbench.cli import main
 from accelbench.commands import completion, run
 from accelbench.judging.row import summarise
-from accelbench.sinks.mlflow_fields import translate
+from accelbench.sinks.mlflow_fields import of_process
 from fakes import make_cell
 from pages import columns
 from report.conftest import Maker
@@ -40,7 +40,7 @@ print(json.dumps({
     "help": said_of("run", "--help"),
     "ids": [make_cell(toy=number).id for number in (4, 5)],
     "row": summarise(record)["toy"],
-    "params": translate(record).params["toy"],
+    "params": of_process(record).params["toy"],
     "columns.md": columns(),
     "completed": " toy= " in completion.script([run.COMMAND], Path("conf")),
 }))

@@ -45,12 +45,12 @@ def client_of(root):
 
 
 def split(root, suite=SUITE):
-    """The runs of records, and those of means."""
+    """The runs of processes, those of cells (of which a process may be the only one), and those of sweeps."""
     client = client_of(root)
     experiment = client.get_experiment_by_name(f"accelbench/{suite}")
     runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
-    means = [run for run in runs if run.data.tags.get("accelbench.kind") == "aggregate"]
-    return [run for run in runs if run not in means], means
+    sweeps = [run for run in runs if "cell" not in run.data.tags]
+    return [run for run in runs if "record" in run.data.tags], [run for run in runs if "word" in run.data.tags], sweeps
 
 
 def runs_of(root, suite=SUITE):

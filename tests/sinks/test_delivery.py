@@ -20,13 +20,16 @@ class Flaky:
         self.refuses = refuses
         self.num_asked, self.sent = 0, []
 
-    def deliver(self, records):
+    def deliver(self, record):
         self.num_asked += 1
         if self.refuses(self.num_asked):
             raise RuntimeError(f"no room for number {self.num_asked}\nand more")
-        self.sent += records
+        self.sent.append(record)
 
-    def relate(self, speeds):
+    def stop(self):
+        self.is_stopped = True
+
+    def relate(self, cells, report):
         raise RuntimeError("no room for comparisons")
 
 
@@ -48,14 +51,14 @@ def test_one_refusal_costs_one_record(delivered):
     delivery, store = delivered(5, refuses=lambda number: number in (2, 3))
     assert len(store.sent) == 3
     delivery.relate(processes(record(), record(cell(precision=Precision.bf16), number=1)))
-    assert delivery.loss() == "MLflow lacks runs (no room for number 2): `accelbench sync` delivers them."
+    assert delivery.loss() == "MLflow lacks runs (no room for number 2 and more): `accelbench sync` delivers them."
 
 
 def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered, monkeypatch):
     ticks = itertools.count(step=module.PATIENCE_S / 1.5)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     delivery, store = delivered(10, refuses=lambda number: True)
-    assert store.num_asked == 2
+    assert (store.num_asked, store.is_stopped) == (2, True)
 
     def refuse(root):
         raise ConnectionError("refused")
@@ -74,7 +77,7 @@ def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered,
         ("'postgresql+psycopg2://me:p@ss/w:rd@host/db'", "'postgresql+psycopg2://me:***@host/db'"),
         ("http://me@host:80, sqlite:////a/b.db, http://host:80: ask a@b", None),
         ("\n\x1b[31mred\x07\u202e", r"\x1b[31mred\x07\u202e"),
-        ("x" * 285 + "http://me:s3cret@host", "x" * 285 + "http://me:***@h"),  # masked before it is cut
+        ("x" * 285 + "http://me:s3cret@host", "x" * 285 + "http://me:***@…"),  # masked before it is cut
     ],
 )
 def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):

@@ -47,19 +47,3 @@ def test_links_hold_no_credentials(uri, page, tmp_path, monkeypatch):
 def test_another_address_is_refused_with_the_cure(tmp_path, uri):
     with pytest.raises(UserError, match="move it away; `accelbench sync` makes a new one"):
         location.folder_of(uri, tmp_path)
-
-
-def test_a_database_of_another_program_is_refused(tmp_path):
-    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
-        connection.execute("CREATE TABLE notes (text)")
-    with pytest.raises(UserError, match="mlflow.db is no store of this release.* MLFLOW_TRACKING_URI.* tracking=none"):
-        location.check_schema(tmp_path / "mlflow.db", "4567")
-
-
-def test_a_locked_database_is_not_taken_for_that_of_another_program(tmp_path, monkeypatch):
-    monkeypatch.setattr(location, "PATIENCE_S", 0)
-    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE alembic_version (version_num)")
-        connection.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            location.check_schema(tmp_path / "mlflow.db", "4567")

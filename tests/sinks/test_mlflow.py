@@ -1,11 +1,15 @@
 """MLflow sinks and sync on real stores, of which most are copies of one."""
 
+import contextlib
 import dataclasses
+import json
 import re
 import shutil
 import socket
 import sqlite3
 import subprocess
+import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -18,8 +22,8 @@ from accelbench.schema import serialize
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
-from accelbench.sinks.delivery import Delivery, sync
-from accelbench.sinks.mlflow_fields import CELL_KEY
+from accelbench.sinks.delivery import Delivery, relate, sync
+from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import serve
 from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, system_series
 from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
@@ -48,35 +52,55 @@ def test_a_run_holds_all_of_its_record(root):
     of = record(data=STAND_IN)
     assert deliver(root, of).problem is None
     (run,) = runs_of(root)
-    assert run.info.run_name == "cnn-cpu-fp32-b128-train"
+    assert run.info.run_name == "cnn train fp32 b128"
     assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 2250)
-    assert run.data.params["batch_size"] == "128"
-    assert run.data.metrics["setting/batch_size"] == 128
-    assert run.data.tags["sweep_id"] == "sweep-1"
+    assert (run.data.params["batch_size"], run.data.metrics["batch_size"]) == ("128", 128)
+    assert run.data.tags["sweep"] == "sweep-1"
     assert run.data.tags["mlflow.source.git.commit"] == "8d93729"
     (dataset,) = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
     assert records.read(files_of(root, run) / "record.json") == of
+    assert "cnn train fp32 b128" in (files_of(root, run) / "card.html").read_text()
     history = client_of(root).get_metric_history(run.info.run_id, "system/host_memory_mb")
     assert [(each.step, each.timestamp - run.info.start_time) for each in history] == [(i, 100 * i) for i in range(10)]
 
 
-def test_runs_of_one_model_are_compared_with_the_fastest_by_sync_too(root):
+def test_cells_of_one_process_are_its_run_and_are_compared_with_the_fastest_by_sync_too(root):
     measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
     other = record(cell("mlp"), number=2)
-    for one in (*measured, other):
-        records.write(one, root / "runs" / "mine")
+    write(root, [*measured, other, record(cell("lstm"), Status.skipped, number=3)])
     deliver(root, *measured, other)
-    assert split(root)[1] == []  # as of a sweep that was interrupted
+    assert split(root)[1:] == ([], [])  # as of a sweep that was interrupted
     assert sync(root, [root / "runs"]).num_delivered == 0
-    runs = {run.info.run_name: run for run in split(root)[1]}
-    slow, fast, alone = (runs[one.label] for one in (*measured, other))
-    rates = [run.data.metrics["cell/samples_per_s"] for run in (slow, fast)]
-    assert slow.data.metrics[view.CELL_SHARE] == pytest.approx(rates[0] / rates[1])
-    assert fast.data.metrics[view.CELL_SHARE] == 1
-    assert view.CELL_SHARE not in alone.data.metrics
+    processes, cells, (sweep,) = split(root)
+    assert cells == processes
+    slow, fast, alone = sorted(cells, key=lambda run: run.info.start_time)
+    rates = [run.data.metrics["speed"] for run in (slow, fast)]
+    assert slow.data.metrics["share"] == pytest.approx(rates[0] / rates[1], rel=0.01)
+    assert (fast.data.metrics["share"], fast.data.tags["word"]) == (1, "fastest")
+    assert "share" not in alone.data.metrics
     assert slow.data.tags["word"] in ("likely", "can't tell")
-    assert fast.data.tags["word"] == "fastest"
+    assert {each for each in slow.data.tags if not each.startswith("mlflow.")} == {"record", "cell", "sweep", "word"}
+    assert "times as slow as bf16, batch 128" in slow.data.tags[NOTE]
+    experiment = client_of(root).get_experiment(sweep.info.experiment_id)
+    for tags in (sweep.data.tags, experiment.tags):
+        assert tags[NOTE].startswith("Training: ")
+        assert "1 of 4 cells were skipped" in tags[NOTE]
+    before = [run.data.tags | run.data.metrics for run in cells]
+    client_of(root).set_tag(slow.info.run_id, "word", "of an earlier release")
+    client_of(root).delete_tag(fast.info.run_id, "word")
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert [run.data.tags | run.data.metrics for run in split(root)[1]] == before
+
+
+def test_a_table_of_the_runs_has_the_columns_that_users_type(root):
+    write(root, [record(), record(cell("mlp", precision=Precision.bf16), number=1)])
+    sync(root, [root / "runs"])
+    experiment = client_of(root).get_experiment_by_name(f"accelbench/{SUITE}")
+    runs = client_of(root).search_runs([experiment.experiment_id], "metrics.speed > 0 and params.device = 'cpu'")
+    table = {(run.data.params["model"], run.data.params["precision"], run.data.params["batch_size"]) for run in runs}
+    assert table == {("cnn", "fp32", "128"), ("mlp", "bf16", "128")}
+    assert all(run.data.metrics["speed"] == float(f"{run.data.metrics['speed']:.2e}") for run in runs)
 
 
 @pytest.mark.parametrize("is_database", [False, True])
@@ -94,23 +118,13 @@ def test_a_spoilt_store_costs_no_record_and_is_one_line(is_database, root, capfd
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_store_of_another_release_is_neither_used_nor_migrated(root):
-    # MLflow would migrate a store that lacks one of its tables.
-    for statement in ("UPDATE alembic_version SET version_num = 'cc1f77228345'", "DROP TABLE webhooks"):
-        execute(root, statement)
-    before = [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")]
-    found = deliver(root, record())
-    assert "is left as it is: name another" in found.problem
-    assert [execute(root, f"SELECT * FROM {table}") for table in ("alembic_version", "sqlite_master")] == before
-
-
 @pytest.mark.parametrize("earlier", [record().started_at, "2026-11-20T17:00:00+00:00"])
 def test_a_half_delivered_run_is_made_anew_also_if_the_cell_was_measured_again(root, earlier):
     deliver(root, dataclasses.replace(record(), started_at=earlier))
     execute(root, "UPDATE runs SET status = 'RUNNING', end_time = NULL")
     deliver(root, record())
     (run,) = runs_of(root)
-    assert (run.info.status, run.data.tags["started_at"]) == ("FINISHED", record().started_at)
+    assert (run.info.status, run.info.start_time) == ("FINISHED", view.start_ms(record()))
 
 
 def test_a_dead_server_costs_no_record(root, monkeypatch):
@@ -135,6 +149,31 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
     assert len(runs_of(root)) == 6
     result = sync(root, [root / "results"])
     assert (result.num_delivered, result.num_already_there) == (0, 6)
+
+
+@pytest.mark.fault
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_up_a_sweep(root, monkeypatch):
+    monkeypatch.setattr("accelbench.sinks.delivery.LIMIT_S", 0.5)
+    monkeypatch.setattr("accelbench.sinks.delivery.OPENING", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.getsockname()[1]}")
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        start = time.monotonic()
+        found = deliver(root, record())
+        assert found.problem == "no answer within 1.5 s"
+        assert time.monotonic() - start < 5
+        with pytest.raises(UserError, match=r"no answer within 1\.5 s"):
+            sync(root, [root / "results"])
+
+
+def drip(server):
+    """Answers one request for ten seconds."""
+    connection, _ = server.accept()
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        for _ in range(50):
+            connection.sendall(b" ")
+            time.sleep(0.2)
 
 
 @pytest.mark.fault
@@ -166,7 +205,7 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
     assert "01d01d01.json" in unreadable
     assert "schema 0" in unreadable
     (run,) = runs_of(root, "other")
-    assert run.data.tags["sweep_id"] == "sweep-1"
+    assert run.data.tags["sweep"] == "sweep-1"
 
     new = shutil.copytree(empty_store, tmp_path / "new")
     (root / "runs").rename(new / "runs")
@@ -188,79 +227,80 @@ def write(root, made):
         records.write(one, root / "runs" / "mine")
 
 
-def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
+def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(root):
     failed = record(cell("lstm"), Status.failed, number=51)
-    write(root, [*of_one_cell(3), record(cell(precision=Precision.bf16), number=50), failed])
-    assert sync(root, [root / "runs"]).num_delivered == 5
-    measured, cells = split(root)
-    assert (len(measured), len(cells)) == (5, 3)
-    (lost,) = (run for run in cells if run.data.params["model"] == "lstm")
-    assert (lost.data.metrics, lost.data.tags["word"], lost.info.status) == ({}, "failed", "FAILED")
-    fastest, mean = sorted((run for run in cells if run is not lost), key=lambda run: run.data.params["precision"])
-    assert (fastest.data.tags["word"], mean.data.tags["word"]) in {("fastest", "likely"), ("fastest", "can't tell")}
-    assert re.fullmatch(r"1,\d\d0 ±\d+ %", mean.data.tags["speed"])
-    assert mean.data.tags["share"] == f"{mean.data.metrics['cell/share_of_fastest']:.3f}"
-    assert f"tags.cell+%3D+%27{mean.data.tags[CELL_KEY]}%27" in mean.data.tags[view.NOTE]
-    rates = [run.data.metrics[view.SPEED] for run in measured if run.data.tags["cell"] == mean.data.tags[CELL_KEY]]
-    metrics = mean.data.metrics
-    assert metrics["cell/num_processes"] == 3
-    assert metrics["cell/samples_per_s"] == pytest.approx(sorted(rates)[1])
-    assert metrics["cell/samples_per_s_low"] < metrics["cell/samples_per_s"] < metrics["cell/samples_per_s_high"]
-    assert view.SPEED not in metrics
-    assert mean.data.params["model"] == "cnn"
-
-    client_of(root).set_tag(mean.info.run_id, "word", "of an earlier release")
-    client_of(root).set_tag(mean.info.run_id, "mine", "a note")
-    with Delivery("mlflow", root) as delivery:
-        delivery.open()
-        delivery.relate(map(Process.of, records.read_all(sorted((root / "runs").rglob("*.json")))))
-    (kept,) = (run for run in split(root)[1] if run.info.run_id == mean.info.run_id)  # the user's own tag too
-    assert kept.data.tags == {**mean.data.tags, "mine": "a note"}
-
+    write(root, [*of_one_cell(1), failed])
+    sync(root, [root / "runs"])
+    write(root, of_one_cell(2, first=1))
+    assert sync(root, [root / "runs"]).num_delivered == 2
+    processes, cells, _ = split(root)
+    assert (len(processes), len(cells)) == (4, 2)
+    lost, parent = sorted(cells, key=lambda run: run.info.status)
+    assert (lost.data.tags["word"], lost.info.status, "speed" in lost.data.metrics) == ("failed", "FAILED", False)
+    below = [run for run in processes if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert {run.info.run_id for run in below} == {run.info.run_id for run in processes} - {lost.info.run_id}
+    assert not any("sweep" in run.data.tags for run in below)
+    assert parent.data.metrics["speed"] == sorted(run.data.metrics["speed"] for run in below)[1]
+    assert parent.data.metrics["num_processes"] == 3
+    used = client_of(root).get_metric_history(parent.info.run_id, "system/host_memory_mb")
+    assert [point.step for point in used] == [0, 1, 2]
+    client_of(root).set_tag(parent.info.run_id, "mine", "a note")
     write(root, of_one_cell(2, first=3))
-    again = sync(root, [root / "runs"])
-    assert (again.num_delivered, again.num_already_there) == (2, 5)
-    measured, cells = split(root)
-    assert (len(measured), max(run.data.metrics.get("cell/num_processes", 0) for run in cells)) == (7, 5)
-
-    with Delivery("mlflow", root) as delivery:  # a sweep that knows fewer processes takes none back
-        for one in of_one_cell(2):
-            delivery.add(one)
-        delivery.finish()
-        delivery.relate(map(Process.of, of_one_cell(2)))
-    assert sync(root, [root / "runs"]).num_delivered == 0
-    measured, cells = split(root)
-    assert (len(measured), max(run.data.metrics.get("cell/num_processes", 0) for run in cells)) == (7, 5)
+    assert sync(root, [root / "runs"]).num_delivered == 2
+    processes, cells, _ = split(root)
+    (parent,) = (run for run in cells if run.info.run_id == parent.info.run_id)
+    assert (len(processes), parent.data.metrics["num_processes"], parent.data.tags["mine"]) == (6, 5, "a note")
 
 
-def test_the_run_of_older_code_stays_and_is_called_older(root):
-    before, after = of_one_cell(2), of_one_cell(2, first=2)
+def test_the_runs_of_older_code_stay_as_they_were(root):
+    before, after = of_one_cell(2), of_one_cell(1, first=2)
     environment = {**after[0].environment, "files": {"model.target": "2"}}
-    edited = [dataclasses.replace(each, environment=environment) for each in after]
-    for made in (before, edited):
-        write(root, made)
+    edited = [dataclasses.replace(each, environment=environment, sweep_id="sweep-2") for each in after]
+    write(root, before)
+    sync(root, [root / "runs"])
+    old = {run.info.run_id: run.data for run in split(root)[0]}
+    write(root, edited)
+    sync(root, [root / "runs"])
+    processes, cells, _ = split(root)
+    assert {run.info.run_id: run.data for run in processes if run.info.run_id in old}.keys() == old.keys()
+    assert sorted(run.data.tags["sweep"] for run in cells) == ["sweep-1", "sweep-2"]
+    assert len(processes) == 3
+
+
+def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(root):
+    first, second = record(), record(cell("mlp"), number=1, sweep_id="sweep-2")
+    for sweep in ([first], [first, second]):
         with Delivery("mlflow", root) as delivery:
-            for one in made:
+            for one in sweep[-1:]:
                 delivery.add(one)
             delivery.finish()
-            delivery.relate(map(Process.of, made))
-    measured, cells = split(root)
-    assert len(measured) == 4
-    old, new = sorted(cells, key=lambda run: run.info.start_time)
-    assert [run.data.metrics["cell/num_processes"] for run in (old, new)] == [2, 2]
-    assert (old.data.tags["word"], new.data.tags["word"]) == ("older", "alone")
-    assert (old.info.run_name, new.info.run_name) == ("cnn-cpu-fp32-b128-train (older)", "cnn-cpu-fp32-b128-train")
-    older = {run.data.tags["record"] for run in measured if run.data.tags.get("word") == "older"}
-    assert older == {each.name for each in before}
-    before = {run.info.run_id: run.data.tags for run in cells}
-    assert sync(root, [root / "runs"]).num_delivered == 0
-    assert {run.info.run_id: run.data.tags for run in split(root)[1]} == before
+            delivery.relate(map(Process.of, sweep))
+    client = client_of(root)
+    experiment = client.get_experiment_by_name(f"accelbench/{SUITE}")
+    found = {name: client.search_runs([experiment.experiment_id], view.search(name)) for name in ("sweep-1", "sweep-2")}
+    names = {name: sorted(run.info.run_name for run in runs) for name, runs in found.items()}
+    assert names["sweep-1"] == ["cnn train fp32 b128"]
+    assert names["sweep-2"] == ["cnn train fp32 b128", "mlp train fp32 b128", "sweep -2"]
+    state = json.loads(json.loads(experiment.tags[view.VIEW_TAG])["state"])
+    assert state["searchFilter"] == view.search("sweep-2")
+
+
+def test_a_report_is_an_artifact_of_its_sweep(root):
+    measured = [record(), record(cell("mlp"), number=1)]
+    deliver(root, *measured)
+    (root / "index.html").write_text("a page")
+    processes = list(map(Process.of, measured))
+    assert relate(root, [processes], root / "index.html") == ""
+    (sweep,) = split(root)[2]
+    assert (files_of(root, sweep) / "report" / "index.html").read_text() == "a page"
+    assert relate(root / "elsewhere", [processes], root / "index.html") == ""
+    assert not (root / "elsewhere").exists()
 
 
 def test_the_epochs_of_a_run_are_curves(root):
     write(root, [record(cell(protocol=Protocol.fit))])
     sync(root, [root / "runs"])
-    measured, _ = split(root)
+    measured = runs_of(root)
     for name, last in {"accuracy": 0.94, "loss": 0.18, "test_accuracy": 0.98, "test_loss": 0.08}.items():
         history = client_of(root).get_metric_history(measured[0].info.run_id, f"epoch/{name}")
         assert [point.step for point in history] == [1, 2, 3, 4, 5]
@@ -270,14 +310,14 @@ def test_the_epochs_of_a_run_are_curves(root):
 def test_a_cell_whose_run_is_gone_gets_it_again_and_a_disturbed_one_has_finished(root):
     busy = dataclasses.replace(system_series(), values={"other_cpu_utilization_percent": [180.0] * 10}, num_cores=2)
     disturbed = record(cell("mlp"), number=2, system=busy)
-    write(root, [record(), record(cell(precision=Precision.bf16), number=1), disturbed])
+    write(root, [*of_one_cell(2), disturbed])
     sync(root, [root / "runs"])
-    measured, cells = split(root)
-    assert "disturbed" in {run.data.tags["status"] for run in cells}
-    assert {run.info.status for run in [*measured, *cells]} == {"FINISHED"}
+    processes, cells, _ = split(root)
+    assert "disturbed" in {run.data.tags["word"] for run in cells}
+    assert {run.info.status for run in [*processes, *cells]} == {"FINISHED"}
     for run in cells:
         client_of(root).delete_run(run.info.run_id)
-    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert sync(root, [root / "runs"]).num_delivered == 1
     assert {run.info.run_name for run in split(root)[1]} == {run.info.run_name for run in cells}
 
 

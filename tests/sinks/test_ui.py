@@ -38,7 +38,7 @@ def answer_of(address, host=None):
 
 @pytest.mark.slow
 def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, monkeypatch, capsys):
-    deliver(root, record(), record(cell(suite="newer"), number=5))
+    deliver(root, record(), record(cell(suite="newer"), number=5, sweep_id="sweep-2"))
     root = root.rename(root.with_name("moved"))
     port = closed_port()
     # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.

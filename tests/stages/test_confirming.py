@@ -3,6 +3,7 @@
 import io
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
@@ -10,6 +11,7 @@ from accelbench.answers.groups import groups
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
+from accelbench.sinks.delivery import relate
 from accelbench.stages import work
 from accelbench.stages.work import questions
 from accelbench.sweep import run
@@ -72,7 +74,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
-    work.relate(project, ["test"])
+    relate(project, [each.processes for each in sweeps], Path(__file__))
     client = client_of(project)
     (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
     measured = client.search_runs([experiment.experiment_id], "tags.record != ''")

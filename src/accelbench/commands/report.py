@@ -1,7 +1,7 @@
 """`accelbench report`: the page of a folder of records."""
 
 from argparse import Namespace
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
@@ -12,7 +12,9 @@ from accelbench.project import RESULTS, workplace
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.report.build import build
+    from accelbench.report.read import Sweep
     from accelbench.settings.params import for_report
+    from accelbench.sinks.delivery import relate
 
     place = workplace()
     prices = costs(chosen, place.project)
@@ -20,10 +22,17 @@ def _run(chosen: Namespace, context: Context) -> int:
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     if is_results and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
-    check = partial(check_devices, chosen, context)
+    read: list[Sweep] = []
+
+    def check(sweeps: Sequence[Sweep]) -> None:
+        check_devices(chosen, context, sweeps)
+        read.extend(sweeps)
+
     settings = for_report(place, place.root / name) | {"costs": prices}
     page = build(place.root / name, report_folder(place, name), say=context.say, check=check, **settings)
     context.say(f"Report: {page}")
+    if loss := relate(place.store, [each.processes for each in read], page):
+        context.say(loss)
     return 0
 
 

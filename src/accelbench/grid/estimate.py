@@ -175,7 +175,7 @@ class Evidence:
         cell, measured = record.cell, record.measurement
         if measured is None or not (step_s := steady_step_s(cell, measured)):
             return
-        waited_s = _waited_s(record, measured)
+        waited_s = _waited_s(record)
         num_samples = (measured.num_train_samples or 0, measured.num_test_samples or 0)
         fixed_s = max(0.0, record.wall_s - waited_s - expected_s(cell, step_s, num_samples))
         self._finished[_work(cell)][cell.batch_size].append(Finished(step_s, fixed_s, num_samples))
@@ -292,13 +292,11 @@ def _network(cell: Cell) -> str:
     return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
 
-def _waited_s(record: Record, measured: Measurement) -> float:
-    """Seconds that a cell waited for its host, about: what neither its samples nor what came after them explain."""
+def _waited_s(record: Record) -> float:
+    """Seconds that a cell waited for its host, about: what its samples do not explain."""
     if record.system is None or not record.system.t_s:
         return 0.0
-    phases = measured.breakdown
-    phases_s = sum([*phases.undisturbed_s, *map(sum, phases.phases_s.values())]) if phases else 0.0
-    waited_s = record.wall_s - record.system.t_s[-1] - (measured.checks_s or 0.0) - phases_s
+    waited_s = record.wall_s - record.system.t_s[-1]
     return waited_s if waited_s > WAITED_S else 0.0
 
 

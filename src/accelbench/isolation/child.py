@@ -43,6 +43,7 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a 
 # it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 DONE = b"done"
+SAMPLED_S = 1.0  # a process that has answered waits no longer for a last sample of it
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
@@ -63,6 +64,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     sys.stdout.flush()
     sys.stderr.flush()
     host.send_bytes(encode(answer).encode())
+    host.poll(SAMPLED_S)  # until the host closes the pipe
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
 
 

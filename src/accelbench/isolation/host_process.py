@@ -64,7 +64,7 @@ class _Rank:
     """One process of a request, and the pipe by which it reports that nothing more is timed, and then its answer."""
 
     def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
-        self.pipe, there = context.Pipe(duplex=False)
+        self.pipe, there = context.Pipe()
         self.process = context.Process(target=child.main, args=(request, environment, there), daemon=False)
         self.process.start()
         there.close()
@@ -110,7 +110,10 @@ class _Run:
                 self.ranks.append(_Rank(context, self.request, environment))
             first, *others = [rank.pid for rank in self.ranks]
             sampler = Sampler(first, num_gpus, others)
-            result = self._judged(self._result() if self._await(sampler) else self._timeout())
+            sampler.sample()
+            has_answered = self._await(sampler)
+            sampler.sample()  # however short it was, its begin and its end are seen
+            result = self._judged(self._result() if has_answered else self._timeout())
             if result.measurement is None:  # before the sweep reads what they kept
                 for rank in self.ranks:
                     rank.kill()
@@ -125,12 +128,11 @@ class _Run:
                 rank.kill()
             self._join()
             end_orphans(own)
-            for rank in self.ranks:
-                rank.pipe.close()
 
     def _join(self) -> None:
         deadline = time.monotonic() + END_S
         for rank in self.ranks:
+            rank.pipe.close()  # a process that has answered waits for this
             rank.process.join(max(0.0, deadline - time.monotonic()))
 
     def _await(self, sampler: Sampler) -> bool:

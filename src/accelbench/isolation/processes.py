@@ -152,16 +152,19 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far, up to `until_s` of CLOCK_BOOTTIME; the peak of memory is `peak_bytes` if it is larger."""
-        times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
-        sampled = self._memory_bytes[: len(times)]
-        peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]
+        """The samples so far.
+
+        The peak of memory is `peak_bytes`, or the largest sample up to `until_s` of CLOCK_BOOTTIME if that is larger.
+        """
+        pairs = zip(self._times_s, self._memory_bytes, strict=True)
+        peaks = [size for t_s, size in pairs if until_s is None or self._started_s + t_s <= until_s]
+        peaks += [peak_bytes] if peak_bytes is not None else []
         return SystemSeries(
-            started_boot_s=self._started_s if times else None,
-            t_s=times,
-            values={name: values[: len(times)] for name, values in self._values.items()},
+            started_boot_s=self._started_s if self._times_s else None,
+            t_s=self._times_s,
+            values=self._values,
             peak_host_bytes=max(peaks, default=None),
-            num_cores=len(self._cores) if times else None,
+            num_cores=len(self._cores) if self._times_s else None,
         )
 
     def _look(self, root: int) -> _Moment:

@@ -323,7 +323,7 @@ class Measurement(Observed):
 
 @dataclass(frozen=True, kw_only=True)
 class SystemSeries:
-    """Samples of the system, taken from the start of a cell's process to the end of its measurement."""
+    """Samples of the system, taken from the start of a cell's process to its answer."""
 
     started_boot_s: Seconds | None = None  # when the process started, since the machine did; None without samples
     t_s: list[Difference] = field(default_factory=list)  # seconds since the process started, one value per sample

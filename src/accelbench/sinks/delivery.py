@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import cells_of
@@ -14,11 +17,13 @@ from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.vocab import Status
-from accelbench.sinks.location import one_line, unreachable
+from accelbench.sinks.location import database, is_own, one_line, unreachable
+from accelbench.sinks.mlflow_fields import Key, key_of, ran
 
 TRACKERS = ("mlflow", UNTRACKED)
 PATIENCE_S = 3.0  # failed attempts may take this long in total
-BATCH = 50  # records that a sync delivers while the lock is held: some three seconds
+LIMIT_S, EACH_S = 30.0, 1.0  # for an answer of the store, and for each run that it gets
+OPENING = 40  # so many runs' time may opening the store take, which may have to be created
 
 
 class Delivery:
@@ -49,7 +54,7 @@ class Delivery:
         """Opens the store: MLflow's import and its database take seconds."""
         if self._is_on:
             self._is_on = False  # it is opened once
-            self._store = self._attempt(lambda: open_store(self._root))
+            self._store = self._attempt(lambda: open_store(self._root), OPENING)
 
     def add(self, record: Record) -> None:
         """Keeps the record for `deliver` or `finish`."""
@@ -60,7 +65,7 @@ class Delivery:
         while self._store and self._waiting:
             record = self._waiting.pop(0)
             if record.status != Status.skipped:
-                self._ask("deliver", [record])
+                self._attempt(partial(self._store.deliver, record))
 
     def finish(self) -> None:
         """Delivers the records that were kept."""
@@ -68,28 +73,63 @@ class Delivery:
             self.open()
         self.deliver()
 
-    def relate(self, processes: Iterable[Process]) -> None:
-        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
-        self._ask("relate", cells_of(processes))
+    def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
+        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and the report."""
+        cells = cells_of(processes)
+        if self._store:
+            self._attempt(lambda: self._store.relate(cells, report), len(cells))
 
     def loss(self) -> str:
         """A line if something did not reach the tracker; else empty."""
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""
 
-    def _ask(self, method: str, *args: object) -> Any:
-        return self._attempt(lambda: getattr(self._store, method)(*args)) if self._store else None
-
-    def _attempt(self, action: Callable[[], Any]) -> Any:
+    def _attempt(self, action: Callable[[], Any], num: int = 1) -> Any:
         """What it returned; None if it failed."""
         start = time.monotonic()
         try:
-            return action()
+            return within(num, action)
         except Exception as error:  # a tracker may raise anything, and the sweep goes on
             self.problem = self.problem or one_line(error)
             self._lost_s += time.monotonic() - start
-            if self._lost_s > PATIENCE_S:
+            if self._lost_s > PATIENCE_S and self._store:
+                self._store.stop()  # it may still wait in its thread
                 self._store = None
             return None
+
+
+def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
+    """Adds to the runs of sweeps how their cells compare, and a report of them; `Delivery.loss`.
+
+    Nothing is done if there is no store.
+    """
+    delivery = Delivery("mlflow", root)
+    if not is_own(root) or database(root).exists():
+        delivery.open()
+    for processes in sweeps:
+        delivery.relate((each for each in processes if each.environment.get(TRACKING) != UNTRACKED), report)
+    return delivery.loss()
+
+
+def within(num: int, action: Callable[[], Any]) -> Any:
+    """What the action returns that delivers `num` runs.
+
+    Raises TimeoutError: it takes too long. A server that sends a byte now and then never exceeds a time limit of
+    MLflow's, which is one between two bytes. The thread that waits for it ends with this process at the latest.
+    """
+    limit_s = LIMIT_S + num * EACH_S
+    future: Future[Any] = Future()
+
+    def act() -> None:
+        try:
+            future.set_result(action())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=act, daemon=True).start()
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise TimeoutError(f"no answer within {limit_s:g} s") from None
 
 
 def open_store(root: Path) -> Any:
@@ -122,42 +162,35 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
         num = _deliver(root, found)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    return SyncResult(num, len(found) - num, unreadable, len(everything) - len(found))
+    num_ran = len(ran(found))
+    return SyncResult(num, num_ran - num, unreadable, len(ran(everything)) - num_ran)
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """The processes to deliver, without samples, and a line for each record that can't be read.
+    """The processes, without samples, and a line for each record that can't be read.
 
     Their folders are equal for those that answer the same questions: of one sweep, or of what confirms it.
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
-    found: dict[tuple[str, str], Process] = {}
+    found: dict[Key, Process] = {}
     for path, each in readable.each(lambda record: Process.of(record).without_samples()):
-        if each.outcome != Status.skipped:
-            is_confirming = path.parent.parent.name == CONFIRMED
-            sweep = path.parents[2] / RESULTS / each.cell.suite if is_confirming else path.parent
-            placed = changed(each, path=path, folder=str(sweep), is_confirming=is_confirming)
-            found.setdefault(_key(each), placed)  # it may lie in two folders
+        is_confirming = path.parent.parent.name == CONFIRMED
+        sweep = path.parents[2] / RESULTS / each.cell.suite if is_confirming else path.parent
+        placed = changed(each, path=path, folder=str(sweep), is_confirming=is_confirming)
+        found.setdefault(key_of(placed), placed)  # it may lie in two folders
     return list(found.values()), readable.problems()
-
-
-def _key(process: Process) -> tuple[str, str]:
-    return process.name, process.started_at
 
 
 def _deliver(root: Path, found: list[Process]) -> int:
     """The number of records that had no run."""
-    store = open_store(root)
+    store = within(OPENING, partial(open_store, root))
+    suites = {each.cell.suite for each in ran(found)}
+    delivered = {suite: within(len(found), partial(store.delivered, suite)) for suite in suites}
     num_delivered = 0
-    is_related: dict[tuple[str, str], bool] = {}
-    for suite, of_suite in grouped(found, lambda each: each.cell.suite).items():
-        delivered = store.delivered(suite)
-        missing = sorted((each for each in of_suite if _key(each) not in delivered), key=lambda each: each.started_at)
-        for start in range(0, len(missing), BATCH):
-            batch = list(records.read_all([each.path for each in missing[start : start + BATCH] if each.path]))
-            num_delivered += store.deliver(batch) if batch else 0
-        is_related |= delivered
-    for sweep in grouped(found, lambda each: (each.folder, each.cell.suite)).values():
-        if not all(is_related.get(_key(each)) for each in sweep):
-            store.relate(cells_of(sweep))
+    for (_, suite), sweep in grouped(found, lambda each: (each.folder, each.cell.suite)).items():
+        missing = [each for each in ran(sweep) if key_of(each) not in delivered[suite]]
+        for record in records.read_all([each.path for each in missing if each.path]):
+            num_delivered += within(1, partial(store.deliver, record))
+        if missing:
+            within(len(sweep), partial(store.relate, cells_of(sweep)))
     return num_delivered

@@ -11,14 +11,14 @@ from accelbench.errors import UserError, writing_errors
 from accelbench.lock import hold
 from accelbench.project import shown
 from accelbench.schema.secrets import masked
-from accelbench.schema.text import clean
+from accelbench.schema.text import beginning, message_of, summary
 
 NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")  # of a path in the address of a database
+MAX_PROBLEM = 300  # characters
 PREFIX = "accelbench/"  # of the names of our experiments
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
-PATIENCE_S = 10.0  # for another writer; delivering a run takes a tenth of a second
-OPENING_PATIENCE_S = 60.0  # for another process that creates the store: 20 s on a busy machine
+PATIENCE_S = 20.0  # for another writer, which may create the store
 
 
 def tracking_uri(root: Path) -> str:
@@ -66,13 +66,12 @@ def folder_of(uri: str, root: Path) -> Path:
 
 
 @contextmanager
-def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Holds the store's lock, after waiting silently, for `PATIENCE_S` at most unless told otherwise.
+def locked(root: Path) -> Iterator[None]:
+    """Holds the store's lock, after waiting silently, for `PATIENCE_S` at most.
 
     It is needed to create the store and to deliver a run: two creators corrupt a database, and two processes that
     deliver the same record would make two runs. Raises UserError: it is held for longer, or can't be written.
     """
-    patience_s = PATIENCE_S if patience_s is None else patience_s
     path = root / "mlflow.lock"
     if is_own(root) and NOT_IN_ADDRESSES.search(str(database(root))):
         raise UserError(
@@ -81,7 +80,7 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
         )
     with ExitStack() as stack:
         with writing_errors(path.name):
-            lock = hold(path, "another writer of the MLflow store", patience_s=patience_s)
+            lock = hold(path, "another writer of the MLflow store", patience_s=PATIENCE_S)
             stack.enter_context(lock)
         if is_own(root):
             # MLflow would try again for two minutes, and print each attempt.
@@ -93,22 +92,6 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def check_schema(path: Path, wanted: str) -> None:
-    """Refuses a database of another program or another release of MLflow, which might migrate. Raises UserError."""
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
-        try:
-            found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            found = []
-    if found != [(wanted,)]:
-        raise UserError(
-            f"{path.name} is no store of this release of MLflow, and is left as it is: name another store with "
-            "MLFLOW_TRACKING_URI, such as sqlite:///accelbench.db, or use tracking=none"
-        )
-
-
 def unreachable(root: Path, error: Exception) -> UserError:
     """The user's error for a store that raised `error` instead of answering."""
     if isinstance(error, UserError):
@@ -118,6 +101,5 @@ def unreachable(root: Path, error: Exception) -> UserError:
 
 
 def one_line(error: Exception) -> str:
-    """The first line of the error's message, without secrets, or the error's type if there is no message."""
-    lines = clean(masked(str(error))).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    """The begin of the error's message, without secrets, or the error's type if there is no message."""
+    return beginning(summary(message_of(error)), MAX_PROBLEM) or type(error).__name__

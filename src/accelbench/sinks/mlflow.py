@@ -5,17 +5,18 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.process import OLDER
+from accelbench.errors import UserError
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import grouped
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import folder_of, is_own, locked
+from accelbench.sinks.mlflow_fields import CELL, NOTE, RECORD, SWEEP, WORD, Key
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -28,202 +29,169 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from mlflow import MlflowClient, entities  # noqa: E402
-from mlflow.entities import Metric, Param  # noqa: E402
-from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
+from mlflow.utils import chunk_list  # noqa: E402
 
-MAX_METRICS = 1000  # per batch: MLflow's limit
+MAX_METRICS, MAX_RUNS = 1000, 50_000  # per batch, and of a search: MLflow's limits
 # Where a server may have files put: else it could name any folder of this machine.
 REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
-FINISHED = "attributes.status != 'RUNNING'"  # as MLflow searches
-
-Key = tuple[str, str]  # a record's name and start: the tags that identify its run
+PARENT = "mlflow.parentRunId"
 
 
 class Store:
-    """The MLflow store of a project: an experiment per suite, a flat run per record.
+    """The MLflow store of a project: an experiment per suite, with the runs of its processes, cells and sweeps.
 
-    A skipped cell has no run: it measured nothing and would fill the table and the charts. Raises whatever MLflow does
-    if the store can't be reached or created.
+    A skipped cell has no run: it measured nothing and would fill the table and the charts. A finished run is never
+    deleted: those of older code are the history of a cell. Raises whatever MLflow does if the store can't be reached or
+    created.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._experiments: dict[str, str] = {}
-        uri = location.tracking_uri(root)
-        with locked(root, location.OPENING_PATIENCE_S):
+        with locked(root):
             if is_own(root) and not location.database(root).stat().st_size:  # `locked` has made an empty one
                 _create(location.database(root).resolve())
-            elif is_own(root):  # else the client may migrate it
-                location.check_schema(location.database(root), _get_latest_schema_revision())
-            self._client: Any = MlflowClient(uri)
+            self._client: Any = MlflowClient(location.tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
-            if is_own(root):
-                with closing(sqlite3.connect(location.database(root))) as connection:
-                    # Allows readers while one process writes; the database keeps the setting.
-                    connection.execute("PRAGMA journal_mode=WAL")
 
-    def deliver(self, records: Sequence[Record]) -> int:
-        """Makes the runs of records of one suite unless they are there, and returns how many were missing.
+    def stop(self) -> None:
+        """Makes what another thread does with the store fail at its next call to the server."""
+        self._client = None
 
-        Unfinished runs of them are removed, also those of earlier measurements. Another writer waits meanwhile.
+    def deliver(self, record: Record) -> bool:
+        """Makes the run of the process of a record; False: it is there. Another writer waits meanwhile."""
+        with locked(self._root):
+            experiment_id = self._experiment(record.cell.suite, mlflow_fields.sweep_of([record]))
+            runs = self._finished(experiment_id, f"tags.{RECORD} = '{record.name}'")
+            is_missing = all(run.info.start_time != mlflow_fields.start_ms(record) for run in runs)
+            if is_missing:
+                self._make(experiment_id, mlflow_fields.of_process(record))
+            return is_missing
+
+    def relate(self, cells: Sequence[MeasuredCell], report: Path | None = None) -> None:
+        """Adds to the runs how these cells of a sweep compare, and the page of a report.
+
+        Makes the runs of cells of several processes, and of a sweep of several cells.
         """
-        wanted = {key_of(record): record for record in records}
-        names = {record.name for record in records}
+        run = mlflow_fields.of_sweep(cells)
+        if run is None:
+            return
         with locked(self._root):
-            experiment_id = self._experiment(records[0].cell.suite)
-            for run in list(self._runs(experiment_id, "attributes.status = 'RUNNING'")):
-                if run.data.tags.get("record") in names:
-                    self._client.delete_run(run.info.run_id)
-            starts = [mlflow_fields.start_ms(record) for record in records]
-            between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
-            for run in self._runs(experiment_id, f"{between} and tags.record != ''"):
-                wanted.pop(_key(run), None)
-            for record in wanted.values():
-                self._log(experiment_id, record)
-        return len(wanted)
+            experiment_id = self._experiment(cells[0].cell.suite, run.tags[SWEEP], run.tags[NOTE])
+            for each in mlflow_fields.of_cells(cells):
+                self._show(experiment_id, each, run.tags[SWEEP])
+            if len(cells) > 1:
+                found = self._finished(experiment_id, mlflow_fields.search(run.tags[SWEEP]))
+                sweeps = [each for each in found if CELL not in each.data.tags]
+                made = sweeps[0] if sweeps else self._make(experiment_id, run)
+                self._write(made, run)
+                if report is not None:
+                    self._put(made, "report/index.html", report.read_text(encoding="utf-8"))
 
-    def relate(self, cells: Sequence[MeasuredCell]) -> None:
-        """Makes a run for each of these cells, which says how they compare, and marks those of older code."""
-        found = mlflow_fields.standings(cells)
-        with locked(self._root):
-            for suite in dict.fromkeys(each.cell.cell.suite for each in found):
-                experiment_id = self._experiment(suite)
-                ours = [each for each in found if each.cell.cell.suite == suite]
-                self._show_cells(experiment_id, ours)
-                self._mark_older(experiment_id, {each.cell.history_key for each in ours})
+    def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
+        """Writes the run of a cell: of its only process, or the parent of those of its processes."""
+        runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
+        processes = [each for each in runs if RECORD in each.data.tags]
+        parents = [each for each in runs if RECORD not in each.data.tags]
+        if len(processes) > 1 and not parents:
+            parents.append(self._make(experiment_id, run))
+        sweeps = {sweep, *(name for each in runs for name in each.data.tags.get(SWEEP, "").split())}
+        for known in parents or processes:
+            self._write(known, run._replace(tags=run.tags | {SWEEP: " ".join(sorted(sweeps))}))
+        for child in processes if parents else ():
+            if child.data.tags.get(PARENT) != parents[0].info.run_id:
+                self._client.set_tag(child.info.run_id, PARENT, parents[0].info.run_id)
+                for tag in {SWEEP, WORD} & child.data.tags.keys():  # of cells
+                    self._client.delete_tag(child.info.run_id, tag)
 
-    def _mark_older(self, experiment_id: str, histories: set[str]) -> None:
-        """Marks the runs of cells of these histories as older but those of the code that was measured last."""
-        runs = self._runs(experiment_id, f"{mlflow_fields.IS_CELL} and {FINISHED}")
-        of_cells = grouped(runs, lambda run: run.data.tags.get(mlflow_fields.HISTORY))
-        for history in histories:
-            for run in sorted(of_cells[history], key=lambda run: run.info.end_time)[:-1]:
-                if run.data.tags["word"] != OLDER:
-                    processes = f"tags.cell = '{run.data.tags[mlflow_fields.CELL_KEY]}'"
-                    for each in [run, *self._runs(experiment_id, processes)]:
-                        self._client.set_tag(each.info.run_id, "word", OLDER)
-                    self._client.set_tag(run.info.run_id, "mlflow.runName", f"{run.info.run_name} ({OLDER})")
+    def delivered(self, suite: str) -> set[Key]:
+        """The records of `suite` whose run shows how their cell compares, or is below one that does."""
+        runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
+        shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
+        return {(run.data.tags[RECORD], run.info.start_time) for run in shown}
 
-    def _show_cells(self, experiment_id: str, cells: Sequence[mlflow_fields.Standing]) -> None:
-        """Makes or mends the cells' runs, without a tag `record`; one of more, or later, processes stays."""
-        runs: dict[str, entities.Run] = {}
-        ours = {each.cell.measured_key for each in cells}  # another writer of a shared server may be making others
-        for run in list(self._runs(experiment_id, mlflow_fields.IS_CELL)) if cells else ():
-            key = run.data.tags.get(mlflow_fields.CELL_KEY)
-            if run.info.status != "RUNNING" and key not in runs:
-                runs[key] = run
-            elif key in ours:  # of a killed process
-                self._client.delete_run(run.info.run_id)
-        labels = mlflow_fields.labels_of_cells([each.cell for each in cells])
-        for each in cells:
-            cell = each.cell
-            assert cell.record
-            records = [of.record for of in cell.counted or cell.processes if of.record is not None]
-            started_ms = min(map(mlflow_fields.start_ms, records))
-            metrics, params, tags = mlflow_fields.cell_fields(each, experiment_id)
-            tags["mlflow.runName"] = labels[cell.measured_key]
-            if (earlier := runs.get(cell.measured_key)) is not None:
-                written = earlier.data.metrics
-                there = written.get(mlflow_fields.NUM_PROCESSES, 0), earlier.info.start_time
-                if there > (cell.num_processes, started_ms):
-                    continue
-                if written == metrics:  # the run stays, with what its user wrote there
-                    if new := sorted(tags.items() - earlier.data.tags.items()):
-                        self._client.log_batch(earlier.info.run_id, tags=[entities.RunTag(*tag) for tag in new])
-                    continue
-                self._client.delete_run(earlier.info.run_id)
-            run = self._client.create_run(experiment_id, started_ms, tags)
-            values = [Metric(key, value, _now_ms(), cell.num_processes) for key, value in metrics.items()]
-            self._client.log_batch(run.info.run_id, values, [Param(key, value) for key, value in params.items()])
-            ended_ms = max(map(mlflow_fields.end_ms, records))
-            self._client.set_terminated(run.info.run_id, mlflow_fields.ended_as(cell.record), ended_ms)
-
-    def delivered(self, suite: str) -> dict[Key, bool]:
-        """The records of `suite` that have a finished run, and whether the run of their cell is as new."""
-        experiment_id = self._experiment(suite)
-        cells = self._runs(experiment_id, f"{mlflow_fields.IS_CELL} and {FINISHED}")
-        ends_ms = {run.data.tags.get(mlflow_fields.CELL_KEY): run.info.end_time for run in cells}
-        runs = self._runs(experiment_id, f"tags.record != '' and {FINISHED}")
-        return {_key(run): ends_ms.get(run.data.tags.get("cell"), 0) >= run.info.end_time for run in runs}
-
-    def newest_experiment(self) -> str | None:
-        """The id of the experiment with the newest run; None if there is no run yet."""
+    def newest_experiment(self) -> str:
+        """The id of the experiment with the newest sweep. Raises UserError: there is none yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
-        ids = [experiment.experiment_id for experiment in experiments]
-        runs = self._client.search_runs(ids, order_by=["attributes.start_time DESC"], max_results=1) if ids else []
-        return str(runs[0].info.experiment_id) if runs else None
+        ids = {each.tags[SWEEP]: str(each.experiment_id) for each in experiments if SWEEP in each.tags}
+        if not ids:
+            raise UserError("no run in MLflow yet: run a sweep first")
+        return ids[max(ids)]
 
-    def _experiment(self, suite: str) -> str:
-        """The id of the suite's experiment; makes or restores it, and saves its views, if needed."""
-        if suite not in self._experiments:
-            name = location.PREFIX + suite
-            experiment = self._client.get_experiment_by_name(name)
-            if experiment is None:
-                place = location.proxied(suite) if is_own(self._root) else None
-                experiment = self._client.get_experiment(self._client.create_experiment(name, place))
-            elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
-                self._client.restore_experiment(experiment.experiment_id)
-            if is_own(self._root):
-                folder_of(experiment.artifact_location, self._root)  # refuses one of another place
-            for key, value in mlflow_fields.view_tags(_now_ms(), experiment.tags).items():
+    def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
+        """The id of the suite's experiment; makes or restores it if needed.
+
+        Its view and description are those of its newest sweep, whatever `sync` delivers later.
+        """
+        name = location.PREFIX + suite
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            place = location.proxied(suite) if is_own(self._root) else None
+            experiment = self._client.get_experiment(self._client.create_experiment(name, place))
+        elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
+            self._client.restore_experiment(experiment.experiment_id)
+        if is_own(self._root):
+            folder_of(experiment.artifact_location, self._root)  # refuses one of another place
+        newest = experiment.tags.get(SWEEP, "")
+        if sweep > newest or (about and sweep == newest):
+            for key, value in mlflow_fields.experiment_tags(sweep, about).items():
                 self._client.set_experiment_tag(experiment.experiment_id, key, value)
-            self._experiments[suite] = experiment.experiment_id
-        return self._experiments[suite]
+        return str(experiment.experiment_id)
 
-    def _runs(self, experiment_id: str, condition: str) -> Iterator[entities.Run]:
-        token = None
-        while True:
-            page = self._client.search_runs([experiment_id], condition, max_results=1000, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+    def _finished(self, experiment_id: str, condition: str) -> list[entities.Run]:
+        """The runs of the condition, without those that a killed process left unfinished: these are deleted."""
+        finished = []
+        for run in self._client.search_runs([experiment_id], condition, max_results=MAX_RUNS):
+            if run.info.status == "RUNNING":
+                self._client.delete_run(run.info.run_id)
+            else:
+                finished.append(run)
+        return finished
 
-    def _log(self, experiment_id: str, record: Record) -> None:
-        run = mlflow_fields.translate(record)
-        created = self._client.create_run(experiment_id, run.start_ms, run.tags, record.label)
-        run_id = created.info.run_id
-        metrics = [Metric(*point) for point in run.points]
-        params = [Param(key, value) for key, value in run.params.items()]
-        for start in range(0, len(metrics), MAX_METRICS):
-            self._client.log_batch(run_id, metrics[start : start + MAX_METRICS], params)
-            params = []
-        if (data := record.data) is not None:
-            uri = json.dumps({"uri": data.source})
-            name, digest = mlflow_fields.data_name(data), data.digest[: mlflow_fields.DIGEST_LENGTH]
-            dataset = entities.Dataset(name, digest, "local", uri)
-            tag = entities.InputTag("mlflow.data.context", record.cell.mode)
+    def _make(self, experiment_id: str, run: mlflow_fields.Run) -> entities.Run:
+        made = self._client.create_run(experiment_id, run.start_ms, run.tags, run.name)
+        run_id = made.info.run_id
+        self._write(made, run)
+        for points in chunk_list(run.series, MAX_METRICS):
+            self._client.log_batch(run_id, [entities.Metric(*point) for point in points])
+        if run.data is not None:
+            source = json.dumps({"uri": run.data.source})
+            dataset = entities.Dataset(run.params["data"], run.data.digest[:12], "local", source)
+            tag = entities.InputTag("mlflow.data.context", run.params["mode"])
             self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
-        text = json.dumps(record.to_json(), indent=1)
-        if is_own(self._root):  # MLflow's client writes to a server or a cloud's store, but not to our own address
-            folder = folder_of(created.info.artifact_uri, self._root)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "record.json").write_text(text)
-        elif location.server_uri(self._root) is None or REMOTE.match(created.info.artifact_uri):
-            self._client.log_text(run_id, text, "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
+        return made
 
+    def _write(self, known: entities.Run, run: mlflow_fields.Run) -> None:
+        """Writes what a run lacks, or has with other values; the files, too, if that is anything."""
+        now_ms, values = round(time.time() * 1000), known.data.metrics
+        new = {key: value for key, value in run.metrics.items() if values.get(key) != value}
+        metrics = [entities.Metric(key, value, now_ms, 0) for key, value in new.items()]
+        params = [entities.Param(key, text) for key, text in run.params.items() if key not in known.data.params]
+        tags = [entities.RunTag(key, text) for key, text in run.tags.items() if known.data.tags.get(key) != text]
+        if metrics or params or tags:
+            self._client.log_batch(known.info.run_id, metrics, params, tags)
+            for name, text in run.files.items():
+                self._put(known, name, text)
 
-def key_of(record: Record) -> Key:
-    """The key of the run of `record`."""
-    return record.name, record.started_at
-
-
-def _key(run: entities.Run) -> Key:
-    return run.data.tags["record"], run.data.tags["started_at"]
+    def _put(self, run: entities.Run, name: str, text: str) -> None:
+        """Writes a file of a run."""
+        if is_own(self._root):  # MLflow's client writes to a server or a cloud's store, but not to our own address
+            path = folder_of(run.info.artifact_uri, self._root) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif location.server_uri(self._root) is None or REMOTE.match(run.info.artifact_uri):
+            self._client.log_text(run.info.run_id, text, name)
 
 
 def _create(path: Path) -> None:
     """Makes the store beside its place: a process that is killed meanwhile leaves no half of one there."""
-    made = path.with_name(f".{path.name}.new")
-    for ending in ("", "-journal", "-wal", "-shm"):  # of a process that was killed
-        made.with_name(made.name + ending).unlink(missing_ok=True)
-    # The client would give the default experiment a folder below the current one, in SQL without escapes.
-    store = SqlAlchemyStore(f"sqlite:///{made}", location.PROXIED)
-    store._dispose_engine()
-    made.replace(path)
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)
+    with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
+        made = Path(folder) / path.name
+        # The client would give the default experiment a folder below the current one, in SQL without escapes.
+        store = SqlAlchemyStore(f"sqlite:///{made}", location.PROXIED)
+        store._dispose_engine()
+        with closing(sqlite3.connect(made)) as connection:
+            # Allows readers while one process writes; the database keeps the setting.
+            connection.execute("PRAGMA journal_mode=WAL")
+        made.replace(path)

@@ -1,378 +1,314 @@
-"""What MLflow shows, in plain values: runs' names and fields, how speeds compare, and the view of an experiment."""
+"""What MLflow shows, in plain values: the runs of processes, cells and sweeps, and the view of an experiment.
 
-import base64
-import dataclasses
+A cell of one process is that process' run. A cell of several has a run of its own, below which theirs are. A sweep of
+several cells has a run for what is said of it as a whole.
+"""
+
 import json
 import math
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, replace
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from typing import NamedTuple
+from urllib.parse import quote
 
-from accelbench.answers.arrivals import target_answers
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
 from accelbench.answers.groups import Group, groups
+from accelbench.answers.headline import headline
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.sentences import FASTEST, verdict_text
-from accelbench.answers.serving import capacities
-from accelbench.answers.words import speed_text
-from accelbench.judging import generated, served, target
-from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import remarks_in, summarise
+from accelbench.answers.sentences import FASTEST, Answer, answers
+from accelbench.answers.words import speed_text, speed_unit
+from accelbench.compare.matching import flat
+from accelbench.judging import served
+from accelbench.judging.row import SERIES, remarks_in
 from accelbench.judging.warnings import Kind, relative_half_width
 from accelbench.presentation import significant
-from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Data, Epoch, TargetTraining
-from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.cell import Cell, value_text
+from accelbench.schema.measurement import Data, SystemSeries
+from accelbench.schema.record import Record, Row
+from accelbench.schema.serialize import canonical_json, digest, grouped
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Phase, Status
+from accelbench.schema.vocab import Status
 
-
-def _in(section: str, columns: str) -> dict[str, str]:
-    """Metrics that have the names of their columns. MLflow groups its charts by the word before the slash."""
-    return {f"{section}/{column}": column for column in columns.split()}
-
-
-# Metric -> column of cells.csv.
-SETTINGS = {"setting/batch_size": "batch_size"}
-OUTCOME = {"time/wall_s": "wall_s", "memory/peak_host_mb": "peak_host_mb"}
-MEASURED = {
-    **_in("speed", "samples_per_s samples_per_s_low samples_per_s_high tokens_per_s mfu flops_per_s"),
-    **_in("speed", "ceiling_flops_per_s"),
-    **_in("work", "flops_per_sample bytes_per_sample num_operators"),
-    **{f"latency/p{p}_ms{end}": f"latency_p{p}_ms{end}" for p in (50, 90, 99) for end in ("", "_low", "_high")},
-    **_in("latency", "launch_p50_ms"),
-    **_in("breakdown", "data_wait_ms data_wait_share copy_in_ms compute_ms copy_out_ms"),
-    **{f"breakdown/{phase}_phase_ms": f"breakdown_{phase}_ms" for phase in Phase},
-    "breakdown/disturbance": "breakdown_disturbance",
-    **_in("steady", "num_blocks num_steps num_outliers num_warmup_steps"),
-    "time/job_s": "time_s",
-    **_in("time", "build_s export_s quantize_s compile_s num_compiles num_fallbacks first_step_s evaluation_s"),
-    **_in("memory", "artifact_mb peak_device_mb mean_host_mb mean_gpu_used_mb"),
-    "utilization/cpu_percent": "cpu_utilization_percent",
-    "utilization/other_cpu_percent": "other_cpu_utilization_percent",
-    "utilization/gpu_percent": "gpu_utilization_percent",
-    **_in("utilization", "system_time_share page_faults_per_s gpu_temperature_c gpu_clock_mhz"),
-    "energy/j_per_sample": "energy_j_per_sample",
-    **_in("energy", "gpu_power_w cost_per_million_samples"),
-    **_in("quality", "accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high"),
-    **_in("quality", "train_accuracy output_error loss test_loss"),
-    **{f"requests/{column}": column for column in served.COLUMNS if column != "verdict"},
-    **{f"target/{column}": column for column in target.COLUMNS},
-    **_in("generation", " ".join(generated.COLUMNS)),
-    **_in("setting", "num_params batch_size_per_device num_devices"),
-}
-# Series over the epochs, from 1 on, as the studies plot them: metric -> its value.
-EPOCHS: dict[str, Callable[[Epoch], float | None]] = {
-    "epoch/time_s": lambda epoch: epoch.seconds,
-    "epoch/accuracy": lambda epoch: epoch.accuracy,
-    "epoch/loss": lambda epoch: epoch.loss,
-    "epoch/test_accuracy": lambda epoch: epoch.evaluation.accuracy if epoch.evaluation else None,
-    "epoch/test_loss": lambda epoch: epoch.evaluation.loss if epoch.evaluation else None,
-}
-# Parameters that are columns: every setting that has one, besides the suite, a tag. The others have their paths.
-PARAMS = ("model", "engine", "device", "arguments", *(each.column for each in declared(Cell) if each.said.column))
-# Characters of a parameter's value, and of the begin of a longer one: its digest follows.
-MAX_PARAM, MAX_BEGIN = 500, 480
-MAX_TAG = 8000  # MLflow's limit of characters
-# Columns of its tags.
-TAGS = (
-    *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
-    *("energy_provenance", "settled", "device_name"),
-)
-NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
-# The run of a cell. Its metrics' names differ from a measurement's, so that no chart mixes them.
-KIND, AGGREGATE, CELL_KEY = "accelbench.kind", "aggregate", "accelbench.cell_key"
-HISTORY = "accelbench.history"  # `Process.history_key`, as a tag: equal for a cell of newer and of older code
-IS_CELL = f"tags.`{KIND}` = '{AGGREGATE}'"  # as MLflow searches
-NUM_PROCESSES = "cell/num_processes"
-# MLflow's page that compares runs opens with the first metric that was written.
-CELL_COLUMNS = (
-    *("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample", "accuracy"),
-    *("requests_per_s", "request_p99_ms", "miss_share", "target_s", "target_epochs"),
-    *("ttft_ms", "tpot_p50_ms", "decode_tokens_per_s"),
-)
-CELL_SHARE = "cell/share_of_fastest"
+# Of a run, besides system metrics: people look at no more.
+MAX_METRICS, MAX_PARAMS = 15, 25
+MAX_NAME = 26  # characters of a run's name that MLflow's table shows
+# Further metrics than `speed` and `share`, the most important ones first: columns of cells.csv.
+_COLUMNS = """
+samples_per_s_low samples_per_s_high accuracy requests_per_s request_p99_ms miss_share target_s target_epochs ttft_ms
+tpot_p50_ms latency_p50_ms time_s energy_j_per_sample peak_device_mb peak_host_mb mfu compile_s latency_p99_ms
+output_error batch_size
+"""
+COLUMNS = _COLUMNS.split()
+# Parameters that each run has. Of the other settings it has those that differ from their defaults.
+PARAMS = ("model", "mode", "engine", "device", "precision", "batch_size")
+MAX_TAG, MAX_PARAM = 8000, 500  # characters, which MLflow limits
+NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
+# The tags: `record` of a process, `cell` of a process and of a cell, `sweep` and `word` of a cell, `sweep` of a sweep.
+RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
 ALONE = "alone"  # the word of a cell that nothing compares with
-DIGEST_LENGTH = 12  # MLflow shows all of it beside a name, and allows 36 characters
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
-# Name -> the charts and columns of a saved view, as MLflow 3.17 keeps them; what both have is in `both`.
-VIEWS = Path(__file__).parent / "views.json"
-VIEW_KEY = "accelbench"  # of the view of cells, with which the UI opens
-VIEW_TAG = "mlflow.sharedViewState."
-SPEED = "speed/samples_per_s"
+VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
+VIEW_KEY = "accelbench"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+CARD = Path(__file__).parent / "card.html"  # it draws what replaces the word CONTENT
+
+Key = tuple[str, int]  # a record's name and when it began, which identify its run
 
 
 class Point(NamedTuple):
     """One value of a metric; `step` counts within its series."""
 
     key: str
-    value: float
+    value: float | None  # of a series only what is known is written
     timestamp_ms: int
     step: int
 
 
 class Run(NamedTuple):
-    """The run of one record. Times are milliseconds since 1970, UTC."""
+    """A run. Times are milliseconds since 1970, UTC."""
 
+    name: str
     start_ms: int
     end_ms: int
-    status: str  # `FINISHED`, `FAILED` or `KILLED`
-    params: dict[str, str]
-    points: list[Point]  # the known values of all metrics
     tags: dict[str, str]  # the description, in markdown, is one of them
+    metrics: dict[str, float] = {}
+    params: dict[str, str] = {}
+    series: Sequence[Point] = ()
+    files: dict[str, str] = {}  # name -> text
+    data: Data | None = None
+    status: str = "FINISHED"  # or `FAILED`, `KILLED`
 
 
-def labels_of_cells(cells: Iterable[MeasuredCell]) -> dict[str, str]:
-    """The cells' labels, by their `measured_key`, with the settings in which cells of one label differ."""
-    of_none = {each.measured_key: dataclasses.replace(each.cell, repeat=0, seed=0) for each in cells}
-    labels = plan_file.labels(of_none.values())
-    return {key: labels[cell.id] for key, cell in of_none.items()}
+def start_ms(of: Record | Process) -> int:
+    """When a process began, in milliseconds since 1970, UTC."""
+    return round(datetime.fromisoformat(of.started_at).timestamp() * 1000)
 
 
-def start_ms(record: Record) -> int:
-    """When the record's process began, in milliseconds since 1970, UTC."""
-    return round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
+def key_of(of: Record | Process) -> Key:
+    """The key of the run of a record or its process."""
+    return of.name, start_ms(of)
 
 
-def end_ms(record: Record) -> int:
-    """When it ended."""
+def ran(processes: Iterable[Process]) -> list[Process]:
+    """Those that have a record, and were not skipped."""
+    return [each for each in processes if each.record and each.record.status != Status.skipped]
+
+
+def sweep_of(records: Iterable[Record]) -> str:
+    """The sweep that measured the newest of the records; its name can be a part of a search of MLflow's."""
+    newest = max(record.sweep_id or record.started_at for record in records)
+    return re.sub(r"[^\w.:+-]", "_", newest, flags=re.ASCII)
+
+
+def run_name(cell: Cell) -> str:
+    """Such as `mlp infer keras fp32 b128`, at most `MAX_NAME` characters."""
+    label = replace(cell, repeat=0, seed=0).label  # those of the processes of a cell
+    before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
+    model, _, device = before.rpartition("-")
+    words = [model, cell.mode, "" if device == "cpu" else device, *options.split("-")]
+    last = f" {cell.precision} b{cell.batch_size}"
+    first = " ".join(filter(None, words))
+    most = MAX_NAME - len(last)
+    return (first if len(first) <= most else f"{first[: most - 1]}…") + last
+
+
+def of_process(record: Record) -> Run:
+    """The run of a process."""
+    run = _run(Process.of(record), [record])
+    return run._replace(
+        tags=run.tags | {RECORD: record.name},
+        files=run.files | {"record.json": json.dumps(record.to_json(), indent=1)},
+        series=_thinned([*_curves(record), *_system(record)]),
+    )
+
+
+def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
+    """The runs of cells that ran and are not older.
+
+    Each is that of the cell's only process, with what is said of the cell, or one above those of its processes.
+    """
+    by_key = {each.measured_key: group for group in groups(cells) for each in group.cells}
+    return [_of_cell(each, by_key.get(each.measured_key)) for each in cells if ran([each]) and not each.is_older]
+
+
+def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
+    records = [each.record for each in cell.counted or cell.processes if each.record]
+    word: str = ALONE if cell.speed else cell.outcome
+    if group is None or len(group.cells) == 1:
+        run = _run(cell, records)
+    elif group.fastest.measured_key == cell.measured_key:
+        word = FASTEST
+        run = _run(cell, records, f"{word} of {len(group.cells)}", 1.0, group)
+    else:
+        gap = group.gap_to(cell)
+        word, slow = gap.word, f"{significant(gap.ratio)} times as slow as {group.text(gap.first)}"
+        run = _run(cell, records, f"{slow} ({word})", min(1.0, 1 / gap.ratio), group)
+    params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
+    return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
+
+
+def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
+    """The run of the newest sweep that measured these cells; None if nothing ran."""
+    processes = ran(process for cell in cells for process in cell.processes)
+    records = [each.record for each in processes if each.record]
+    if not records:
+        return None
+    sweep, times = sweep_of(records), (min(map(start_ms, records)), max(map(_end_ms, records)))
+    tags = {SWEEP: sweep, NOTE: about(cells)}
+    return Run(f"sweep {sweep[5:16]}", *times, tags, series=_thinned(_means(processes)))
+
+
+def about(cells: Sequence[MeasuredCell]) -> str:
+    """The description of a sweep: its answer, how many cells were skipped, and what else there is to say."""
+    answer, *others = headline(answers(cells), cells)
+    num = sum(cell.outcome == Status.skipped for cell in cells)
+    skipped = f"{num} of {len(cells)} cells were skipped, and have no run."
+    lines = [answer.text, skipped, *(f"{line.topic}: {line.text}" for line in others)]
+    return clean("\n\n".join(lines))[:MAX_TAG]
+
+
+def _run(
+    process: Process,
+    records: Sequence[Record],
+    answer: str = "",
+    share: float | None = None,
+    group: Group | None = None,
+) -> Run:
+    """The run of a process, or of a cell of several, with how it compares with its group."""
+    record = process.record
+    assert record
+    name, metrics = run_name(process.cell), _metrics(process, record, share)
+    words = [answer, _outcome(process), str(process.row["device_name"] or "")]
+    if record.data is not None and record.data.stand_in:
+        words.append(f"stand-in for {record.data.name}")
+    words = list(filter(None, words))
+    remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
+    bars = list(map(vars, Answer(group).candidates)) if group else []
+    content = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks}
+    text = json.dumps({**content, "error": record.error})
+    note = [f"**{words[0]}**" + "".join(f" · {word}" for word in words[1:])]
+    if bars:
+        rows = [f"| {bar['text']} | {bar['rate']} | {bar['verdict']} |" for bar in bars]
+        note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
+    note += [f"- {remark}" for remark in remarks]
+    tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
+    if commit := (record.environment.get("git") or {}).get("revision"):
+        tags["mlflow.source.git.commit"] = clean(commit)
+    times = min(map(start_ms, records)), max(map(_end_ms, records))
+    # A text can't end the script that it is in.
+    files = {"card.html": CARD.read_text().replace("CONTENT", text.replace("<", "\\u003c"))}
+    # A disturbed process finished: its description reports what became of its speed.
+    status = {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
+    data = None if record.cell.model.batch else record.data
+    return Run(name, *times, tags, metrics, _params(record), files=files, data=data, status=status)
+
+
+def _end_ms(record: Record) -> int:
     return start_ms(record) + round(record.wall_s * 1000)
 
 
-def ended_as(record: Record) -> str:
-    """MLflow's word for how it ended. A disturbed process finished: its description says what became of its speed."""
-    return {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
+def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
+    """The published figures; series over the epochs are further metrics, which leave less room for these."""
+    rate = process.number("samples_per_s")
+    figures: Row = {"speed": rate and rate * speed_unit(process.cell)[0], "share": share}
+    rounded = {name: float(f"{value:.2e}") for name, value in figures.items() if value is not None}
+    # One more is `NUM_PROCESSES`, of a cell. The others are the same ones of a cell and its only process.
+    most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
+    names = [name for name in COLUMNS if process.row[name] is not None][:most]
+    known = {name: process.row.get(name) for name in (NUM_PROCESSES, *names)}
+    return rounded | {name: float(value) for name, value in known.items() if value is not None}
 
 
-def translate(record: Record) -> Run:
-    """The run of `record`.
+def _outcome(process: Process) -> str:
+    """Such as `204,000 samples/s ±21 %`, or why there is no speed."""
+    row = process.row
+    if row["samples_per_s"] is None:
+        why = served.served_text(row) if process.is_ok else process.reason
+        return f"{process.outcome}: {why}" if why else process.outcome
+    width = relative_half_width(row)
+    interval = "" if width is None else f" ±{significant(100 * width, 2)} %"
+    return speed_text(process.cell, process.number("samples_per_s")) + interval
 
-    An engine's measurements become metrics only if the cell is `ok` and was not disturbed, so that no chart shows wrong
-    numbers. Wall time, peak memory and the system series are delivered for every cell: they help to explain failures.
+
+def _params(record: Record) -> dict[str, str]:
+    """`PARAMS`, the data, and every setting that is not the default, by its column or its dotted path.
+
+    No two cells have the same ones: what is above `MAX_PARAMS` is joined.
     """
-    row = summarise(record)
-    ended_ms = end_ms(record)
-    is_ok = record.status == Status.ok and not row["disturbed"]
-    known = {key: row[column] for key, column in ((MEASURED if is_ok else {}) | OUTCOME | SETTINGS).items()}
-    points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
-    if record.measurement is not None and is_ok:  # the times of blocks and epochs are unknown
-        blocks, epochs = record.measurement.blocks, record.measurement.epochs
-        rates = [block.num_samples / block.seconds for block in blocks]
-        points += _series("block/samples_per_s", rates, [ended_ms] * len(blocks))
-        for key, value_of in EPOCHS.items():
-            points += _series(key, list(map(value_of, epochs)), [ended_ms] * len(epochs), first_step=1)
-        points += _qualities(record, record.measurement.target) if record.measurement.target else ()
-    if record.system is not None:
-        moments = [start_ms(record) + round(1000 * t_s) for t_s in record.system.t_s]
-        for key, values in record.system.values.items():
-            points += _series(f"system/{key}", values, moments)
-    tags = _tags(record, row) | {NOTE: _note(record, row, _outcome(record, row))}
-    return Run(start_ms(record), ended_ms, ended_as(record), _params(record, row), points, tags)
-
-
-class Standing(NamedTuple):
-    """How a cell that ran compares with the fastest one that did the same thing in the same place.
-
-    What is compared is the cell, not its processes, so that runs of several models compare in one chart.
-    """
-
-    cell: MeasuredCell
-    share: float | None = None  # its published speed over that of the fastest cell, at most 1; None if nothing compares
-    fastest: MeasuredCell | None = None
-    word: str = ALONE  # `fastest`, how sure it is that it is slower, or its outcome if it has no speed
-    verdict: str = ""  # `fastest`, or such as `1.31 times as slow, likely`
-    served: str = ""  # of a probe: how many requests per second its setting serves; of a training: the answer
-
-
-def standings(cells: Sequence[MeasuredCell]) -> list[Standing]:
-    """One for each cell that ran."""
-    by_key = {each.measured_key: _standing(group, each) for group in groups(cells) for each in group.cells}
-    ran = {each.measured_key: each for each in cells if each.record and each.record.status != Status.skipped}
-    told = {probe.cell.measured_key: each.sentence for each in capacities(cells) for probe in each.probes}
-    told |= {setting.cell.measured_key: each.sentence for each in target_answers(cells) for setting in each.settings}
-    return [by_key.get(key) or Standing(each, word=each.outcome, served=told.get(key, "")) for key, each in ran.items()]
-
-
-def _standing(group: Group, cell: MeasuredCell) -> Standing:
-    if len(group.cells) == 1:
-        return Standing(cell)
-    if cell is group.fastest:
-        return Standing(cell, 1.0, cell, FASTEST, FASTEST)
-    gap = group.gap_to(cell)
-    return Standing(cell, min(1.0, 1 / gap.ratio), group.fastest, gap.word, verdict_text(group, cell))
-
-
-def cell_fields(standing: Standing, experiment_id: str) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """The metrics, parameters and tags of the run of a cell."""
-    cell = standing.cell
-    assert cell.record
-    known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
-    known |= {} if standing.share is None else {CELL_SHARE: standing.share}
-    metrics = known if cell.is_ok else {}
-    metrics |= {NUM_PROCESSES: float(cell.num_processes)} if cell.speed else {}
-    params = {key: text for key, text in _params(cell.record, cell.row).items() if key not in PROCESS_SETTINGS}
-    width = relative_half_width(cell.row)
-    percent = None if width is None else 100 * width
-    # MLflow's table shows some 13 characters of a tag.
-    rounded = "" if percent is None else f" ±{significant(percent, 1 if percent < 10 else 2)} %"
-    tags = {
-        KIND: AGGREGATE,
-        CELL_KEY: cell.measured_key,
-        HISTORY: cell.history_key,
-        "mlflow.source.name": "accelbench",
-        "suite": cell.cell.suite,
-        "status": cell.outcome,
-        "speed": f"{significant(cell.speed)}{rounded}",  # in the order in which MLflow's table shows them
-        "word": standing.word,
-        "share": significant(standing.share),
-        NOTE: _note(cell.record, cell.row, _about(standing, percent, experiment_id)),
-    }
-    return metrics, params, {key: clean(text)[:MAX_TAG] for key, text in tags.items()}
-
-
-def _about(standing: Standing, percent: float | None, experiment_id: str) -> str:
-    cell, fastest = standing.cell, standing.fastest
-    link = f"#/experiments/{quote(experiment_id, safe='')}/runs?" + urlencode(
-        {"workflowType": "machine_learning", "searchFilter": f"tags.cell = '{cell.measured_key}'"}
-    )
-    processes = f"[its processes]({link})"  # of all sweeps: how many these are changes
-    if not cell.speed:
-        text = served.served_text(cell.row) if cell.is_ok else cell.reason
-        outcome = f"**{cell.outcome}**" + (f": {text}" if text else "")
-        return " · ".join(filter(None, [outcome, standing.served, processes]))
-    width = "" if percent is None else f" ±{significant(percent, 2)} %"
-    words = [f"**{speed_text(cell.cell, cell.speed)}**{width} on {cell.row['device_name']}"]
-    if fastest is cell:
-        words.append(f"**{FASTEST}** of what compares with it")
-    elif fastest is not None:
-        words.append(f"{standing.verdict}: the fastest is {fastest.label}")
-    return " · ".join([*words, processes])
-
-
-def data_name(data: Data) -> str:
-    """The data set's name; a stand-in is marked as one."""
-    return f"{data.name} (stand-in)" if data.stand_in else data.name
-
-
-def _params(record: Record, row: Row) -> dict[str, str]:
-    """Every setting of the identity, so that no two cells have the same ones: by its column, or by its dotted path.
-
-    By its path, too, if the column does not hold all of it, such as the name of a file without its folder. A setting
-    that the cell does not use has no column: it is named only if it isn't the default.
-    """
-    threads = record.measurement.threads if record.measurement else record.cell.threads
-    params = {key: _cut(str(row[key])) for key in PARAMS if row[key] is not None}
-    settings: Any = record.cell.settings()
-    for each in declared(Cell):
-        value = reduce(lambda group, name: (group or {}).get(name), each.path.split("."), settings)
-        column = each.column if each.said.column else each.path.removesuffix(".name")  # `model` is `model.name`
-        held = params.get(column) or (_text(each.field.default) if each.said.column else "")
-        if value is not None and (text := _text(value)) != held:
-            params[each.path] = text
-    params["data"] = clean(data_name(record.data) if record.data and not record.cell.model.batch else str(row["data"]))
-    return params | ({} if threads is None else {"threads": str(threads)})
-
-
-def _text(value: object) -> str:
-    """A setting's value, a shape as `3x224x224`, nothing as an empty text; of a long one its begin and digest."""
-    if value == {} or (isinstance(value, list | tuple) and all(isinstance(each, int) for each in value)):
-        return "x".join(map(str, value))
-    text = clean(canonical_json(value) if isinstance(value, list | tuple | dict) else str(value))
-    return _cut(text)
+    params = dict.fromkeys(PARAMS, "")
+    settings = {each.path: each for each in declared(Cell)}
+    for path, text in flat(record.cell.settings()).items():
+        each = settings.get(path)
+        name = each.column if each and each.said.column else path.removesuffix(".name")  # `model` is `model.name`
+        default = each.field.default if each else MISSING
+        if name in PARAMS or (text != "null" and (default is MISSING or text != canonical_json(default))):
+            params[name] = value_text(json.loads(text))
+    if record.data and not record.cell.model.batch:
+        params["data"] = record.data.name + (" (stand-in)" if record.data.stand_in else "")
+    if len(params) > MAX_PARAMS:
+        names = list(params)[MAX_PARAMS - 1 :]
+        params["more"] = ", ".join(f"{name}={params.pop(name)}" for name in names)
+    return {name: _cut(clean(text)) for name, text in params.items()}
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_PARAM else f"{text[:MAX_BEGIN]}... ({digest(text)[:DIGEST_LENGTH]})"
+    return text if len(text) <= MAX_PARAM else f"{text[: MAX_PARAM - 20]}... ({digest(text)[:12]})"
 
 
-def _series(
-    key: str, values: Sequence[float | None], timestamps_ms: Sequence[int], first_step: int = 0
-) -> Iterator[Point]:
-    """The known values among every k-th value, with the smallest k that leaves at most `MAX_POINTS`."""
-    for step in range(0, len(values), math.ceil(len(values) / MAX_POINTS) or 1):
-        value = values[step]
-        if value is not None:
-            yield Point(key, value, timestamps_ms[step], first_step + step)
-
-
-def _qualities(record: Record, seen: TargetTraining) -> Iterator[Point]:
-    """What the evaluations found, over steps."""
+def _curves(record: Record) -> Iterator[Point]:
+    """How a network learned: over the epochs, or over the steps of a training to a target."""
+    measured = record.measurement
+    if measured is None or not Process.of(record).is_ok:
+        return
+    for number, epoch in enumerate(measured.epochs, 1):
+        for kind, part in (("", epoch), ("test_", epoch.evaluation)):
+            for name in ("accuracy", "loss"):
+                yield Point(f"epoch/{kind}{name}", getattr(part, name, None), _end_ms(record), number)
     key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
-    for each in seen.evaluations[:: math.ceil(len(seen.evaluations) / MAX_POINTS)]:
-        ms = round(1000 * each.ended_s)
-        if each.value is not None:
-            yield Point(key, each.value, start_ms(record) + ms, each.num_steps)
+    for each in measured.target.evaluations if measured.target else ():
+        yield Point(key, each.value, start_ms(record) + round(1000 * each.ended_s), each.num_steps)
 
 
-def _tags(record: Record, row: Row) -> dict[str, str]:
-    git = record.environment.get("git") or {}
-    tags = {
-        "record": record.name,
-        "cell": Process.of(record).measured_key,
-        "started_at": record.started_at,
-        "sweep_id": record.sweep_id,
-        "suite": record.cell.suite,
-        "status": record.status.value,
-        "reason": record.reason,
-        "data.source": row["data_source"],
-        "data.stand_in": record.data.stand_in if record.data else None,
-        **{column: row[column] for column in TAGS},
-        "requests.verdict": row["verdict"],
-        "mlflow.source.name": "accelbench",
-        "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": git.get("revision"),
-        "mlflow.source.git.branch": git.get("branch"),
-        "mlflow.source.git.dirty": git.get("dirty"),
-    }
-    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in tags.items()}
-    return {key: clean(word)[:MAX_TAG] for key, word in words.items() if tags[key] is not None}
+def _system(record: Record) -> Iterator[Point]:
+    """What was sampled of the process and its machine."""
+    system = record.system or SystemSeries()
+    for name, values in system.values.items():
+        for step, t_s in enumerate(system.t_s):
+            yield Point(f"system/{name}", values[step], start_ms(record) + round(1000 * t_s), step)
 
 
-def _note(record: Record, row: Row, headline: str) -> str:
-    # MLflow folds what is below some four lines.
-    parts = [headline]
-    if record.data is not None and record.data.stand_in:
-        parts = [f"**Not {record.data.name}** (a stand-in) · {headline}", f"- data: {record.data.source}"]
-    parts += [f"- {kind.name}: {text}" for kind in Kind for text in remarks_in(row, kind)]
-    if record.error:
-        parts.append(f"```\n{record.error[-4000:]}\n```")
-    return clean("\n\n".join(parts))[:MAX_TAG]
+def _means(processes: Iterable[Process]) -> Iterator[Point]:
+    """The mean system metrics of each process, one point a process."""
+    for step, process in enumerate(sorted(processes, key=lambda each: each.started_at)):
+        # The peak is known of failed ones, too.
+        for column, name in {**SERIES, "peak_host_mb": "peak_host_memory_mb"}.items():
+            yield Point(f"system/{name}", process.number(column), start_ms(process), step)
 
 
-def _outcome(record: Record, row: Row) -> str:
-    outcome, reason = (DISTURBED, row["disturbed"]) if row["disturbed"] else (record.status, record.reason)
-    verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
-    rate, low, high = (number_of(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
-    if outcome == Status.ok and rate is not None:
-        interval = f" ({speed_text(record.cell, low, high, digits=4)} within this process)" if low is not None else ""
-        verdict.append(f"{speed_text(record.cell, rate, digits=4)}{interval} on {row['device_name']}")
-    elif outcome == Status.ok and (text := served.served_text(row)):
-        verdict.append(f"{text} on {row['device_name']}")
-    return " · ".join(verdict)
+def _thinned(points: Iterable[Point]) -> list[Point]:
+    """Of each series every k-th known value and the last, with the smallest k that leaves some `MAX_POINTS`."""
+    chosen = []
+    for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
+        every = math.ceil(len(series) / MAX_POINTS)
+        chosen += [*series[:-1:every], series[-1]]
+    return chosen
 
 
-def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The tags to set for the saved views, on an experiment with the tags `present`; empty if they are up to date."""
-    views = json.loads(VIEWS.read_text())
-    both = views.pop("both")
-    found = {}
-    for name, own in views.items():
-        text = json.dumps(both | own, separators=(",", ":"))
-        packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
-        saved = json.loads(present.get(VIEW_TAG + name, "{}"))
-        if saved.get("state") != packed:
-            view = {"name": name, "createdAt": saved.get("createdAt", now_ms), "updatedAt": now_ms, "state": packed}
-            found[VIEW_TAG + name] = json.dumps(view)
+def experiment_tags(sweep: str, about: str) -> dict[str, str]:
+    """The tags of an experiment: its saved view, which shows the cells of this sweep, and its description."""
+    state = json.loads(VIEW.read_text()) | {"searchFilter": search(sweep)}
+    view = {"name": VIEW_KEY, "createdAt": 0, "state": json.dumps(state)}
     # Without a kind, the UI guesses one, and asks.
-    return found and {**found, "mlflow.experimentKind": "custom_model_development"}
+    return {VIEW_TAG: json.dumps(view), "mlflow.experimentKind": "custom_model_development", SWEEP: sweep, NOTE: about}
+
+
+def search(sweep: str) -> str:
+    """The condition of the runs of a sweep, as MLflow searches; the tag names all sweeps that a cell is of."""
+    return f"tags.{SWEEP} LIKE '%{sweep}%'"
 
 
 def view_url(base: str, experiment_id: str) -> str:

@@ -22,7 +22,7 @@ from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, s
 from accelbench.sinks.mlflow_fields import view_url
 
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
-ALLOWED_HOSTS = (HOST, f"{HOST}:*", "localhost", "localhost:*")  # any port, for a tunnel's other end
+ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*"  # any port, for a tunnel's other end
 START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a busy one
 
 
@@ -59,12 +59,9 @@ def _newest_experiment(root: Path) -> str:
     from accelbench.sinks.mlflow import Store  # its import takes over a second
 
     try:
-        experiment_id = Store(root).newest_experiment()
+        return Store(root).newest_experiment()
     except Exception as error:
         raise unreachable(root, error) from error
-    if experiment_id is None:
-        raise UserError(f"no run in {masked(tracking_uri(root))} yet: run a sweep first")
-    return experiment_id
 
 
 def _show(url: str, open_browser: bool) -> None:
@@ -76,10 +73,10 @@ def _show(url: str, open_browser: bool) -> None:
 @contextmanager
 def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running MLflow server; the server and its workers are ended with the block."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    command = [sys.executable, *f"-m mlflow server --host {HOST} --port {port} --workers 1".split()]
     command += ["--artifacts-destination", str(artifacts(root))]
     # By default it also answers to names such as 10.x.example, which a page can have point to this machine.
-    command += ["--allowed-hosts", ",".join(ALLOWED_HOSTS)]
+    command += ["--allowed-hosts", ALLOWED_HOSTS]
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # other users see a command's words

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.delivery import Delivery
+from accelbench.sinks.delivery import relate
 from accelbench.sweep import run as sweep
 from accelbench.sweep import terminal
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
@@ -141,13 +141,11 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
     """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError."""
-    wanted = params.suite_names(root)
-    chosen = questions(read_all(root / project.RESULTS, wanted=wanted), params.confirm_s(root))
+    sweeps = read_all(root / project.RESULTS, wanted=params.suite_names(root))
+    chosen = questions(sweeps, params.confirm_s(root))
     folder = root / project.CONFIRMED
     project.check_inside(folder, root)
     answer(chosen, folder, console, hosts)
-    if chosen:
-        relate(root, wanted)
     with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
         file.write_text("".join(f"{each.name}: {each.title}\n" for each in chosen))
 
@@ -183,14 +181,6 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
     return records
 
 
-def relate(root: Path, wanted: Collection[str]) -> None:
-    """Tells the tracker how the speeds of the suites' cells compare now that some were confirmed."""
-    with Delivery("mlflow", project.Workplace.of_project(root).store) as delivery:
-        delivery.open()
-        for each in read_all(root / project.RESULTS, wanted=wanted):
-            delivery.relate(each.processes)
-
-
 def run_suite(console: Console, name: str) -> None:
     """Measures every cell that has no record in results/<suite>/.
 
@@ -218,8 +208,11 @@ def build_report(_: Console) -> None:
 
     place = project.pipelines_place()
     results, out = place.root / project.RESULTS, place.root / "report"
-    page = build.build(results, out, say=print, **params.for_report(place, results))
+    sweeps: list[Sweep] = []
+    page = build.build(results, out, say=print, check=sweeps.extend, **params.for_report(place, results))
     dvc_plots.write(out)
+    if loss := relate(place.store, [each.processes for each in sweeps], page):
+        print(loss)
     print(f"report: {page}")
 
 

@@ -15,7 +15,7 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
 from accelbench.presentation import counted
-from accelbench.project import PLAN, shown
+from accelbench.project import CONFIRMED, PLAN, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -98,7 +98,8 @@ def run(
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
             delivery.finish()
-            delivery.relate(map(Process.of, result.records))
+            if context.folder.parent.name != CONFIRMED:  # whose cells are those of another sweep
+                delivery.relate(map(Process.of, result.records))
         if loss := delivery.loss():
             context.say(loss, "yellow")
     return result

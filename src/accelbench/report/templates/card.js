@@ -21,7 +21,7 @@ function leaveMark() {
 }
 function placesOf(cell) {
   const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
-    ? `MLflow, where it was tracked: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
+    ? `MLflow, where it was tracked: a run of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
   const toRow = make("button", {type: "button"}, "its row in the table");
   const close = make("button", {type: "button"}, "close");
   toRow.addEventListener("click", showRow);
