@@ -120,7 +120,7 @@ def complaint(words, capsys, project):
         ("repeats=20000", "repeats=20000: makes more than 10,000 cells"),
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
         ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
-        ("-m hydra.sweep.dir=elsewhere", "hydra.sweep.dir=elsewhere: Hydra's own settings are fixed"),
+        ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
         ("completion tcsh", "shell=tcsh: unknown shell. Choose from: bash."),
         ("compare runs/a", "runs/a: not the folder of a `compare --run`"),

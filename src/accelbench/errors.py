@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises a UserError of argparse's message, with the choices, or the flag that an unknown one is like."""
-        if choice := re.search(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
+        if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
         if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):
             raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {'whole ' * (number[2] == 'int')}number")

@@ -19,7 +19,7 @@ SETTINGS = {
 
 def put(words, settings=SETTINGS):
     """The words of each line of a command line."""
-    return [line.words for line in suites.lines_in(list(map(suites.readable, words.split())), settings)]
+    return suites.lines_in(list(map(suites.readable, words.split())), settings)
 
 
 def of_suite(words="suite=nets", **changes):
@@ -102,7 +102,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ({"quick": ["seed=3", "input_shape=3"]}, "quick, line 2: input_shape=3: unknown setting. Did you mean model.i"),
         ({"quick": ["retry=failed"]}, "quick, line 1: retry=failed: unknown setting"),
         ({"quick": ["data=random"]}, "quick, line 1: data=random: the suite's `data` names its data set"),
-        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: Hydra's own settings are fixed"),
+        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: Hydra's own settings go with"),
         ({"quick": ["model=mlp cnn"]}, "quick, line 1: cnn: not readable as name=value"),
         ({"quick": ["seed='3"]}, "quick, line 1: seed='3: not readable as words (No closing quotation)"),
         ({"always": ["seed=3"]}, "always: should be words such as model=mlp,cnn device=cpu, and is ['seed=3']"),
@@ -116,7 +116,7 @@ def test_what_is_wrong_in_a_suite_is_named_with_its_line_and_word(changes, told)
 
 
 def combinations(*words):
-    return [job for _, job in suites.jobs_of([suites.Line([*words])])]
+    return list(suites.jobs_of([suites.Line(words)]))
 
 
 def test_combinations_are_those_of_hydra():

@@ -43,7 +43,10 @@ def _run(chosen: Namespace, context: Context) -> int:
             print(canonical_json(plain(cell)))
         return 0
     place = workplace().with_data(sweeps[0][1].data_root)
-    suites = {options.suite: _planned(cells, place, options.profile) for cells, options in sweeps}
+    suites: dict[str, list[Planned]] = {}
+    for cells, options in sweeps:
+        for of_data in grouped(cells, lambda cell: cell.data.name).values():
+            suites.setdefault(options.suite, []).extend(_planned(of_data, place, options.profile))
     items = [item for planned in suites.values() for item in planned]
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
@@ -66,8 +69,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     lines += _skipped({item.label: item.skip_reason for item in items if item.skip_reason is not None}, chosen.cells)
     context.say(*lines)
     if chosen.check:
-        for planned in suites.values():
-            _check([item for item in planned if item.skip_reason is None], context, place)
+        for planned in grouped(runs, lambda item: item.cell.data.name).values():
+            _check(planned, context, place)
     return 0
 
 
@@ -142,8 +145,6 @@ def _check(planned: Sequence["Planned"], context: Context, place: Workplace) -> 
     from accelbench.sweep.session import Preflight
 
     everything = [item.cell for item in planned]
-    if not everything:
-        return
     prepare_missing(place, everything[0].data, context.console)
     with lock.hold_measuring(context.console.print), Hosts() as hosts:
         preflight = Preflight(hosts, data_of(everything, place)[1], context.say)

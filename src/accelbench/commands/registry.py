@@ -34,7 +34,7 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     """The command that a command line names, `run` if none, and the words that follow the name. Raises UserError."""
     named = bool(words) and words[0] in NAMES
     command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
-    if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith("-"):
+    if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
         model = _model_words(rest[0])
         meant = f" Did you mean accelbench {model}?" if model else did_you_mean(rest[0], NAMES)
         problem = f"{rest[0][:MAX_SHOWN]}: unknown command.{meant}"

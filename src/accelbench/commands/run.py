@@ -2,12 +2,18 @@
 
 import textwrap
 from argparse import Namespace
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
 
 from accelbench.commands.command import VERBOSE, Command, Context, flag, width
+from accelbench.errors import UserError
 from accelbench.project import shown, workplace
-from accelbench.settings.config import LIST, MAPPING, About, every_setting
+from accelbench.settings.config import LIST, MAPPING, About, RunConfig, SweepOptions, every_setting
 
 KINDS = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # of --info
 INDENT = 30  # columns before a meaning
 EXAMPLES = """
 examples:
@@ -49,25 +55,36 @@ def _lines(setting: About) -> list[str]:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    words = ["-m"] * chosen.multirun + chosen.words + [VERBOSE] * chosen.verbose
-    if chosen.cfg is not None or chosen.resolve:
-        from accelbench.settings.compose import compose
-
-        compose([*(["--cfg", chosen.cfg] if chosen.cfg else []), *["--resolve"] * chosen.resolve, *words])
-        return 0
+    valued = {name: getattr(chosen, name) for name in ("cfg", "package", "info", "config_dir")}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in valued.items() if value is not None]
+    flags += ["--resolve"] * chosen.resolve + ["--hydra-help"] * chosen.hydra_help
+    if chosen.resolve and not chosen.cfg:
+        raise UserError("--resolve: goes with --cfg")
+    num_unexpected = 0
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
+        from accelbench.answers.process import Process
         from accelbench.cluster import dispatch
-        from accelbench.settings.compose import cells_of, compose
+        from accelbench.settings import application
+        from accelbench.settings.compose import cells_of
         from accelbench.sweep import run as sweep
         from accelbench.sweep import terminal
 
-        cells, options = cells_of(compose(words))
+        def measure(runs: list[RunConfig], folder: Path) -> list[float]:
+            nonlocal num_unexpected
+            cells, options = cells_of(runs)
+            options = replace(options, out=str(folder))
+            result = dispatch.run(cells, options, context.console, hosts=hosts, show=partial(show, options))
+            result.check_request(is_shown=True)
+            num_unexpected += result.num_unexpected
+            speeds = {each.cell.id: Process.of(each).number("samples_per_s") or 0.0 for each in result.records}
+            of_cells = [speeds.get(cell.id, 0.0) for cell in cells]
+            return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
 
-        def show(result: sweep.SweepResult) -> None:
+        def show(options: SweepOptions, result: sweep.SweepResult) -> None:
             folder = shown(result.folder)
-            if len(cells) == 1:
+            if len(result.records) == 1:
                 (record,) = result.records
                 is_told = record.user_error or record.sweep_id == result.sweep_id
                 path = f"{folder}/{record.name}.json"
@@ -76,9 +93,9 @@ def _run(chosen: Namespace, context: Context) -> int:
                 terminal.conclude(result, context.console)
                 terminal.show_answer(result.records, folder, context.console, options.words)
 
-        result = dispatch.run(cells, options, context.console, hosts=hosts, show=show)
-    result.check_request(is_shown=True)
-    return 1 if result.num_unexpected else 0
+        words = [word for word in chosen.words if word != "--"] + [VERBOSE] * chosen.verbose
+        application.run(measure, flags, words, is_sweep=chosen.multirun)
+    return 1 if num_unexpected else 0
 
 
 COMMAND = Command(
@@ -88,9 +105,20 @@ COMMAND = Command(
     flags=(
         flag("-m", "--multirun", help="measure every combination of listed values"),
         flag("-v", "--verbose", help="show what the cells' libraries print, too"),
-        flag("--cfg", metavar="job", help="print all settings of one run, and measure nothing"),
+        flag(
+            "--cfg",
+            "-c",
+            metavar="KIND",
+            choices=("job", "hydra", "all"),
+            help="print the settings (job, hydra, all), and end",
+        ),
+        flag("--package", "-p", metavar="NAME", help="with --cfg: the section to print"),
         flag("--resolve", help="with --cfg: print values instead of references to them"),
+        flag("--config-dir", metavar="DIR", help="a folder of settings beside conf/"),
+        flag("--info", "-i", nargs="?", const="all", metavar="WHAT", choices=INFO, help="print what Hydra found"),
+        flag("--hydra-help", help="print Hydra's help"),
     ),
+    usage="[-m] [-v] [flag ...]",
     epilog=settings,
     takes_settings=True,
     has_hydra_words=True,

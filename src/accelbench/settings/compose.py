@@ -2,23 +2,24 @@
 
 import copy
 import shlex
-from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import cache, lru_cache
-from glob import glob
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
 from accelbench import project
 from accelbench.devices.registry import fastest_for
-from accelbench.errors import Parser, UserError
+from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
 from accelbench.schema.serialize import read_bytes
@@ -26,9 +27,10 @@ from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.hydra_errors import user_error_behind
-from accelbench.settings.suites import Line, parse
+from accelbench.settings.suites import parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that say, or need to know, which device it is
+MULTIRUN = {"-m", "--multirun"}
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
@@ -49,28 +51,41 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 def compose(words: Sequence[str]) -> list[RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
-    They are empty if the words ask for the settings to be printed, as `--cfg job` does.
-
     Raises UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
-    place = project.workplace()
-    flags, words = _read(words)
-    given = suites.given_in(words)
+    own = prepared([word for word in words if word not in MULTIRUN], bool(MULTIRUN & set(words)))
+    with resolvers(), hydra.initialize_config_dir(str(project.workplace().conf), version_base="1.3"):
+        return list(runs_of(asked(own)))
+
+
+def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
+    """`words` as Hydra takes them. Raises UserError: one is not readable, or several values are without -m."""
+    for word, following in pairwise(words):
+        if "=" not in following and (word.endswith((",", "=")) or following.startswith(",")):
+            raise UserError(f"{word} {following}: write it without a blank: {word}{following}")
+    given = suites.given_in(words := list(map(suites.readable, words)))
     words = suites.with_arguments_added([*words, *_device(given)])
     several = [word for word in words if parse(word).is_sweep_override()]
     if given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
         several.append(f"suite={given['suite']}")
-    if several and not flags.multirun:
+    if several and not is_sweep:
         raise UserError(f"{several[0]}: several values need -m")
-    lines = suites.lines_in(words, params.load(place.project))
+    return words
+
+
+def asked(words: Sequence[str]) -> list[suites.Line]:
+    """The words of each cell that `words` ask for. Hydra is initialised. Raises UserError."""
+    return list(suites.jobs_of(suites.lines_in(words, params.load(project.workplace().project))))
+
+
+@contextmanager
+def resolvers() -> Iterator[None]:
+    """Registers what conf/ refers to. Environment variables stay out of settings that records show."""
+    ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
     try:
-        with hydra.initialize_config_dir(str(place.conf), version_base="1.3"):
-            if flags.cfg:
-                print(OmegaConf.to_yaml(_composed(tuple(words), _contents(place.conf)), resolve=flags.resolve), end="")
-                return []
-            return list(_runs_of(lines, _contents(place.conf)))
+        yield
     finally:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
@@ -93,18 +108,25 @@ def register_resolvers() -> None:
     modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
     OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
     OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
+    began = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+
+    def records_in(out: str | None, suite: str) -> str:
+        return str(project.workplace().root / (out or f"{project.RUNS}/{began}-{suite}"))
+
+    OmegaConf.register_new_resolver("records_in", records_in, replace=True)
 
 
-def _runs_of(lines: Sequence[Line], files: Files) -> Iterator[RunConfig]:
-    """Yields the configuration of each combination of values. Hydra is initialised.
+def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
+    """Yields the configuration of each job, which is given as words. Hydra is initialised.
 
     Raises UserError: a value is wrong; the message names the line of params.yaml that has it.
     """
-    parsed = cache(parse)
+    parsed, files = cache(parse), _contents()
     # Of jobs that choose the same files and set the same names, the next one only needs the values that differ: a new
     # configuration takes 4 ms.
     latest: dict[tuple[tuple[str, ...], ...], tuple[DictConfig, Mapping[str, str]]] = {}
-    for line, words in suites.jobs_of(lines):
+    for words in jobs:
+        where = getattr(words, "where", "")
         choices = tuple(word for word in words if not _is_value(word))
         values = {word.partition("=")[0]: word for word in words if _is_value(word)}
         overrides = {name: parsed(word) for name, word in values.items()}
@@ -120,12 +142,12 @@ def _runs_of(lines: Sequence[Line], files: Files) -> Iterator[RunConfig]:
             latest[key] = config, values
             run = OmegaConf.to_object(config)
             assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-            if line.where:
+            if where:
                 to_cell.cell_and_options(run)
         except Exception as error:
             mistake = user_error_behind(error)
-            if mistake and line.where:
-                raise UserError(f"{line.where}: {mistake}") from error
+            if mistake and where:
+                raise UserError(f"{where}: {mistake}") from error
             raise
         yield run
 
@@ -160,10 +182,11 @@ def _section(word: str, others: tuple[str, ...], files: Files) -> DictConfig | N
     return section
 
 
-def _contents(conf: Path) -> Files:
+def _contents() -> Files:
     """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
-    names = [name for name in sorted(glob("**/*.yaml", root_dir=conf, recursive=True)) if (conf / name).is_file()]
-    files = tuple((name, read_bytes(conf / name)) for name in names)
+    places = [each.path or "" for each in GlobalHydra.instance().config_loader().get_search_path().get_path()]
+    paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
+    files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
     if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
         _composed.cache_clear()
         _section.cache_clear()
@@ -173,7 +196,6 @@ def _contents(conf: Path) -> Files:
 @lru_cache(maxsize=128)
 def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
     """What Hydra composes of the files, in 170 ms; not to be changed: the next call for the same gives it again."""
-    ConfigStore.instance().store(name="accelbench_schema", node=structure())
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
@@ -206,26 +228,10 @@ def structure() -> DictConfig:
     return whole
 
 
-def _read(words: list[str]) -> tuple[Namespace, list[str]]:
-    """The flags -m, --cfg and --resolve, and the other words."""
-    parser = Parser(prog="accelbench run", add_help=False)
-    parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("--cfg", choices=("job",))
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("overrides", nargs="*")
-    flags = parser.parse_intermixed_args(words)
-    if flags.resolve and not flags.cfg:
-        raise UserError("--resolve: goes with --cfg job")
-    for word, following in pairwise(flags.overrides):
-        if "=" not in following and (word.endswith((",", "=")) or following.startswith(",")):
-            raise UserError(f"{word} {following}: write it without a blank: {word}{following}")
-    return flags, list(map(suites.readable, flags.overrides))
-
-
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
     """The environment variable's value, for a setting that no record keeps; for any other one, a UserError."""
     setting = _node_._get_full_key(None)
-    if setting in suites.PATHS and not is_secret(name):
+    if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
         return oc.env(name, *default)
     raise UserError(
         f"{setting}=${{oc.env:{name}}}: records and reports show the values of settings, and a variable may hold a "

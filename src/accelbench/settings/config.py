@@ -22,7 +22,6 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 
 MISSING: Any = "???"  # of OmegaConf's: a file in conf/ has the value
 PROFILES = ("quick", "full")  # of params.yaml
-MAX_BRACKETS = 20  # of a value, within each other; a parser calls itself for each
 GROUP = "group"  # of a field's metadata
 T = TypeVar("T")
 

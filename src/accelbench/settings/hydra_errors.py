@@ -1,6 +1,7 @@
 """Hydra's and OmegaConf's exceptions -> messages that name the flag and its choices."""
 
 import re
+from dataclasses import FrozenInstanceError
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
@@ -28,7 +29,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
         return UserError("the current folder was removed: change to another one")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
-    if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
+    if not any(isinstance(known, HydraException | OmegaConfBaseException | FrozenInstanceError) for known in chain):
         return None
     return _translated("\n".join(map(str, chain))) or UserError(str(error).split("\n")[0])
 
@@ -48,7 +49,7 @@ def _translated(text: str) -> UserError | None:
             f"{key}: should be a list: '{key}=[3,32,32]', or in params.yaml {key}: \"[3,32,32]\", where a list without "
             "quotes means several values"
         )
-    if found := re.search(r"(?:Key|Could not override) '([\w./@-]+)'", text):
+    if found := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
         name = key or found[1]
         return UserError(f"{name}: unknown setting.{meant(name)} `accelbench --cfg job` prints all settings.")
     found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round

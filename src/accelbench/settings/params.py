@@ -21,15 +21,11 @@ from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
-from accelbench.settings.config import MAX_BRACKETS, PROFILES
+from accelbench.settings.config import PROFILES
 
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "profiles", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
-
-MAX_BYTES = 200_000  # of the file
-MAX_NODES = 20_000  # of the file, with every alias written out
-REFERENCE = "${"
 
 
 def load(project: Path | None) -> dict[str, Any]:
@@ -57,7 +53,6 @@ def load(project: Path | None) -> dict[str, Any]:
 @cache
 def _parsed(text: str) -> Any:
     """What the file says, which is not to be changed: a command asks for it several times, and parsing takes long."""
-    check_yaml(text)
     return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
 
 
@@ -151,40 +146,3 @@ def costs(project: Path | None) -> dict[Device, Cost]:
     except ValueError as error:
         known = " and ".join(field.name for field in fields(Cost))
         raise UserError(f"{PARAMS}: {error}. Each of {', '.join(Device)} may have {known}.") from error
-
-
-def check_yaml(text: str) -> None:
-    """Checks the size of a YAML file from its parser's events, which are read one by one: nothing is constructed.
-
-    Raises UserError: the file is longer than `MAX_BYTES`, has more than `MAX_NODES` nodes with every alias written out,
-    is nested deeper than `MAX_BRACKETS`, contains itself, has a reference such as `${name}`, or is one value.
-    yaml.YAMLError: it is no YAML.
-    """
-    if len(text) > MAX_BYTES:
-        raise UserError(f"more than {MAX_BYTES:,} characters")
-    sizes: dict[str, int] = {}  # anchor -> nodes below it
-    open_nodes: list[tuple[str | None, int]] = []  # anchor, and the nodes before it
-    num = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        line = f"line {event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent):
-            if any(anchor == event.anchor for anchor, _ in open_nodes):
-                raise UserError(f"{line}: *{event.anchor} is a part of itself")
-            num += sizes.get(event.anchor, 1)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, num))
-            num += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            sizes |= {anchor: num - before} if anchor else {}
-        elif isinstance(event, yaml.ScalarEvent):
-            if not open_nodes:  # OmegaConf would read a text as YAML once more
-                raise UserError("one value, no mapping")
-            num += 1
-            sizes |= {event.anchor: 1} if event.anchor else {}
-            if REFERENCE in event.value:
-                raise UserError(f"{line}: {REFERENCE}...}} is not replaced here, nor by DVC: use an anchor")
-        if num > MAX_NODES:
-            raise UserError(f"{line}: more than {MAX_NODES:,} values, with every alias written out")
-        if len(open_nodes) > MAX_BRACKETS:
-            raise UserError(f"{line}: more than {MAX_BRACKETS} brackets within each other")

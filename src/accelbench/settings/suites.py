@@ -5,7 +5,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -40,12 +39,12 @@ if sys.flags.optimize:  # Hydra reads on inside of asserts, which Python leaves 
     overrides_parser.HydraOverrideVisitor = overrides_visitor.HydraOverrideVisitor
 
 
-@dataclass(frozen=True)
-class Line:
-    """Words that ask for each combination of their values."""
+class Line(list[str]):
+    """Words that ask for each combination of their values; `where` is the line of params.yaml that they are from."""
 
-    words: list[str]
-    where: str = ""  # the line of params.yaml that they are from
+    def __init__(self, words: Iterable[str], where: str = "") -> None:
+        super().__init__(words)
+        self.where = where
 
 
 def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
@@ -65,7 +64,7 @@ def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
                 f"profile={profile}: chooses among the lines of a suite, and none is named: add -m suite=NAME. "
                 f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
             )
-        return [Line([*words])]
+        return [Line(words)]
     if not (suites := params["suites"]):
         where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
         raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
@@ -199,8 +198,8 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         name, value = override.key_or_group, override.value()
         if not name:
             raise UserError(f"{word}: should be name=value")
-        if name.strip("/").startswith("hydra"):
-            raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
+        if is_hydras(word):
+            raise UserError(f"{word}: Hydra's own settings go with `accelbench run`")
         if name == "suite":
             value = word.partition("=")[2].strip(QUOTES)
         if not override.is_delete():
@@ -212,15 +211,20 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
     return given
 
 
-def jobs_of(lines: Iterable[Line]) -> Iterator[tuple[Line, list[str]]]:
-    """Yields the words of each combination of values, with their line. Raises UserError: none, or too many."""
+def is_hydras(word: str) -> bool:
+    """Whether a word sets Hydra, such as hydra/sweeper=optuna, and not accelbench."""
+    return word.lstrip("+~").startswith(("hydra.", "hydra/"))
+
+
+def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yields the words of each combination of values. Raises UserError: there are none, or too many."""
     hydras, num = GlobalHydra.instance(), 0
     parser = OverridesParser.create(hydras.config_loader() if hydras.is_initialized() else None)  # for globs
     for line in lines:
-        axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line.words)}
+        axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
-        check_cells(num, line.where or " ".join(line.words))
-        yield from ((line, list(job)) for job in product(*axes.values()))
+        check_cells(num, line.where or " ".join(line))
+        yield from (Line(job, line.where) for job in product(*axes.values()))
 
 
 def _values(override: Override) -> list[str]:

@@ -1,0 +1,48 @@
+"""The command line as an application of Hydra's: `hydra.main`, with the plugins of `hydra_plugins/accelbench.py`."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import hydra
+
+from accelbench.errors import UserError
+from accelbench.project import workplace
+from accelbench.settings.compose import prepared, resolvers
+from accelbench.settings.suites import is_hydras
+
+LAUNCHER = "accelbench"
+
+
+def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
+    """Has Hydra compose the words and call `measure`, or do what `flags` ask for.
+
+    `measure` gets the configurations and the folder of the records, and returns the samples/s of each.
+
+    Raises UserError: a word is no setting, or several values are without -m.
+    """
+    dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # another word for `out`
+    words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
+    own = prepared([word for word in words if not is_hydras(word)], is_sweep)
+    of_hydra = [word for word in words if is_hydras(word)]
+    given = dict(word.partition("=")[::2] for word in [*of_hydra, *own])
+    check_launcher(given.get("hydra/launcher", LAUNCHER))
+    if {"suite", "hydra/sweeper"} <= set(given):
+        raise UserError(f"hydra/sweeper={given['hydra/sweeper']}: chooses values; a suite has its lines: leave one out")
+    main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and `cli` makes messages of them
+    before, sys.argv = sys.argv, [sys.argv[0], *["-m"] * is_sweep, *flags, *of_hydra, *own]
+    try:
+        with resolvers():
+            main()
+    finally:
+        sys.argv = before
+
+
+def check_launcher(name: str) -> None:
+    """Raises a UserError if a launcher of Hydra's is another one than accelbench's."""
+    if name != LAUNCHER:
+        raise UserError(
+            f"hydra/launcher={name}: cells that run side by side slow each other, so accelbench's launcher runs one "
+            "after another: leave it out; executor=slurm and executor=ray use several machines"
+        )

@@ -1,0 +1,67 @@
+"""accelbench's plugins for Hydra: a sweeper that knows suites, and a launcher that measures one cell after another.
+
+Hydra imports this module whenever it starts: what the plugins need is imported once they are used.
+"""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from omegaconf import OmegaConf, open_dict
+
+
+class LineSweeper(Sweeper):
+    """Asks for each combination of listed values; of a suite, line by line."""
+
+    def setup(self, *, config: Any, **parts: Any) -> None:
+        from hydra.core.plugins import Plugins
+
+        from accelbench.settings.application import check_launcher
+
+        check_launcher(config.hydra.runtime.choices["hydra/launcher"])
+        self.launcher = Plugins.instance().instantiate_launcher(config=config, **parts)
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from accelbench.settings.compose import asked
+
+        return self.launcher.launch(asked(arguments), initial_job_idx=0)
+
+
+class CellLauncher(Launcher):
+    """Measures all jobs of a sweep in one run; each returns its samples/s, 0 if it has none."""
+
+    def setup(self, *, config: Any, task_function: Any, **_: Any) -> None:
+        self.config, self.measure = config, task_function
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from accelbench.settings.compose import runs_of
+
+        hydra, returns = self.config.hydra, []
+        folder, settings = Path(hydra.sweep.dir), copy.deepcopy(self.config)
+        with open_dict(settings):
+            del settings["hydra"]
+        # One cell's words are those that Hydra has composed.
+        is_composed = list(job_overrides) == [hydra.overrides.task]
+        try:
+            speeds = self.measure([OmegaConf.to_object(settings)] if is_composed else [*runs_of(job_overrides)], folder)
+        finally:
+            if folder.is_dir() and hydra.output_subdir is not None:  # what Hydra writes beside every run
+                described = folder / hydra.output_subdir
+                described.mkdir(exist_ok=True)
+                OmegaConf.save(settings, described / "config.yaml")
+                OmegaConf.save({"hydra": hydra}, described / "hydra.yaml")
+                OmegaConf.save(hydra.overrides.task, described / "overrides.yaml")
+        for words, speed in zip(job_overrides, speeds, strict=True):
+            returns.append(JobReturn(overrides=words, status=JobStatus.COMPLETED))
+            returns[-1].return_value = speed
+        return returns
+
+
+for group, kind in {"launcher": CellLauncher, "sweeper": LineSweeper}.items():
+    node = {"_target_": f"{__name__}.{kind.__name__}"}
+    ConfigStore.instance().store(group=f"hydra/{group}", name="accelbench", node=node, provider="accelbench")
