@@ -25,7 +25,7 @@ from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, relate, sync
 from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import serve
-from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record, system_series
+from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record
 from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
 
 CREATE = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
@@ -93,16 +93,6 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_fastest_by_s
     assert [run.data.tags | run.data.metrics for run in split(root)[1]] == before
 
 
-def test_a_table_of_the_runs_has_the_columns_that_users_type(root):
-    write(root, [record(), record(cell("mlp", precision=Precision.bf16), number=1)])
-    sync(root, [root / "runs"])
-    experiment = client_of(root).get_experiment_by_name(f"accelbench/{SUITE}")
-    runs = client_of(root).search_runs([experiment.experiment_id], "metrics.speed > 0 and params.device = 'cpu'")
-    table = {(run.data.params["model"], run.data.params["precision"], run.data.params["batch_size"]) for run in runs}
-    assert table == {("cnn", "fp32", "128"), ("mlp", "bf16", "128")}
-    assert all(run.data.metrics["speed"] == float(f"{run.data.metrics['speed']:.2e}") for run in runs)
-
-
 @pytest.mark.parametrize("is_database", [False, True])
 def test_a_spoilt_store_costs_no_record_and_is_one_line(is_database, root, capfd):
     if is_database:
@@ -159,11 +149,8 @@ def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_up_a_sweep(root, 
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.getsockname()[1]}")
         threading.Thread(target=drip, args=(server,), daemon=True).start()
         start = time.monotonic()
-        found = deliver(root, record())
-        assert found.problem == "no answer within 1.5 s"
+        assert deliver(root, record()).problem == "no answer within 1.5 s"
         assert time.monotonic() - start < 5
-        with pytest.raises(UserError, match=r"no answer within 1\.5 s"):
-            sync(root, [root / "results"])
 
 
 def drip(server):
@@ -271,8 +258,7 @@ def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(roo
     first, second = record(), record(cell("mlp"), number=1, sweep_id="sweep-2")
     for sweep in ([first], [first, second]):
         with Delivery("mlflow", root) as delivery:
-            for one in sweep[-1:]:
-                delivery.add(one)
+            delivery.add(sweep[-1])
             delivery.finish()
             delivery.relate(map(Process.of, sweep))
     client = client_of(root)
@@ -297,24 +283,10 @@ def test_a_report_is_an_artifact_of_its_sweep(root):
     assert not (root / "elsewhere").exists()
 
 
-def test_the_epochs_of_a_run_are_curves(root):
-    write(root, [record(cell(protocol=Protocol.fit))])
+def test_a_cell_whose_run_is_gone_gets_it_again(root):
+    write(root, [*of_one_cell(2), record(cell("mlp"), number=2)])
     sync(root, [root / "runs"])
-    measured = runs_of(root)
-    for name, last in {"accuracy": 0.94, "loss": 0.18, "test_accuracy": 0.98, "test_loss": 0.08}.items():
-        history = client_of(root).get_metric_history(measured[0].info.run_id, f"epoch/{name}")
-        assert [point.step for point in history] == [1, 2, 3, 4, 5]
-        assert history[-1].value == pytest.approx(last)
-
-
-def test_a_cell_whose_run_is_gone_gets_it_again_and_a_disturbed_one_has_finished(root):
-    busy = dataclasses.replace(system_series(), values={"other_cpu_utilization_percent": [180.0] * 10}, num_cores=2)
-    disturbed = record(cell("mlp"), number=2, system=busy)
-    write(root, [*of_one_cell(2), disturbed])
-    sync(root, [root / "runs"])
-    processes, cells, _ = split(root)
-    assert "disturbed" in {run.data.tags["word"] for run in cells}
-    assert {run.info.status for run in [*processes, *cells]} == {"FINISHED"}
+    cells = split(root)[1]
     for run in cells:
         client_of(root).delete_run(run.info.run_id)
     assert sync(root, [root / "runs"]).num_delivered == 1
