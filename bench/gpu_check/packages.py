@@ -17,7 +17,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (17, 24, 28)] + ["manylinux2014_x86_64"]
 # Distribution -> the module that it brings. The check can't start without the first ones; the others are for the tests
 # and for accelbench's command line.
-NEEDED = {"greenlet": "greenlet", "msgspec": "msgspec", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
+NEEDED = {"msgspec": "msgspec", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
 ONLY_AS_SOURCE = "antlr4-python3-runtime"
 USEFUL = {"pytest-timeout": "pytest_timeout", "platformdirs": "platformdirs", "hydra-core": "hydra"}
 USEFUL |= {"omegaconf": "omegaconf", ONLY_AS_SOURCE: "antlr4", "fastjsonschema": "fastjsonschema"}

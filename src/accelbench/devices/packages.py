@@ -22,7 +22,7 @@ COMPUTING = (
 )
 # The modules that the processes of cells may need -> the distributions that have them.
 DISTRIBUTIONS = {
-    **{name: name for name in ("msgspec", "numpy", "greenlet", "torch", "torchvision", "tensorflow", "jax", "keras")},
+    **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "jax", "keras")},
     **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
     **{"pynvml": "nvidia-ml-py", "pytorch_lightning": "pytorch-lightning", "mlperf_loadgen": "mlcommons-loadgen"},
 }
