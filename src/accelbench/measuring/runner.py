@@ -7,7 +7,7 @@ a loop; an engine whose framework has a loop of its own runs them from that loop
 import math
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -223,10 +223,8 @@ class Runner:
             return self._run_phases(ask.stamps)
         if ask.in_parts:
             return self._run_parts()
-        if ask.copies_out:
-            return self._run_whole()
-        if ask.within is not None:
-            return self._run_within(ask.within)
+        if ask.copies_out or ask.within is not None:
+            return self._run_whole(ask)
         return self._run_free(ask.num_steps)
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
@@ -305,25 +303,18 @@ class Runner:
         num_samples = self._num_samples(batch, 1)
         return Ran(end - start, num_samples, launched - copied, fetched - start, copied - fetched, end - computed)
 
-    def _run_whole(self) -> Ran:
+    def _run_whole(self, ask: Ask) -> Ran:
         now, step = self.now, self.step
         self.ranks.begin(1)
         start = now()
-        step.copy_out(step.compute(step.copy_in(step.fetch())))
-        self.wait()
+        with ask.within or nullcontext():
+            result = step.compute(step.copy_in(step.fetch()))
+            if ask.copies_out:
+                step.copy_out(result)
+            self.wait()
         seconds = now() - start
         self.ranks.end()
         return Ran(seconds)
-
-    def _run_within(self, context: AbstractContextManager[Any]) -> Ran:
-        step = self.step
-        self.ranks.begin(1)
-        start = self.now()
-        with context:
-            step.compute(step.copy_in(step.fetch()))
-            self.wait()
-        self.ranks.end()
-        return Ran(self.now() - start)
 
     def _run_phases(self, stamps: Stamps) -> Ran:
         step = self.step

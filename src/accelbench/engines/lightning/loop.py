@@ -6,7 +6,7 @@ A step reaches from the end of one batch to the end of the next, so that it hold
 import importlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from torch import Tensor
@@ -62,8 +62,7 @@ class ClockHooks:
         self.ask = Ask()
         self.marks: Marks | None = None
         self._running = Phase.framework  # the phase that lasts
-        self._handles: list[Any] = []
-        self._is_within = False
+        self._within = ExitStack()
 
     def run(self, loop: Callable[[], object]) -> None:
         """Runs Lightning's loop until everything was measured."""
@@ -91,21 +90,15 @@ class ClockHooks:
         self.trainer, self.is_manual = trainer, not module.automatic_optimization
         self._advance(None)
 
-    def on_predict_start(self, trainer: Any, module: Any) -> None:
-        self.on_train_start(trainer, module)
-
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-        if self.marks is not None:
-            self.mark(Phase.copy_in)
-            self._running = Phase.forward
+        self.mark(Phase.copy_in)
+        self._running = Phase.forward
         if self.ask.within is not None:
             if isinstance(self.ask.within, Look):
                 self.ask.within.batch = copied(batch)  # the user's code may change its batch
-            self.ask.within.__enter__()
-            self._is_within = True
+            self._within.enter_context(self.ask.within)
 
-    def on_predict_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-        self.on_train_batch_start(trainer, module, batch, batch_idx)
+    on_predict_start, on_predict_batch_start = on_train_start, on_train_batch_start
 
     def on_before_zero_grad(self, *_: Any) -> None:
         self._enter(Phase.optimizer)
@@ -120,17 +113,16 @@ class ClockHooks:
         self._enter(Phase.optimizer)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.num_steps += 1
         if not outputs and not self.is_manual:
             self.skipped.append(self.num_steps)
-        self._left -= 1
-        if not self._left:
-            self._end(outputs)
+        self._count(outputs)
 
     def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if self.marks is not None:
-            self._enter(Phase.framework)
+        self._enter(Phase.framework)
         self.backend.end_step()
+        self._count(outputs)
+
+    def _count(self, outputs: Any) -> None:
         self.num_steps += 1
         self._left -= 1
         if not self._left:
@@ -165,7 +157,8 @@ class ClockHooks:
             raise Stopped
         if self.ask.stamps is not None:
             for optimizer in self.trainer.optimizers:
-                self._handles.append(optimizer.register_step_post_hook(lambda *_: self._enter(self._between)))
+                handle = optimizer.register_step_post_hook(lambda *_: self._enter(self._between))
+                self._within.callback(handle.remove)
             self.marks = Marks(self.ask.stamps, time.perf_counter)
         self._start_s = time.perf_counter()
 
@@ -188,12 +181,8 @@ class ClockHooks:
 
     def _leave(self) -> None:
         """Leaves what the step ran in."""
-        if self._is_within and self.ask.within is not None:
-            self.ask.within.__exit__(None, None, None)
-        for handle in self._handles:
-            handle.remove()
-        self.marks, self._is_within = None, False
-        self._handles.clear()
+        self._within.close()
+        self.marks = None
 
 
 class CountedLoader:

@@ -134,7 +134,7 @@ class ModuleRun(_UsersRun):
         """Notes a defect if steps trained nothing, or the optimiser made too few. Raises UserError: all skipped."""
         num_steps, first = self.hooks_of_loop.num_steps, self.timing.num_warmup_steps
         num = num_steps - first
-        if num_skipped := sum(step > first for step in self.hooks_of_loop.skipped):
+        if num_skipped := sum(step >= first for step in self.hooks_of_loop.skipped):
             why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
             if num_skipped == num:
                 raise UserError(f"{self.user_module.flag}: {why}")
@@ -173,7 +173,7 @@ class ModuleRun(_UsersRun):
             return
         self.note_state(self.module)
         seed_generators(0)
-        self.loader.given.append(structure.refilled(copy.deepcopy(self.loaded), structure.tensors_in(self.unseen[0])))
+        self.loader.given.append(structure.copied(self.unseen[0]))
         look = Look()
         yield Ask(within=look)
         self.output_of_unseen = structure.arrays_in(look.outputs)

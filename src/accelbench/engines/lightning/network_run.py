@@ -204,9 +204,7 @@ class _EpochHooks:
     """What Lightning calls in a run of whole epochs."""
 
     def __init__(self, run: NetworkRun) -> None:
-        self.cell_run = run
-        self.wait = run.wait_for_ranks
-        self.waits = False
+        self.cell_run, self.wait = run, run.wait_for_ranks
 
     def run(self, loop: Callable[[], object]) -> None:
         loop()
@@ -260,14 +258,14 @@ class _EpochHooks:
             self.cell_run.keep_last()
 
 
-class _TargetHooks:
+class _TargetHooks(_EpochHooks):
     """What Lightning calls in a run to a target: it validates where an interval ends."""
 
     def __init__(self, run: NetworkRun, to_target: TargetRun) -> None:
-        self.cell_run, self.to_target = run, to_target
+        super().__init__(run)
+        self.to_target = to_target
 
-    def run(self, loop: Callable[[], object]) -> None:
-        loop()
+    def on_train_epoch_start(self, *_: Any) -> None: ...
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.cell_run.begin_loop()
