@@ -181,14 +181,15 @@ def _our_time(
 ) -> OurTime:
     """Our time with an engine; `beside` is that with the first engine, whose settings go before the study's."""
     job = _job(sweep.study, model, mode)
-    ours = nearest_cell(sweep, model, mode, device, engine, devices=devices, beside=beside and beside.cell)
+    like = beside.cell if beside else None
+    ours = nearest_cell(sweep, model, mode, device, engine, devices=devices, beside=like)
     seconds = _seconds(ours, job)
     our_cpu = ours if ours is None or device == Device.cpu else equal_on(Device.cpu, ours, sweep.cells)
     cpu = _seconds(our_cpu, job) if ours is not None and ours.cell.devices == 1 else None
     tested = None
     if mode == Mode.infer:
-        settings = {"devices": devices, "beside": beside and beside.tested, "known": "evaluation_s"}
-        tested = nearest_cell(sweep, model, Mode.train, device, engine, **settings)
+        like, of = beside.tested if beside else None, (sweep, model, Mode.train, device, engine)
+        tested = nearest_cell(*of, devices=devices, known="evaluation_s", beside=like)
     return OurTime(
         cell=ours,
         seconds=seconds,

@@ -49,7 +49,7 @@ def _lines(sweep: Sweep, entries: Sequence[Published]) -> Iterator[Line]:
             *(entry.model, device, _range(entry, "frames_per_s", device)),
             *(number(speed and size and speed / size), number(speed), count(size)),
             *(_range(entry, "speedup_over_cpu", device), number(over_cpu)),
-            *(published.entry(memory), number(ours and ours.number("peak_device_mb"))),
+            *(published.entry(memory), number(ours.number("peak_device_mb") if ours else None)),
         ]
 
 
@@ -126,5 +126,5 @@ def _draw_boxes(
 
 
 def _latencies(cell: MeasuredCell) -> list[float]:
-    records = read_all([cell.path]) if cell.path else []
-    return [seconds for each in records if each.measurement for seconds in each.measurement.latency_s]
+    measured = [each.measurement for each in read_all([cell.path] if cell.path else [])]
+    return [seconds for each in measured if each for seconds in each.latency_s]
