@@ -54,9 +54,13 @@ def write_records(root, *statuses):
     ("statuses", "code"),
     [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), slow((Status.invalid,), 1)],
 )
-def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro, statuses, code, capsys):
+def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro, statuses, code, capsys, monkeypatch):
     write_records(repro.ROOT, *statuses)
+    opened = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", opened.append)
     assert repro.main() == code
+    assert opened == [f"{(repro.ROOT / 'report' / 'index.html').as_uri()}#viewer"]
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
     assert ("\nNo number of 1 cell. To measure again: retry: failed in params.yaml" in out) == (
