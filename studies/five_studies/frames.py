@@ -42,12 +42,13 @@ def _lines(sweep: Sweep, entries: Sequence[Published]) -> Iterator[Line]:
             each for each in plain(sweep.cells) if (each.cell.model.name, each.cell.device) == (entry.model, device)
         ]
         ours = min(cells, key=lambda each: abs(each.cell.batch_size - batch), default=None)
-        speed, size = (ours.speed or 0.0, ours.cell.batch_size) if ours else (None, None)
+        speed, size = (ours.speed, ours.cell.batch_size) if ours else (None, None)
+        batches_per_s = speed / size if speed and size else None
         over_cpu = ratio(ours, equal_on(Device.cpu, ours, sweep.cells)) if ours else None
         memory = published.find(sweep.study, entry.model, "peak_memory", device)
         yield [
             *(entry.model, device, _range(entry, "frames_per_s", device)),
-            *(number(speed and size and speed / size), number(speed), count(size)),
+            *(number(batches_per_s), number(speed), count(size)),
             *(_range(entry, "speedup_over_cpu", device), number(over_cpu)),
             *(published.entry(memory), number(ours.number("peak_device_mb") if ours else None)),
         ]

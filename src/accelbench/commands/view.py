@@ -36,8 +36,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 COMMAND = Command(
     name="view",
-    summary="show the report's pictures, one by one",
+    summary="show the report's pictures one by one, in the browser",
     run=_run,
     flags=(flag("folder", nargs="?", help=FOLDER),),
-    description="It opens in the browser, with the keys of study 003's viewer.",
 )
