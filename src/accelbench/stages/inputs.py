@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelbench import project
-from accelbench.data import obtain, prepare
+from accelbench.data import obtain
 from accelbench.schema.serialize import write_json
 from accelbench.settings import params
 
@@ -24,6 +24,8 @@ def list_source(_: "Console", name: str) -> None:
 
 def prepare_data(_: "Console", name: str) -> None:
     """Writes data/<name>/."""
+    from accelbench.data import prepare  # which imports NumPy
+
     place = project.pipelines_place()
     obtain.find(name)  # before params.yaml is asked: its choices are fewer
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))

@@ -44,15 +44,16 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
     from rich.console import Console
 
     from accelbench.project import mend_environment
-    from accelbench.schema.secrets import masked
-    from accelbench.schema.text import clean
-    from accelbench.settings.hydra_errors import user_error_behind
 
     mend_environment()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return run(Console(highlight=False)) or 0
-    except Exception as error:
+    except Exception as error:  # what it needs takes as long to import as many a stage
+        from accelbench.schema.secrets import masked
+        from accelbench.schema.text import clean
+        from accelbench.settings.hydra_errors import user_error_behind
+
         mistake = user_error_behind(error)
         if mistake is None:
             raise
