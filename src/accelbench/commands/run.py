@@ -78,8 +78,8 @@ def _run(chosen: Namespace, context: Context) -> int:
             result = dispatch.run(cells, options, context.console, hosts=hosts, show=partial(show, options))
             result.check_request(is_shown=True)
             num_unexpected += result.num_unexpected
-            speeds = {each.cell.id: Process.of(each).number("samples_per_s") or 0.0 for each in result.records}
-            of_cells = [speeds.get(cell.id, 0.0) for cell in cells]
+            speeds = {each.cell.id: Process.of(each).number("samples_per_s") for each in result.records}
+            of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
             return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
 
         def show(options: SweepOptions, result: sweep.SweepResult) -> None:

@@ -1,19 +1,14 @@
 """What a number depends on: the machine, the versions, the code that measures; and the identity of a record.
 
-The digest of the code that measures is of what it says, not of where it is written. A plain rule: what the files of
-`ROOMS` and of the engine define counts by its syntax, without comments, docstrings and the places of accelbench's own
-code in imports. So a file may be renamed, and a definition may move to another of these files, and no cell is measured
-again. An edit here that changes no number measures them again all the same. A name that several of these files define
-counts with its place, since a change of which one is meant may change a number.
+The digest of the code that measures is over the files of `ROOMS` and of the engine, by their syntax, without comments
+and docstrings. An edit here that changes no number measures the cells again all the same.
 """
 
 import ast
-import hashlib
 import os
 import platform
 import subprocess
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -108,12 +103,10 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
     Raises FileNotFoundError: `package` holds no such code.
     """
-    said: set[str] = set()
-    for path in measuring_files(package, engine):
-        said |= _said(read_bytes(path), path.relative_to(package), package)
-    if not said:
+    paths = sorted(set(measuring_files(package, engine)))
+    if not paths:
         raise FileNotFoundError(f"{package}: not the folder of the accelbench package")
-    return hashlib.sha256("\n".join(sorted(said)).encode()).hexdigest()
+    return digest({str(path.relative_to(package)): _said(read_bytes(path)) for path in paths})
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
@@ -125,77 +118,19 @@ def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
     return files
 
 
-@cache
-def _names(text: bytes) -> frozenset[str]:
-    return frozenset(name for statement in ast.parse(text).body for name in _defined(statement))
-
-
-def _defined(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement at the top of a file defines."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-
-
-@cache
-def _ambiguous(package: Path) -> frozenset[str]:
-    """The names that several of the files define that measure the cells of any engine."""
-    counted = Counter(name for path in set(measuring_files(package)) for name in _names(read_bytes(path)))
-    return frozenset(name for name, num in counted.items() if num > 1)
-
-
 @cache  # the engines of a sweep share most files
-def _said(text: bytes, path: Path, package: Path) -> frozenset[str]:
-    """A digest of each definition at the top of a file, and what the file imports of others' packages."""
-    reader, found = _Reader(package), set()
-    for statement in ast.parse(text).body:
-        place = path if _ambiguous(package).intersection(_defined(statement)) else ""
-        read = reader.visit(statement)
-        if read is not None and not _is_text(read):
-            found.add(f"{place}{ast.dump(read)}")
-    return frozenset(hashlib.sha256(said.encode()).hexdigest() for said in (*found, *reader.imported))
+def _said(text: bytes) -> str:
+    """A file's syntax without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [each for each in body if not _is_text(each)]
+    return ast.dump(tree)
 
 
 def _is_text(statement: ast.AST) -> bool:
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-class _Reader(ast.NodeTransformer):
-    """Takes from a file's syntax what depends on where it is: imports, and the names of accelbench's modules."""
-
-    def __init__(self, package: Path) -> None:
-        self.imported: set[str] = set()
-        self._package, self._ambiguous = package, _ambiguous(package)
-        self._modules: set[str] = set()  # the names that stand for modules of accelbench
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(body := getattr(node, "body", None), list):
-            body[:] = [each for each in body if not _is_text(each)]
-        return super().generic_visit(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        module, *below = str(node.module).split(".")
-        for each in node.names:
-            name = each.asname or each.name
-            if module != PACKAGE_NAME:
-                self.imported.add(f"from {node.module} import {each.name} as {name}")
-            elif self._package.joinpath(*below, f"{each.name}.py").is_file():
-                self._modules.add(name)
-            elif each.asname or name in self._ambiguous:
-                self.imported.add(f"{each.name} as {name}" + (f" of {node.module}" if name in self._ambiguous else ""))
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self.imported |= {ast.unparse(ast.Import([each])) for each in node.names}
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """`cpu.look` of the module `cpu` is the same as `look` that is imported from it."""
-        is_ours = isinstance(node.value, ast.Name) and node.value.id in self._modules
-        if is_ours and node.attr not in self._ambiguous:
-            return ast.Name(node.attr, node.ctx)
-        return self.generic_visit(node)
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
