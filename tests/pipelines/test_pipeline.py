@@ -162,7 +162,7 @@ def test_one_changed_value_measures_the_new_cells_only(project):
     assert "2 of 4 cells have their record already." in output
     assert len(project.records()) == 6  # the records of batch 16 are kept
     assert "-b16" not in (project.root / "report" / "cells.csv").read_text()
-    assert re.search(r"ok +skipped\nreport/metrics.json +0 +0 +[0-2] +1 +2 +2 ", project.dvc("metrics", "show"))
+    assert re.search(r"ok +skipped\nreport/metrics.json +0 +0 +[0-2] +1 +2 +2\n", project.dvc("metrics", "show"))
     changed = r"params.yaml +suites.mnist_networks.quick +\['batch_size=8,16'\] +\['batch_size=8,32'\]"
     assert re.search(changed, project.dvc("params", "diff"))
 
