@@ -76,7 +76,7 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
     found[f"{optimizer}/losses"] = [epoch.loss for epoch in measured.epochs]
     found[f"{optimizer}/tested"] = [epoch.evaluation.loss for epoch in measured.epochs]
     found[f"{optimizer}/accuracies"] = [epoch.evaluation.accuracy for epoch in measured.epochs]
-    engine.pl.seed_everything(cell.seed, verbose=False)
+    torch.manual_seed(cell.seed)
     for index, tensor in enumerate(weights(zoo.build(cell.model, (28, 28), 10))):
         found[f"{optimizer}/weight{index}"] = tensor.numpy()
     return found
