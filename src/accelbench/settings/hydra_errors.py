@@ -23,7 +23,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(known, UserError):
             return known
         if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
-            group, _, name = known.missing_cfg_file.partition("/")
+            _, group, name = re.split("((?:hydra/)?[^/]+)/", known.missing_cfg_file, maxsplit=1)
             return UnknownChoiceError(group, name, known.options, words_for(name) if group == "model" else None)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # as `os.getcwd` says it
         return UserError("the current folder was removed: change to another one")
@@ -45,10 +45,7 @@ def _translated(text: str) -> UserError | None:
     if found := re.search(r"field '(\w+)' is not Optional", text):
         return UserError(f"{key or found[1]}: should have a value")
     if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):
-        return UserError(
-            f"{key}: should be a list: '{key}=[3,32,32]', or in params.yaml {key}: \"[3,32,32]\", where a list without "
-            "quotes means several values"
-        )
+        return UserError(f"{key}: should be a list: '{key}=[3,32,32]'")
     if found := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
         name = key or found[1]
         return UserError(f"{name}: unknown setting.{meant(name)} `accelbench --cfg job` prints all settings.")
