@@ -75,8 +75,12 @@ class TargetRun:
     def plan(self, order: Order, in_call: int = 1) -> None:
         """Says which batches an epoch has, `in_call` of which the engine's step runs at a time."""
         self.order, self.in_call = order, in_call
-        self.calls_of_epoch = math.ceil(len(order) / in_call)
-        self._ends = ends_of(self.target, self.cell.epochs, self.calls_of_epoch, in_call)
+        self.plan_calls(math.ceil(len(order) / in_call), in_call)
+
+    def plan_calls(self, calls_of_epoch: int, in_call: int = 1) -> None:
+        """Says how many calls of the engine's step an epoch has."""
+        self.calls_of_epoch = calls_of_epoch
+        self._ends = ends_of(self.target, self.cell.epochs, calls_of_epoch, in_call)
 
     def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
         """Of the batches of all epochs, one after another, those up to the next evaluation."""

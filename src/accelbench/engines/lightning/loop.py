@@ -185,6 +185,40 @@ class ClockHooks:
         self.marks = None
 
 
+class TargetHooks:
+    """Runs a training to a target in Lightning's loop, which validates where an interval ends."""
+
+    def __init__(self, cell_run: Any) -> None:
+        self.cell_run, self.to_target = cell_run, cell_run.to_target
+
+    def on_train_start(self, *_: Any) -> None:
+        self.cell_run.begin_loop()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.next_end = self.to_target.next_end()
+        self.to_target.begin_training(self.cell_run)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        to_target = self.to_target
+        self.cell_run.count(batch)
+        to_target.num_calls += 1
+        is_due = to_target.num_calls == self.next_end or to_target.ends_now()
+        # The Trainer validates after each so many batches: after this one, or after none.
+        trainer.val_check_batch = 1 if is_due else NEVER
+        if is_due:
+            self.cell_run.wait_for_ranks()
+            to_target.end_training(self.cell_run)
+            self.cell_run.begin_validation()
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        self.cell_run.validated()
+        if self.to_target.is_over:
+            trainer.should_stop = True
+        else:
+            self._begin()
+
+
 class CountedLoader:
     """The user's loader, which checks and keeps the samples of each batch.
 

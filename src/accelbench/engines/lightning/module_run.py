@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.loop import NEVER, ClockHooks, CountedLoader, Look, callback, rows_left
+from accelbench.engines.lightning.loop import NEVER, ClockHooks, CountedLoader, Look, TargetHooks, callback, rows_left
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
@@ -23,7 +23,7 @@ from accelbench.engines.pytorch.own.workload import count_note, counted
 from accelbench.engines.pytorch.precision import Observer, cast_tensor
 from accelbench.engines.pytorch.training import TrainedNetwork, training_in_inference
 from accelbench.engines.pytorch.work import Counter, busiest, not_counted
-from accelbench.engines.target import TargetRun, ends_of
+from accelbench.engines.target import TargetRun
 from accelbench.errors import UserError
 from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import OUTPUT, WEIGHTS, Output
@@ -242,14 +242,14 @@ class ModuleTargetRun(_UsersRun):
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
         self.user_module.check_validates()
-        self.num_batches = self.num_samples_seen = 0
+        self.num_samples_seen = 0
 
     def run_steps(self) -> None:
         """Has the Trainer fit the module, and call back."""
         trainer, epochs = self.trainer, self.cell.epochs
         trainer.limit_val_batches, trainer.fit_loop.max_epochs = 1.0, epochs
         trainer.check_val_every_n_epoch, trainer.val_check_interval = None, NEVER  # batches, of all epochs
-        trainer.callbacks.append(callback(self.user_module.package, _Marks, self))
+        trainer.callbacks.append(callback(self.user_module.package, TargetHooks, self))
         trainer.fit(self.module, datamodule=self.user_module.data)
         if not self.to_target.is_over:
             raise UserError(f"{self.user_module.flag}: its training ended before it was evaluated at its end")
@@ -257,74 +257,43 @@ class ModuleTargetRun(_UsersRun):
         self.trained.note_end(self.trainer.optimizers)
         self.seen.training.gradients = None
 
-    def begin(self) -> None:
+    def begin_loop(self) -> None:
         user, length = self.user_module, self.trainer.num_training_batches
         if length in (0, float("inf")):
             raise UserError(f"{user.owner_flag}: its train_dataloader tells no length, which protocol=target needs")
         self._note_built()
         self.seen.training.before = self.trained.states()
-        self.length, self.ends = int(length), ends_of(self.cell.target, self.cell.epochs, int(length))
-        self.next_end = next(self.ends)
-        self.to_target.begin(Span.train)
+        self.to_target.plan_calls(int(length))
 
     def count(self, batch: Any) -> None:
         count = self.user_module.count_samples
         num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
-        if num > self.cell.batch_size or (not self.num_batches and num < self.cell.batch_size):
+        if num > self.cell.batch_size or (not self.num_samples_seen and num < self.cell.batch_size):
             found = f"a batch has {num} samples, not batch_size={self.cell.batch_size}"
             raise UserError(f"{self.user_module.owner_flag}: {found}")
-        self.num_batches, self.num_samples_seen = self.num_batches + 1, self.num_samples_seen + num
+        self.num_samples_seen += num
 
-        # The Trainer validates after each so many batches: after this one, or after none.
-        self.trainer.val_check_batch = 1 if self._is_due() else NEVER
-
-    def _is_due(self) -> bool:
-        """Whether the Trainer is to validate now; with that the interval of training ends."""
-        if self.to_target.is_over or (self.num_batches < self.next_end and not self.to_target.is_late()):
-            return False
-        self.backend.wait()
+    def begin_validation(self) -> None:
         self.trainer.callback_metrics.pop(self.cell.target.metric, None)  # what training_step may have logged
-        self.to_target.begin(Span.evaluate)
-        self.began_s = self.to_target.now_s
-        return True
 
-    def evaluated(self, logged: dict[str, Any]) -> None:
-        to_target, name = self.to_target, self.cell.target.metric
+    def validated(self) -> None:
+        to_target, name, logged = self.to_target, self.cell.target.metric, self.trainer.callback_metrics
         if name not in logged:
             known = ", ".join(sorted(logged)) or "nothing"
             raise UserError(f"target.metric={name}: {self.user_module.flag} logs {known}: log it in validation_step")
         self.backend.wait()
-        value = float(logged[name])
-        is_last, epochs = self.num_batches >= self.cell.epochs * self.length, self.num_batches / self.length
-        to_target.add(value, self.began_s, self.num_batches, self.num_samples_seen, epochs)
-        if to_target.is_over or to_target.is_cut or is_last:
-            to_target.is_over = self.trainer.should_stop = True
+        num = to_target.num_calls
+        epochs = num / to_target.calls_of_epoch
+        to_target.add(float(logged[name]), to_target.evaluation_began_s, num, self.num_samples_seen, epochs)
+        if to_target.is_over or to_target.is_cut or to_target.is_whole:
+            to_target.is_over = True
             to_target.end(self.timing)
             self.note_resources()
-        else:
-            self.next_end = next(self.ends)
-            to_target.begin(Span.train)
 
     def num_samples(self) -> dict[str, int]:
-        return {"train": self.num_samples_seen * self.length // self.num_batches}
+        return {"train": self.num_samples_seen * self.to_target.calls_of_epoch // self.to_target.num_calls}
 
     def observe(self) -> Observed:
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(None, next(self.module.parameters()))
         return self.observer.observed(self)
-
-
-class _Marks:
-    """What the Trainer calls in a run to a target."""
-
-    def __init__(self, run: ModuleTargetRun) -> None:
-        self.run = run
-
-    def on_train_start(self, *_: Any) -> None:
-        self.run.begin()
-
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
-        self.run.count(batch)
-
-    def on_validation_end(self, trainer: Any, *_: Any) -> None:
-        self.run.evaluated(trainer.callback_metrics)

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelbench.data.order import VALIDATION
-from accelbench.engines.lightning.loop import NEVER, ClockHooks, callback
+from accelbench.engines.lightning.loop import NEVER, ClockHooks, TargetHooks, callback
 from accelbench.engines.lightning.trainer import of_ranks, trainer_for
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.engine import Run
@@ -24,7 +25,6 @@ from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, Tes
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
 from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.target import TargetRun
 from accelbench.measuring.clock import NUM_INFER_EPOCHS, EpochTime
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell
@@ -109,7 +109,7 @@ class NetworkRun(Run):
             return
         evaluated = None
         if self.to_target is not None:
-            hooks = callback("pytorch_lightning", _TargetHooks, self, self.to_target)
+            hooks = callback("pytorch_lightning", TargetHooks, self)
             self.test_feed = self.workload.feed_of(VALIDATION)
         elif self.fits:
             hooks = callback("pytorch_lightning", _EpochHooks, self)
@@ -119,7 +119,7 @@ class NetworkRun(Run):
         if self.fits:
             evaluated = self._loader(self.test_feed)
         self._make(hooks)
-        hooks.run(lambda: self.trainer.fit(self.module, self._loader(self.feed), evaluated))
+        self._run(hooks, self.trainer.fit, self._loader(self.feed), evaluated)
         if self.fits:
             self.trained.note_end([self.program.optimizer])
         self.last_result = self.module.loss
@@ -131,8 +131,15 @@ class NetworkRun(Run):
     def _predict(self) -> None:
         hooks = callback("pytorch_lightning", _EpochHooks, self) if self.fits else self._clock_hooks()
         self._make(hooks, inference_mode=self.grad_mode == INFERENCE_MODE)
-        hooks.run(lambda: self.trainer.predict(self.module, self._loader(self.feed), return_predictions=False))
+        self._run(hooks, self.trainer.predict, self._loader(self.feed), return_predictions=False)
         self.backend.place(self.network)  # Lightning has moved it to the host
+
+    def _run(self, hooks: Any, loop: Callable[..., object], *loaders: Any, **settings: Any) -> None:
+        call = partial(loop, self.module, *loaders, **settings)
+        if isinstance(hooks, ClockHooks):
+            hooks.run(call)
+        else:
+            call()
 
     def _clock_hooks(self) -> ClockHooks:
         hooks: ClockHooks = callback(
@@ -171,6 +178,18 @@ class NetworkRun(Run):
             return sum(self.feed.given[first:last])
         return (last - first) * self.cell.batch_size
 
+    def count(self, batch: Any) -> None:
+        """Of a training to a target, whose batches the feed knows."""
+
+    def begin_validation(self) -> None:
+        self.module.tests = TestStep(self.program, iter(()))
+
+    def validated(self) -> None:
+        assert self.to_target is not None
+        self.to_target.evaluate(self, self.module.tests, self.test_feed.num_samples)
+        if self.to_target.is_over:
+            self.test_target(self.to_target)
+
     def begin_loop(self) -> None:
         """Begins with what is measured: Lightning has put the model and the optimiser onto the device."""
         self.ranks.join(self.backend.joined_by)
@@ -178,6 +197,8 @@ class NetworkRun(Run):
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
         self.begin(torch.float32)  # between the steps: Lightning sets another dtype around each
+        if self.to_target is not None:
+            self.plan_target(self.to_target)
 
     def _conduct(self) -> Clock[None]:
         """What happens in the loop, from its begin on."""
@@ -205,9 +226,6 @@ class _EpochHooks:
 
     def __init__(self, run: NetworkRun) -> None:
         self.cell_run, self.wait = run, run.wait_for_ranks
-
-    def run(self, loop: Callable[[], object]) -> None:
-        loop()
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.cell_run.begin_loop()
@@ -256,44 +274,3 @@ class _EpochHooks:
         self._end(None)
         if self.cell_run.ranks.leads and len(self.cell_run.epochs) == NUM_INFER_EPOCHS:
             self.cell_run.keep_last()
-
-
-class _TargetHooks(_EpochHooks):
-    """What Lightning calls in a run to a target: it validates where an interval ends."""
-
-    def __init__(self, run: NetworkRun, to_target: TargetRun) -> None:
-        super().__init__(run)
-        self.to_target = to_target
-
-    def on_train_epoch_start(self, *_: Any) -> None: ...
-
-    def on_train_start(self, trainer: Any, module: Any) -> None:
-        self.cell_run.begin_loop()
-        self.cell_run.plan_target(self.to_target)
-        self._begin()
-
-    def _begin(self) -> None:
-        self.next_end = self.to_target.next_end()
-        self.to_target.begin_training(self.cell_run)
-
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        to_target = self.to_target
-        to_target.num_calls += 1
-        is_due = to_target.num_calls == self.next_end or to_target.ends_now()
-        # The Trainer validates after each so many batches: after this one, or after none.
-        trainer.val_check_batch = 1 if is_due else NEVER
-        if is_due:
-            self.cell_run.wait_for_ranks()
-            to_target.end_training(self.cell_run)
-
-    def on_validation_start(self, trainer: Any, module: Wrapped) -> None:
-        module.tests = TestStep(self.cell_run.program, iter(()))
-
-    def on_validation_end(self, trainer: Any, module: Wrapped) -> None:
-        to_target = self.to_target
-        to_target.evaluate(self.cell_run, module.tests, self.cell_run.test_feed.num_samples)
-        if to_target.is_over:
-            trainer.should_stop = True
-            self.cell_run.test_target(to_target)
-        else:
-            self._begin()
