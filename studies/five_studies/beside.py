@@ -56,8 +56,9 @@ class Pair(NamedTuple):
     @property
     def cells_text(self) -> str:
         """The cells that ours are of; one text where they differ in the engine alone."""
-        texts = {describe(cell).replace(f", {engine}", "", 1) for engine, cell in self.cells.items()}
-        return "; ".join(texts if len(texts) == 1 else map(describe, self.cells.values()))
+        texts = {engine: describe(cell).removesuffix(f", {STAND_IN}") for engine, cell in self.cells.items()}
+        alike = {text.replace(f", {engine}", "", 1) for engine, text in texts.items()}
+        return "; ".join(alike if len(alike) == 1 else texts.values())
 
     @property
     def stand_in(self) -> str:

@@ -36,6 +36,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
     main = beside.table(found)
     tables = (
         frames.table(sweep),
+        training.by_size(sweep),
         *(times.table(sweep, mode) for mode in METRICS),
         speedups.headlines(sweep),
         speedups.like_for_like(sweep),
@@ -46,7 +47,6 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
         power.table(sweep),
         power.num_steps_table(sweep),
         training.quality(sweep),
-        training.by_size(sweep),
         devices.table(sweep),
     )
     known = [table for table in tables if table]
