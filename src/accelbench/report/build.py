@@ -165,7 +165,7 @@ def _gain(answer: Answer, places: Mapping[str, int]) -> float | None:
     gains = []
     for of_batch in grouped(answer.group.cells, lambda cell: cell.cell.batch_size).values():
         lead = gap(of_batch[0], min(of_batch, key=lambda cell: places[cell.measured_key]))
-        if lead.first is not lead.second and lead.is_told:
+        if lead.is_told:
             gains.append(lead.ratio)
     return max(gains, default=None)
 
