@@ -280,11 +280,12 @@ def test_what_does_not_run_here_is_a_record_with_its_reason_until_it_is_supporte
 def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
     sent = []
 
-    def send(records):
+    def send(record):
         (project / "data/mnist/news").touch()
-        sent.extend(found.cell.batch_size for found in records)
+        sent.append(record.cell.batch_size)
 
-    monkeypatch.setattr(delivery, "open_store", lambda root: SimpleNamespace(deliver=send, relate=lambda given: None))
+    store = SimpleNamespace(deliver=send, relate=lambda cells, report: None)
+    monkeypatch.setattr(delivery, "open_store", lambda root: store)
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
