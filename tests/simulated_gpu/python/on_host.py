@@ -201,6 +201,7 @@ def _keep_captures(graph):
     def capture_begin(self, *args, **kwargs):
         begin(self, *args, **kwargs)
         OnHost.captured = self.calls = []
+        self.infers = torch.is_inference_mode_enabled()  # whose tensors change in place only there
 
     def capture_end(self):
         OnHost.captured = None
@@ -209,10 +210,11 @@ def _keep_captures(graph):
     def replay(self):
         for function, args, kwargs, given in self.calls:
             library.simulated_busy(OPERATOR_US)
-            pairs = zip(tree_leaves(given), tree_leaves(function(*args, **kwargs)), strict=True)
-            for before, now in pairs:
-                if isinstance(now, Tensor) and now.numel():
-                    _view(before).copy_(now)
+            with torch.inference_mode(self.infers):
+                pairs = zip(tree_leaves(given), tree_leaves(function(*args, **kwargs)), strict=True)
+                for before, now in pairs:
+                    if isinstance(now, Tensor) and now.numel():
+                        _view(before).copy_(now)
 
     graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replay
 
