@@ -8,6 +8,7 @@ import pytest
 
 from accelbench.measuring import checks
 from accelbench.measuring.checks import Measured, Observations, Products, State, Training, compare
+from accelbench.measuring.time_limit import in_time
 from accelbench.schema.vocab import Precision
 
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
@@ -127,7 +128,7 @@ def test_what_can_not_be_compared_has_a_reason(error, why):
 
 def test_a_reference_that_takes_too_long_is_not_waited_for():
     def new_network(precision, *, other=False):
-        return checks.in_time(lambda: time.sleep(5), 0.05)
+        return in_time(lambda: time.sleep(5), 0.05)
 
     assert checks.NOT_IN_TIME in found(right(BATCH), new_network).notes[0]
 

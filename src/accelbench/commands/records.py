@@ -44,10 +44,14 @@ def default_folder(place: Workplace, context: Context) -> str:
     return name
 
 
+def is_results(place: Workplace, name: str) -> bool:
+    """Whether the folder `name` is that of the project's results."""
+    return place.project is not None and Path(name) == Path(RESULTS)
+
+
 def report_folder(place: Workplace, name: str) -> Path:
     """The folder of the report on the records in the folder `name`."""
-    is_results = place.project is not None and Path(name) == Path(RESULTS)
-    return (place.root if is_results else Path(name)) / "report"
+    return (place.root if is_results(place, name) else Path(name)) / "report"
 
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":

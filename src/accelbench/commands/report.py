@@ -2,12 +2,11 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from accelbench.commands.command import Command, Context, flag
-from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder, report_folder
+from accelbench.commands.records import FOLDER, PRICE, check_devices, costs, default_folder, is_results, report_folder
 from accelbench.errors import UserError
-from accelbench.project import RESULTS, workplace
+from accelbench.project import workplace
 
 
 def _run(chosen: Namespace, context: Context) -> int:
@@ -19,8 +18,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     place = workplace()
     prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, context)
-    is_results = place.project is not None and Path(name) == Path(RESULTS)
-    if is_results and chosen.price_per_hour is not None:
+    if is_results(place, name) and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
     read: list[Sweep] = []
 

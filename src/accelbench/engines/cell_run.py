@@ -25,6 +25,7 @@ from accelbench.measuring import checks, clock, progress
 from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, Output
 from accelbench.measuring.clock import Limits
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
+from accelbench.measuring.time_limit import in_time
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import (
@@ -289,8 +290,8 @@ class CellRun:
 
     def new_network_in_time(self, precision: Precision, **how: bool) -> NewNetwork:
         """`new_network`, which raises a NotInTimeError, as what it returns does, if `timeout_s` ends before it."""
-        network = checks.in_time(lambda: self.new_network(precision, **how), self.limits.left_s)
-        return lambda batch, seed: checks.in_time(lambda: network(batch, seed), self.limits.left_s)
+        network = in_time(lambda: self.new_network(precision, **how), self.limits.left_s)
+        return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
 
     def _compared(self) -> Findings:
         if self.agreed is not None:

@@ -5,17 +5,16 @@ All else is a warning on a number that is published. docs/measuring.md has the t
 """
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.measuring.time_limit import NotInTimeError
 from accelbench.schema.measurement import Check
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision, Promise
@@ -114,30 +113,6 @@ def error_of(output: Output, reference: Output) -> float:
 def limit(precision: Precision) -> float:
     """The largest error that rounding in `precision` explains without a further look."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
-
-
-class NotInTimeError(Exception):
-    """A call did not end in time."""
-
-
-Result = TypeVar("Result")
-
-
-def in_time(call: Callable[[], Result], left_s: float) -> Result:
-    """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
-    found: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:
-            found.set_exception(error)
-
-    if left_s > 0:
-        threading.Thread(target=run, daemon=True).start()
-        if wait([found], left_s).done:
-            return found.result()
-    raise NotInTimeError
 
 
 @dataclass

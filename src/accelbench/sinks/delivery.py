@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError
+from accelbench.measuring.time_limit import NotInTimeError, in_time
 from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import record_paths
@@ -117,18 +116,9 @@ def within(num: int, action: Callable[[], Any]) -> Any:
     MLflow's, which is one between two bytes. The thread that waits for it ends with this process at the latest.
     """
     limit_s = LIMIT_S + num * EACH_S
-    future: Future[Any] = Future()
-
-    def act() -> None:
-        try:
-            future.set_result(action())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=act, daemon=True).start()
     try:
-        return future.result(limit_s)
-    except TimeoutError:
+        return in_time(action, limit_s)
+    except NotInTimeError:
         raise TimeoutError(f"no answer within {limit_s:g} s") from None
 
 
