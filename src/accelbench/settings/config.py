@@ -155,7 +155,7 @@ class RunConfig(Options, RunSettings):
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
     repeats: AtLeastOne = setting(1, "fresh processes of each cell; each cell runs once before any runs again")
-    suite: str = setting("adhoc", "a suite of params.yaml; adhoc is none")
+    suite: str = setting("adhoc", "a suite of params.yaml, or adhoc: no suite")
     profile: str | None = setting(None, "which lines of a suite: quick or full")
     out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
     retry: Retry = setting(Retry.none, "failed: run failed, timed out, killed and disturbed cells of out= again")

@@ -57,7 +57,7 @@ class ClockHooks:
     ) -> None:
         self.clock, self.backend, self.num_samples, self.ranks = clock, backend, num_samples, ranks
         self.num_steps = 0  # that have ended
-        self.skipped: list[int] = []  # of which training_step returned None, in automatic optimisation
+        self.skipped: list[int] = []  # steps whose training_step returned None, in automatic optimisation
         self.is_over = False
         self.ask = Ask()
         self.marks: Marks | None = None
@@ -233,7 +233,7 @@ class CountedLoader:
         self.mark: Callable[[Phase], None] = lambda phase: None
         self.sizes: list[int] = []  # of all batches, in their order
         self.ends_early = False  # whether it gave fewer batches than it said it has
-        self.given: list[Any] = []  # batches that come before those of the loader
+        self.given: list[Any] = []  # batches to return before the loader's next one
         self.last: Any = None  # the last batch, as the loader gave it
         self._batches: Iterator[Any] | None = None
         self._has_length = False
@@ -305,7 +305,7 @@ def rows_left(loaded: Any, given: Any) -> tuple[int, int] | None:
     """
 
     def shape(tensor: Tensor) -> tuple[int, ...]:
-        """Its first dimension, and those of the others that are longer than 1."""
+        """Its first dimension, and each other dimension that is longer than 1."""
         return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
 
     shapes = zip(map(shape, tensors_in(loaded)), map(shape, tensors_in(given)), strict=False)
