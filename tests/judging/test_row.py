@@ -128,6 +128,26 @@ def test_memory_and_utilisation_over_the_steady_state():
     assert {name: row[name] for name in expected} == expected
 
 
+POWER_S = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+READ_W = {"gpu_0_power_w": [100.0, 100.0, 200.0, 300.0, 300.0, 300.0]}
+COUNTED_J = {"gpu_0_energy_j": [0.0, 50.0, 100.0, 225.0, 350.0, 475.0]}
+
+
+@pytest.mark.parametrize(
+    ("values", "until_s", "power_w"),
+    [
+        (READ_W, 2.5, 300),  # each reading is the mean of the second before it, which the warm-up ends in
+        (READ_W, 1.4, None),
+        (READ_W | COUNTED_J, 2.5, 212.5),
+        (READ_W | COUNTED_J, 1.2, None),
+    ],
+)
+def test_the_power_of_a_gpu_is_that_of_its_steady_state_only(values, until_s, power_w):
+    system = SystemSeries(started_boot_s=1000.0, t_s=POWER_S, values=values)
+    row = row_of(system=system, steady_boot_s=(1000.5, 1000 + until_s))
+    assert row["gpu_power_w"] == (None if power_w is None else pytest.approx(power_w))
+
+
 def test_the_breakdown_is_of_the_middle_steps_and_adds_up_to_them():
     phases = {"data_wait": [1e-3] * 8, "forward": [4e-3] * 6 + [50e-3] * 2, "framework": [0.0] * 8}
     row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))

@@ -31,6 +31,9 @@ FACTS = (
 # Columns of a measurement that a cell keeps whose numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
+# A GPU's power is read as a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage): earlier readings of a steady state
+# include the warm-up.
+POWER_AVERAGED_S = 1.0
 # The settings that have a column of their own, as their declarations say.
 DECLARED = tuple(each for each in declared(Cell) if each.said.column)
 
@@ -42,7 +45,6 @@ SERIES = {
     "other_cpu_utilization_percent": "other_cpu_utilization_percent",
     "page_faults_per_s": "page_faults_per_s",
     "gpu_utilization_percent": "gpu_0_utilization_percent",
-    "gpu_power_w": "gpu_0_power_w",
     "gpu_temperature_c": "gpu_0_temperature_c",
     "gpu_clock_mhz": "gpu_0_sm_clock_mhz",
 }
@@ -313,6 +315,16 @@ def _facts(measured: Measurement) -> Row:
     return row
 
 
+def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
+    """Mean power of the first GPU in the steady state, by its energy counter if it has one; None if that is too short."""
+    counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
+    if counted_w is not None:
+        return counted_w
+    began_s, ended_s = steady_boot_s
+    read_w = system.within("gpu_0_power_w", (began_s + POWER_AVERAGED_S, ended_s))
+    return fmean(read_w) if read_w else None
+
+
 def _of_system(record: Record, system: SystemSeries) -> Row:
     measured = record.measurement
     steady = measured.steady_boot_s if measured else None
@@ -322,9 +334,7 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         return fmean(values) if values else None
 
     row: Row = {column: mean(name) for column, name in SERIES.items()}
-    # NVML's power is a mean over up to a second: the first sample includes the warm-up.
-    counted_w = mean_w(system, "gpu_0_energy_j", steady) if steady else None
-    row["gpu_power_w"] = row["gpu_power_w"] if counted_w is None else counted_w
+    row["gpu_power_w"] = _gpu_power_w(system, steady) if steady else None
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
     of_kernel, whole = mean("cpu_system_percent"), row["cpu_utilization_percent"]
     if of_kernel is not None and isinstance(whole, float) and whole > 0:
