@@ -217,7 +217,7 @@ def clone() -> Path:
     run(f"cp -r {' '.join(kept)} '{made}'", ROOT)
     if (made / "dvc.lock").exists():
         run(f"dvc cache dir --local '{ROOT}/.dvc/cache' && git config user.name x && git config user.email x@x", made)
-        run("git add dvc.lock && git commit -qm 'What was measured'", made)
+        run("git add dvc.lock && git commit -q --allow-empty -m 'What was measured'", made)
     return made
 
 

@@ -31,8 +31,8 @@ FACTS = (
 # Columns of a measurement that a cell keeps whose numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
-# A GPU's power is read as a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage): earlier readings of a steady state
-# include the warm-up.
+# Each reading of a GPU's power is a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage): readings of the first
+# second of a steady state include the warm-up.
 POWER_AVERAGED_S = 1.0
 # The settings that have a column of their own, as their declarations say.
 DECLARED = tuple(each for each in declared(Cell) if each.said.column)
@@ -316,7 +316,7 @@ def _facts(measured: Measurement) -> Row:
 
 
 def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
-    """Mean power of the first GPU in the steady state, by its energy counter if it has one; None if that is too short."""
+    """Mean power of the first GPU in the steady state, by its energy counter if it has one; None if it was short."""
     counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
     if counted_w is not None:
         return counted_w
