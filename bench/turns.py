@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from accelbench.judging.row import steady_rates
 from accelbench.project import RECORDS, workplace
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, read
@@ -88,7 +87,7 @@ def measured(record: Record) -> Measurement:
 
 def rate_of(record: Record) -> float:
     """Samples/s: the median of the blocks."""
-    return median(steady_rates(measured(record)))
+    return median(measured(record).steady_rates)
 
 
 def rate_by_cell(*words: str) -> Numbers:

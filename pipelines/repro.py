@@ -36,7 +36,7 @@ from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.disturbed import is_retried
+from accelbench.judging.verdict import is_retried
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.presentation import counted, duration

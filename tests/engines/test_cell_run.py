@@ -9,7 +9,7 @@ import pytest
 
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.measuring import progress
 from accelbench.measuring.checks import NOT_IN_TIME
 from accelbench.measuring.clock import NUM_INFER_EPOCHS

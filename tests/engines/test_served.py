@@ -11,8 +11,8 @@ from accelbench.engines.pytorch import engine
 from accelbench.engines.registry import host_spec
 from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
-from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Promise, Protocol, Status

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import accelbench
-from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.row import remarks_in, summarise, warnings_of
+from accelbench.judging.verdict import ALLOWED, BUSY
 from accelbench.judging.warnings import Kind
 from accelbench.schema.cell import TrainerSettings, Window
 from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Stop

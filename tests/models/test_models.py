@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.verdict import ALLOWED, BUSY
 from accelbench.schema.cell import TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Status, Task
 from accelbench.schema.workload import DataSpec, ModelSpec

@@ -8,7 +8,7 @@ from accelbench.answers.cells import MeasuredCell, Word, gap
 from accelbench.answers.pairs import PRECISION, Pair, pairs
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import MODES, choice_text
-from accelbench.judging.row import ceilings_of
+from accelbench.judging.roofline import ceilings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import counted, significant, unit_of_work
 from accelbench.schema.ceilings import formats_of

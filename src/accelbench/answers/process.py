@@ -9,7 +9,7 @@ from typing import Any
 from accelbench.compare import record_sets
 from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import steady_rates, summarise, warnings_of, without_numbers
+from accelbench.judging.row import summarise, warnings_of, without_numbers
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
@@ -96,7 +96,7 @@ class Process:
             return None
         if self.measurement.serving is not None:
             return self.measurement.serving.served_per_s
-        rates = steady_rates(self.measurement)
+        rates = self.measurement.steady_rates
         return median(rates) if rates else None
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from accelbench.answers.process import Process
-from accelbench.judging.disturbed import DISTURBED
+from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema import interpreters, vocab
 from accelbench.schema.cell import Cell, Options

@@ -18,22 +18,20 @@ from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError
 from accelbench.grid import fingerprint, support
 from accelbench.isolation.processes import Sampler
-from accelbench.judging.asked import judge
-from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.row import remarks_in, summarise, warnings_of
+from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.schema import measurement as schema
 from accelbench.schema import vocab
-from accelbench.schema.ceilings import read_ceilings
+from accelbench.schema.ceilings import ceilings_in, read_ceilings
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serialize import plain
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sweep.prober import against_ceiling
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -264,12 +262,11 @@ def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
 def _judged(record: Record, measurement: schema.Measurement) -> Row:
     """The row of the record; an InvalidError if its numbers are not those of what was asked for."""
     name = record.cell.model.name
-    if (defect := judge(record.cell, measurement)) is not None:
-        raise InvalidError(f"{name}: {defect}")
-    record = against_ceiling(record)
-    if record.status == vocab.Status.invalid:
+    if (why := judge(record.cell, measurement)) is not None:
+        raise InvalidError(f"{name}: {why}")
+    if (why := judge(record.cell, measurement, ceilings_in(record.environment))) is not None:
         wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
-        raise InvalidError(f"{name}: {record.reason}; {wrong}")
+        raise InvalidError(f"{name}: {why}; {wrong}")
     return summarise(record)
 
 

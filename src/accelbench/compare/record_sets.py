@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.errors import UserError
-from accelbench.judging.disturbed import DISTURBED, reason, was_beside_others
-from accelbench.judging.row import steady_rates
+from accelbench.judging.verdict import DISTURBED, why_disturbed
+from accelbench.judging.warnings import was_beside_others
 from accelbench.presentation import counted
 from accelbench.project import PLAN, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
@@ -32,7 +32,7 @@ class ComparedProcess:
     environment: Mapping[str, Any]
     data: Data | None
     rates: list[float]  # samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed
-    was_beside_others: bool  # see `judging.disturbed`
+    was_beside_others: bool  # see `judging.warnings`
     disturbed: str | None = None  # what disturbed an ok cell so much that its rates do not count
 
     @property
@@ -44,14 +44,14 @@ class ComparedProcess:
     def of(cls, record: Record) -> "ComparedProcess":
         """The process that wrote `record`."""
         measured = record.measurement if record.status == Status.ok else None
-        disturbed = reason(record)
+        disturbed = why_disturbed(record)
         return cls(
             cell=record.cell,
             status=record.status,
             started_at=record.started_at,
             environment=record.environment,
             data=record.data,
-            rates=steady_rates(measured) if measured and not disturbed else [],
+            rates=measured.steady_rates if measured and not disturbed else [],
             was_beside_others=was_beside_others(record),
             disturbed=disturbed,
         )

@@ -17,9 +17,7 @@ from accelbench.errors import UserError, writing_errors
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging import disturbed
-from accelbench.judging.disturbed import DISTURBED
-from accelbench.judging.row import steady_rates
+from accelbench.judging.verdict import DISTURBED, why_disturbed
 from accelbench.presentation import duration, say
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
@@ -102,11 +100,11 @@ class _Measured:
         """The logarithm of a process' median samples/s; None if it does not count."""
         record = session.measure(self.ready.process(replace(cell, repeat=len(self.wanted))))
         self.wanted.append(WantedCell(record.cell, record.name, record.label))
-        if (why := disturbed.reason(record)) is not None:
+        if (why := why_disturbed(record)) is not None:
             self.failures.append(f"{DISTURBED}: {why}")
         elif record.status != Status.ok or record.measurement is None:
             self.failures.append(f"{record.status}: {record.reason}")
-        elif rates := steady_rates(record.measurement):
+        elif rates := record.measurement.steady_rates:
             return math.log(float(np.median(rates)))
         return None
 

@@ -17,7 +17,7 @@ from accelbench.errors import UserError
 from accelbench.grid import support
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.disturbed import is_allowed
+from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import significant
 from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings, read_ceilings

@@ -88,7 +88,8 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 
 # The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
 ROOMS = (
-    *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py", "judging/asked.py", "judging/load.py"),
+    *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
+    *("judging/roofline.py", "judging/verdict.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
     *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/workload.py"),
     "engines/pytorch/probe.py",  # every engine's cells are judged by what it finds

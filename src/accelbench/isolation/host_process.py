@@ -24,7 +24,7 @@ from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Outcome, Request, decode, encode
 from accelbench.isolation.processes import Sampler, children, end_orphans
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status

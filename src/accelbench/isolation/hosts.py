@@ -19,7 +19,7 @@ from accelbench.devices import interpreters
 from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
-from accelbench.judging.load import while_sampled
+from accelbench.judging.verdict import load_beside
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.ceilings import Ceilings
@@ -140,7 +140,7 @@ class Hosts:
         outcome = self._ask(spec, replace(request, engine=spec.prober, precisions=list(precisions)))
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
-        reason = while_sampled(outcome.system)
+        reason = load_beside(outcome.system)
         return replace(outcome.ceilings, disturbed=dict.fromkeys(outcome.ceilings.probed, reason) if reason else {})
 
     def _host(self, spec: HostSpec) -> "_Host":

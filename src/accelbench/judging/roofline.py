@@ -1,13 +1,44 @@
 """How near a cell comes to the ceiling of its device, and which resource bounds it."""
 
-from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Bound
+from statistics import median
+
+from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import SHARE_ONE_CPU, Bound
 
 # Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
 # for Convolutional Neural Networks", CVPR 2016). Operations are counted as of the direct convolution, so a true rate
 # may exceed the measured ceiling by this factor, but not by more.
 WINOGRAD = 2.25
+
+
+def ceilings_of(record: Record) -> Ceilings | None:
+    """As `ceilings_of_cell`, for the ceilings that a record keeps."""
+    num_devices = record.measurement.num_devices if record.measurement else 1
+    return ceilings_of_cell(ceilings_in(record.environment), record.cell, num_devices)
+
+
+def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
+    """The ceilings of all devices that computed the cell together; None if not probed, or beside other load."""
+    if probed is None or probed.disturbance(cell.precision):
+        return None
+    return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
+
+
+def step_size(cell: Cell, measurement: Measurement) -> float:
+    """Samples of a batch: those that were asked for, unless a function of the user counts them."""
+    counted = measurement.samples_per_step if cell.model.samples else None
+    return counted or cell.batch_size
+
+
+def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
+    """Floating-point operations per second; None if the operations or the speed are unknown."""
+    rates, work = measurement.steady_rates, measurement.work
+    if not rates or work is None or work.flops is None:
+        return None
+    return work.flops / step_size(cell, measurement) * median(rates)
 
 
 def bound(

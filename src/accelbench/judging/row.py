@@ -7,12 +7,12 @@ from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
-from accelbench.judging import disturbed, generated, served, target
+from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
-from accelbench.judging.roofline import bound
+from accelbench.judging.roofline import bound, ceilings_of, flops_per_s, step_size
+from accelbench.judging.verdict import why_disturbed
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.schema import vocab
-from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of
@@ -68,7 +68,7 @@ def summarise(record: Record) -> Row:
     if record.system is not None:
         row |= _of_system(record, record.system)
     if measured is not None:
-        row["disturbed"] = disturbed.reason(record)
+        row["disturbed"] = why_disturbed(record)
         found = remarks(record, row, about_numbers=row["disturbed"] is None)
         row |= {kind.value: "; ".join(text for each, text, _ in found if each == kind) or None for kind in Kind}
     if row["disturbed"]:
@@ -81,16 +81,6 @@ def summarise(record: Record) -> Row:
 def without_numbers(row: Row) -> Row:
     """The row of a cell whose numbers are not published."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
-
-
-def ceilings_of(record: Record) -> Ceilings | None:
-    """The ceilings of all devices that computed the cell together; None if not probed, or beside other load."""
-    probed = ceilings_in(record.environment)
-    if probed is not None and probed.disturbance(record.cell.precision):
-        return None
-    if probed is None or record.measurement is None or record.cell.device in vocab.SHARE_ONE_CPU:  # probed as a whole
-        return probed
-    return probed.of_devices(record.measurement.num_devices)
 
 
 def remarks_in(row: Row, kind: Kind) -> list[str]:
@@ -179,14 +169,9 @@ def _columns(
     return {each.column: attrgetter(each.path) if is_used else None for each, is_used in are_used.items()}
 
 
-def steady_rates(measured: Measurement) -> list[float]:
-    """Samples/s, one value per steady epoch if whole epochs were run, else one per block; may be empty."""
-    return [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
-
-
 def _rates(record: Record, measured: Measurement) -> Row:
     """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
-    if not (rates := steady_rates(measured)):
+    if not (rates := measured.steady_rates):
         return {}
     sample, trains = Sample(rates), record.cell.mode == vocab.Mode.train
     rate = sample.median
@@ -255,8 +240,7 @@ def _work(record: Record, measured: Measurement, speed: object) -> Row:
     if work is None:
         return {}
     ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
-    # As many samples as were asked for, unless a function of the user counts them.
-    batch = (measured.samples_per_step if cell.model.samples else None) or cell.batch_size
+    batch = step_size(cell, measured)
     row: Row = {
         "flops_per_sample": _divided(work.flops, batch),
         "bytes_per_sample": _divided(work.bytes, batch),
@@ -275,10 +259,10 @@ def _work(record: Record, measured: Measurement, speed: object) -> Row:
     compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
     fused = compiles or cell.options.cuda_graphs
     found = bound(work, batch / speed, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copy_s)
-    flops_per_s = None if work.flops is None else work.flops / batch * speed
+    rate = flops_per_s(cell, measured)
     return row | {
-        "flops_per_s": flops_per_s,
-        "mfu": None if flops_per_s is None or ceiling is None else flops_per_s / ceiling,
+        "flops_per_s": rate,
+        "mfu": None if rate is None or ceiling is None else rate / ceiling,
         "bound": found.value if found else None,
     }
 

@@ -20,6 +20,7 @@ from accelbench.schema.vocab import (
     Pipeline,
     Precision,
     Protocol,
+    Status,
     Stop,
     Verdict,
 )
@@ -90,6 +91,13 @@ def counted_samples(record: Record) -> list[str]:
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
+
+
+def was_beside_others(record: Record) -> bool:
+    """Whether other processes used the cores while the numbers were measured, though perhaps few of them."""
+    name, measured = "other_cpu_utilization_percent", record.measurement
+    percents = record.system.within(name, measured.steady_boot_s) if record.system and measured else []
+    return bool(percents) and fmean(percents) > MAX_OTHERS_PERCENT
 
 
 def output_error_text(precision: Precision, error: float | None) -> str:
@@ -214,6 +222,11 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
         if wanted > threads + MAX_MORE_CORES:
             used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"
             yield doubt("used more threads", f"{used}: another library, such as NumPy, has threads of its own")
+    share = row["mfu"]
+    if record.status == Status.ok and isinstance(share, float) and share > 1:
+        text = f"{share:.2f} times the device's ceiling"
+        if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record
+            yield doubt("was faster than the ceiling", text)
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
         yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""

@@ -316,6 +316,11 @@ class Measurement(Observed):
         return self.stop == Stop.timeout
 
     @property
+    def steady_rates(self) -> list[float]:
+        """Samples/s, one value for each steady epoch if whole epochs were run, else for each block; may be empty."""
+        return [part.num_samples / part.seconds for part in self.steady_epochs or self.blocks]
+
+    @property
     def steady_epochs(self) -> list[Epoch]:
         """All epochs but the first, which includes warm-up and compilation; the first if there is no other."""
         return self.epochs[1:] or self.epochs

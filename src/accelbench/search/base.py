@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 
 from accelbench.errors import Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
-from accelbench.judging import disturbed
+from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import duration
 from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
@@ -55,7 +55,7 @@ class BaseSearch:
         done, _ = run.known(self.context, items)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
         # One that was disturbed, or cut off by the end of a budget, says nothing.
-        sound = [each for each in done if not disturbed.reason(each) and not each.was_cut(limits_s[each.name])]
+        sound = [each for each in done if not why_disturbed(each) and not each.was_cut(limits_s[each.name])]
         return {each.name: each for each in sound}
 
     def is_there(self, item: Planned) -> bool:

@@ -15,8 +15,8 @@ from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging import disturbed
-from accelbench.judging.row import steady_rates, summarise
+from accelbench.judging.row import summarise
+from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import and_more, duration, say, significant
 from accelbench.project import shown
 from accelbench.report.tables.table import Column, Table, count, number, rendered, tabulate_known, word
@@ -62,7 +62,7 @@ class Goal:
         if record.status != Status.ok or measured is None or measured.is_partial:
             return None
         if self.by == "throughput":
-            return median(steady_rates(measured))
+            return median(measured.steady_rates)
         if self.by == "latency":
             return _latency_ms(record)
         joules = summarise(record)["energy_j_per_sample"]
@@ -320,7 +320,7 @@ class _Search(BaseSearch):
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-        if why := disturbed.reason(record):
+        if why := why_disturbed(record):
             self.disturbed.append(why)
             return None
         if record.was_cut(item.cell.timeout_s):

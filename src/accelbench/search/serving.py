@@ -11,7 +11,7 @@ from rich.console import Console
 from accelbench.answers.serving import Capacity, best_settings, capacities, setting_of, work_of
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging import disturbed
+from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import counted, duration, say, significant
 from accelbench.project import shown
 from accelbench.report import read
@@ -196,7 +196,7 @@ class _Search(BaseSearch):
         records = list(self.records.values())
         tried = [each for each in records if each.cell.protocol == Protocol.server] or records
         if bad := [each for each in tried if not _serving(each)]:
-            why = bad[0].reason or disturbed.reason(bad[0])
+            why = bad[0].reason or why_disturbed(bad[0])
             return f"{len(bad)} of {counted(len(tried), 'record')} not ok, such as {why}"
         if records and not self.num_racing:
             return "no setting answers even a request alone within the limit: use a higher --latency-ms"
@@ -215,7 +215,7 @@ COLUMNS = [
 
 def _serving(record: Record) -> Serving | None:
     """What an ok and undisturbed process served."""
-    is_fine = record.status == Status.ok and not disturbed.reason(record)
+    is_fine = record.status == Status.ok and not why_disturbed(record)
     return record.measurement.serving if record.measurement and is_fine else None
 
 

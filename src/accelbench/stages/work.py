@@ -18,7 +18,7 @@ from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.disturbed import is_retried
+from accelbench.judging.verdict import is_retried
 from accelbench.presentation import duration, say
 from accelbench.report.read import Sweep, read_all
 from accelbench.schema.cell import Cell

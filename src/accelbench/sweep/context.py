@@ -18,7 +18,7 @@ from accelbench.devices.registry import look
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.grid.plan import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.disturbed import is_allowed
+from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import say
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file

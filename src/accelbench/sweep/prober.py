@@ -14,10 +14,8 @@ from accelbench.errors import RefusedError, WriteError, writing_errors
 from accelbench.grid.estimate import Length
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
-from accelbench.judging.disturbed import is_allowed
-from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
-from accelbench.judging.roofline import WINOGRAD
-from accelbench.judging.row import ceilings_of, summarise
+from accelbench.judging.roofline import ceilings_of, flops_per_s
+from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, judge, verdict_on
 from accelbench.presentation import significant
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_of_machine, read_ceilings
@@ -151,16 +149,20 @@ class Prober:
         return True
 
     def judged(self, record: Record) -> Record:
-        """`record` with its device's ceilings, and with a warning or a verdict if it is faster than they are."""
+        """`record` with its device's ceilings; invalid if it is faster than they allow."""
         # The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and
         # if that is known, after the first undisturbed cell and one that comes near it.
-        probed, rate = _probed(record.cell), flops_per_s(record)
-        record = self._with_ceilings(record)
+        record, measured = self._with_ceilings(record), record.measurement
+        word, _ = verdict_on(record)
+        if word != Status.ok or measured is None:
+            return record
+        probed, rate = _probed(record.cell), flops_per_s(record.cell, measured)
         while rate and (why := self._too_low(record, rate)) and self.num_reprobes[probed] < MAX_REPROBES:
             self.num_reprobes[probed] += 1
             self.probe(record.cell, formats_of(record.cell.precision), f"again: {why}")
             record = self._with_ceilings(record)
-        return against_ceiling(record)
+        reason = judge(record.cell, measured, self.known.get(probed))
+        return replace(record, status=Status.invalid, reason=reason) if reason else record
 
     def _with_ceilings(self, record: Record) -> Record:
         known = self.known.get(_probed(record.cell))
@@ -189,28 +191,6 @@ def _probed(cell: Cell) -> Probed:
 def _ceiling(record: Record) -> float | None:
     ceilings = ceilings_of(record)
     return ceilings.ceiling_of(record.cell.precision) if ceilings else None
-
-
-def against_ceiling(record: Record) -> Record:
-    """`record`, with a warning if it is faster than its device's ceiling, or invalid beyond Winograd's gain.
-
-    Convolutions with large kernels may be far faster: FFTs take fewer operations than are counted.
-    """
-    rate, ceiling, measured = flops_per_s(record), _ceiling(record), record.measurement
-    if rate is None or ceiling is None or measured is None or rate <= ceiling:
-        return record
-    times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-    by_ffts = measured.work.large_kernels if measured.work else 0.0
-    if (1 - by_ffts) * rate > WINOGRAD * ceiling:
-        reason = f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
-        return replace(record, status=Status.invalid, reason=reason)
-    return replace(record, measurement=replace(measured, warnings=[*measured.warnings, times]))
-
-
-def flops_per_s(record: Record) -> float | None:
-    """Floating-point operations per second of an ok cell; None if its operations or its speed are unknown."""
-    rate = summarise(record)["flops_per_s"] if record.status == Status.ok else None
-    return rate if isinstance(rate, float) else None
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from accelbench.answers.process import Process
 from accelbench.errors import ChangedError, Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.disturbed import is_retried
+from accelbench.judging.verdict import is_retried
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PLAN, shown
 from accelbench.schema.cell import Cell

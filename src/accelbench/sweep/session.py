@@ -20,8 +20,8 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
-from accelbench.judging import disturbed
 from accelbench.judging.target import mllog
+from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, why_disturbed
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
@@ -76,7 +76,7 @@ class Session:
         if options.verbose:  # also for what the hosts say when they end
             hosts.listener = lambda printed: self.context.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
         environment = fingerprint(PROBING_ENGINE)
-        self._quiet = Quiet(0.0 if disturbed.is_allowed() else options.quiet_s, self.context.say)
+        self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
         self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
         if runnable and runnable[0].engine == PROBING_ENGINE:
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
@@ -134,9 +134,9 @@ class Session:
         environment = self.ready.environment(item.cell)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment |= {TRACKING: self.context.options.tracking} if self.context.options.tracking == UNTRACKED else {}
-        environment |= {disturbed.BUSY: disturbed.ALLOWED} if disturbed.is_allowed() else {}
+        environment |= {BUSY: ALLOWED} if is_allowed() else {}
         record = self._run(item, failure, environment)
-        reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
+        reason, left_s = why_disturbed(record), left_s - 2 * record.wall_s
         if reason is not None:
             self._progress.begin("waiting for a quiet machine")
             is_quiet = self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s)

@@ -20,10 +20,9 @@ from accelbench.answers.sentences import Answer, answers
 from accelbench.answers.words import disturbed_text, speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
-from accelbench.judging import disturbed
-from accelbench.judging.disturbed import ALLOWED, BUSY_VARIABLE, DISTURBED
 from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
 from accelbench.judging.served import limit_text, served_text
+from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE, DISTURBED, why_disturbed
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
 from accelbench.presentation import and_more, checked_words, counted, duration, say, significant, unit_of_work
 from accelbench.project import shown
@@ -132,7 +131,7 @@ class SweepProgress:
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         width = max((len(each.label) for each in self.planned), default=0)
         words = [] if record.user_error and not self.says_mistakes else outcome(record)
-        is_disturbed = disturbed.reason(record) is not None  # then its words begin with the speed, and say it
+        is_disturbed = why_disturbed(record) is not None  # then its words begin with the speed, and say it
         word = "" if is_disturbed else record.status.value
         if words and record.status in UNEXPECTED:
             words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
@@ -156,7 +155,7 @@ def outcome(record: Record) -> list[str]:
     """One cell's result in a few words and figures, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return [record.reason or "no reason was given"]
-    if disturbed.reason(record):
+    if why_disturbed(record):
         return [disturbed_text(Process.of(record))]
     row = summarise(record)
     words = []

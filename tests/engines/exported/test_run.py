@@ -16,8 +16,8 @@ from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.global_state import NOT_SET
 from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
-from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec

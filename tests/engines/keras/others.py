@@ -7,7 +7,7 @@ import numpy as np
 
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.backends import backend_for
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import STEP_MODES, KerasBackend, Precision
 from accelbench.schema.workload import ModelSpec
 from engines.keras.cells import give, keras_cell, trained, twin_of, with_weights_of

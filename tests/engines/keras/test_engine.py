@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec

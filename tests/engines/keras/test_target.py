@@ -6,7 +6,7 @@ import pytest
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine
 from accelbench.engines.keras.feed import feed_of
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Mode, Protocol, Span
 from engines.keras.cells import SGD, keras_cell

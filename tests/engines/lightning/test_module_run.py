@@ -12,8 +12,8 @@ from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance
 from accelbench.schema.workload import DataSpec, ModelSpec

@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.pytorch import engine as pytorch
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_module_run import pytestmark  # noqa: F401

@@ -7,7 +7,7 @@ import pytest
 import own_modules
 from accelbench.engines.lightning import engine
 from accelbench.errors import UserError
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Protocol, Span
 from engines.lightning.test_module_run import _forget, lit_cell, pytestmark  # noqa: F401

@@ -8,7 +8,7 @@ import torch
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.pytorch import engine, global_state
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Protocol
 from engines.pytorch.own.test_workload import own_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow

@@ -11,7 +11,7 @@ from accelbench.engines.pytorch import engine, options, zoo
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library
 from accelbench.schema.workload import ModelSpec

@@ -7,9 +7,9 @@ import pytest
 from accelbench.data.arrays import load_split
 from accelbench.data.order import parts_of
 from accelbench.engines.pytorch import engine
-from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.judging.target import of_training
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Target
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain

@@ -13,7 +13,7 @@ from torchvision import models
 
 from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.errors import UserError
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task, Weights
 from accelbench.schema.workload import ModelSpec

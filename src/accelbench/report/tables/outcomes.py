@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import NOT_RUN, OLDER, UNREADABLE, Process
-from accelbench.judging.disturbed import DISTURBED
+from accelbench.judging.verdict import DISTURBED
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate
 from accelbench.schema.serialize import grouped

@@ -10,7 +10,7 @@ from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.own import architectures
 from accelbench.engines.pytorch.own.generate import CACHES
 from accelbench.errors import UserError
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Generate, Options
 from accelbench.schema.vocab import Device, Mode, Precision, Task
 from engines.pytorch.own.test_tokens import cell, model

@@ -11,7 +11,7 @@ from accelbench.engines.pytorch.own import architectures
 from accelbench.engines.pytorch.own.architectures import NO_LABEL, TokenMaker
 from accelbench.engines.pytorch.spec import host_spec
 from accelbench.errors import UserError
-from accelbench.judging.asked import judge
+from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, needs

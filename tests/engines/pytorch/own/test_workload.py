@@ -9,8 +9,8 @@ import torch
 import own_code
 from accelbench.engines.pytorch import engine
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec

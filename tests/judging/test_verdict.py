@@ -1,14 +1,55 @@
+"""Which cells are invalid or disturbed."""
+
 import dataclasses
 
 import pytest
 
-from accelbench.judging.disturbed import is_retried, reason
-from accelbench.judging.load import while_sampled
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.schema.measurement import SystemSeries
+from accelbench.judging.verdict import is_retried, judge, load_beside, why_disturbed
+from accelbench.schema.cell import Options
+from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.record import DEVICE_MEASUREMENTS
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Allocator, Device, Precision, Status
+from accelbench.schema.workload import ModelSpec
 from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series
+from fakes import make_cell, make_measurement
+
+JEMALLOC = Options(allocator=Allocator.jemalloc)
+
+
+@pytest.mark.parametrize(
+    ("cell", "ran", "told"),
+    [
+        ({}, {}, None),
+        ({}, {"allocator": "jemalloc"}, None),  # the user's variables, which are noted
+        ({"options": JEMALLOC}, {"allocator": "jemalloc"}, None),
+        ({}, {"warnings": ["slow"]}, None),
+        ({"device": Device.gpu}, {"device": "cpu"}, "asked for device gpu, but cpu ran"),
+        ({"devices": 4}, {"num_devices": 1}, "asked for 4 devices, but 1 ran"),
+        ({"device": Device.tpu}, {"device": "xla_cpu"}, "asked for device tpu, but xla_cpu ran"),
+        ({"precision": Precision.fp16_mixed}, {"precision": "bf16"}, "asked for precision fp16_mixed, but bf16 ran"),
+        ({}, {"precision": "tf32"}, "asked for precision fp32, but tf32 ran"),
+        ({"options": JEMALLOC}, {"allocator": "glibc"}, "asked for allocator jemalloc, but glibc ran"),
+        ({"options": JEMALLOC}, {}, "asked for allocator jemalloc, but an unknown one ran"),
+        ({}, {"defects": ["the loss is nan", "too fast"]}, "the loss is nan; too fast"),
+        ({}, {"precision": "tf32", "defects": ["set"]}, "asked for precision fp32, but tf32 ran; set"),
+    ],
+)
+def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):
+    assert judge(make_cell(**cell), make_measurement(**ran)) == told
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "model", "told"),
+    [
+        (321, {}, "it counts more than 32 samples a step"),
+        (300, {}, None),  # the last batch of an epoch
+        (321, {"model": ModelSpec(name="own", samples="own.count")}, None),
+    ],
+)
+def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them(num_samples, model, told):
+    blocks = [Block(num_steps=10, num_samples=num_samples, seconds=0.1)]
+    assert judge(make_cell(**model), make_measurement(blocks=blocks)) == told
 
 
 def load(others, own, waiting, steal=0.0):
@@ -34,7 +75,7 @@ def load(others, own, waiting, steal=0.0):
     ],
 )
 def test_who_is_accused(values, num_cores, disturbed):
-    found = reason(make_record(values, num_cores=num_cores))
+    found = why_disturbed(make_record(values, num_cores=num_cores))
     assert (found is not None) == disturbed, found
     if "hypervisor" in (found or ""):
         assert found == "the hypervisor gave 0.5 of 2 cores to other machines"
@@ -43,39 +84,39 @@ def test_who_is_accused(values, num_cores, disturbed):
 def test_other_processes_on_its_gpu_disturb_a_cell():
     record = make_record(quiet())
     told = "77 % of GPU 0 was used by python (pid 12, 5.2 GB)"
-    assert reason(dataclasses.replace(record, system=dataclasses.replace(record.system, busy_gpus=told))) == told
+    assert why_disturbed(dataclasses.replace(record, system=dataclasses.replace(record.system, busy_gpus=told))) == told
 
 
 def test_a_quota_that_stops_threads_is_the_cells_own():
     values = load(300, 400, 1200)  # on a host of 8 cores, whose others are busy
-    assert reason(make_record(values, num_cores=8)) == "others used 3.0 of 8 cores"
+    assert why_disturbed(make_record(values, num_cores=8)) == "others used 3.0 of 8 cores"
     throttled = {**values, "cpu_quota_throttled_s": [1.0, 2.5, 4.0]}
-    assert reason(make_record(throttled, num_cores=8)) is None
+    assert why_disturbed(make_record(throttled, num_cores=8)) is None
 
 
 def test_only_the_steady_state_counts():
     """In the samples before and after it, the load is the opposite one."""
-    assert reason(make_record(quiet())) is None
-    assert while_sampled(series(quiet())) is not None
+    assert why_disturbed(make_record(quiet())) is None
+    assert load_beside(series(quiet())) is not None
 
 
 def test_a_steady_state_between_two_samples_is_told_by_those_beside_it():
     for values, said in ((BUSY, REASON), (quiet(), None)):
         record = make_record(values)
         short = dataclasses.replace(record.measurement, steady_boot_s=(101.2, 101.3))
-        assert reason(dataclasses.replace(record, measurement=short)) == said
+        assert why_disturbed(dataclasses.replace(record, measurement=short)) == said
 
 
 def test_without_knowledge_nothing_is_disturbed():
     for record in (make_record(None), make_record(environment={"busy": "allowed"})):
-        assert reason(record) is None
+        assert why_disturbed(record) is None
         assert summarise(record)["samples_per_s"] == pytest.approx(3200)
     assert "busy" in DEVICE_MEASUREMENTS  # that it is allowed is no part of an identity
     failed = {name: [None, *given[1:]] for name, given in BUSY.items()}  # the first sample says nothing
-    assert reason(make_record(failed)) == REASON
+    assert why_disturbed(make_record(failed)) == REASON
     nothing = SystemSeries(started_boot_s=1.0, t_s=[0.1], values={OTHERS: [None]}, num_cores=2)
-    assert while_sampled(nothing) is None
-    assert while_sampled(None) is None
+    assert load_beside(nothing) is None
+    assert load_beside(None) is None
 
 
 def test_its_row_has_the_reason_in_the_place_of_numbers():
@@ -89,5 +130,5 @@ def test_retry_measures_it_again_and_a_cell_that_is_not_ok_has_its_own_reason():
     assert is_retried(make_record())
     assert not is_retried(make_record(quiet()))
     invalid = dataclasses.replace(make_record(), status=Status.invalid, reason="wrong")
-    assert reason(invalid) is None
+    assert why_disturbed(invalid) is None
     assert not is_retried(invalid)

@@ -1,0 +1,157 @@
+"""Decides whether the numbers of a cell are ok, invalid or disturbed. No other module decides it."""
+
+import math
+import os
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Literal
+
+from accelbench.errors import UserError
+from accelbench.judging.roofline import WINOGRAD, ceilings_of_cell, flops_per_s
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement, SystemSeries
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
+
+DISTURBED: Literal["disturbed"] = "disturbed"  # shown in place of the status `ok`
+BUSY, ALLOWED = "busy", "allowed"  # the entry of a record's environment where no cell counts as disturbed
+# On a machine that is never quiet, such as a shared one that runs tests, `allowed` makes cells count although other
+# programs take their cores, and nothing waits. It is a variable because the machine decides it, not a cell or a suite.
+BUSY_VARIABLE = "ACCELBENCH_BUSY"
+# Cores. Below it, others slow a cell down by less than a quarter, even one whose threads all wait for each other.
+MIN_OTHERS = 0.25
+# By how many cores the demand has to exceed the supply: a kernel moves threads late, and counts time in ticks.
+MARGIN = 0.1
+MIN_STEAL = 0.1  # of what the cell used, and cores
+NEAR_S = 0.5  # the longest pause between samples: a window that lies between two of them has both within it
+ALWAYS = (-math.inf, math.inf)
+
+
+def verdict(
+    cell: Cell, measurement: Measurement, probed: Ceilings | None = None, system: SystemSeries | None = None
+) -> tuple[Status | Literal["disturbed"], str | None]:
+    """Whether a cell that ended without an error is ok, invalid or disturbed, and the reason if it is not ok.
+
+    The numbers of a disturbed cell may be right for the load that ran beside it. They are kept, but not published.
+
+    Args:
+        cell: What was asked for.
+        measurement: What ran.
+        probed: The ceilings of one device; None if it was not probed.
+        system: The sampler's series; None if other load is allowed.
+    """
+    if why := judge(cell, measurement, probed):
+        return Status.invalid, why
+    if why := disturbance(cell, measurement, system):
+        return DISTURBED, why
+    return Status.ok, None
+
+
+def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
+    """The status of a record as it is shown, `disturbed` included, and the reason if it is not ok."""
+    measured = record.measurement
+    if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
+        return record.status, record.reason
+    why = disturbance(record.cell, measured, record.system)
+    return (DISTURBED if why else Status.ok), why
+
+
+def why_disturbed(record: Record) -> str | None:
+    """What disturbed an ok cell, such as `others used 1.3 of 2 cores`; None if nothing is known to have."""
+    word, why = verdict_on(record)
+    return why if word == DISTURBED else None
+
+
+def is_retried(record: Record) -> bool:
+    """Whether `retry=failed` measures the cell again."""
+    word, _ = verdict_on(record)
+    return word in RETRIED or word == DISTURBED
+
+
+def is_allowed() -> bool:
+    """Whether cells count although the machine is busy. Raises UserError: the variable has an unknown value."""
+    value = os.environ.get(BUSY_VARIABLE)
+    if value and value != ALLOWED:
+        raise UserError(
+            f"{BUSY_VARIABLE}={value}: unknown. {ALLOWED} makes cells count although other programs take their cores; "
+            "leave it unset to have such cells repeated"
+        )
+    return value == ALLOWED
+
+
+def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
+    """Why the numbers can't be true; None if they can. The arguments are those of `verdict`."""
+    reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
+    return "; ".join(reasons) or None
+
+
+def _others_ran(cell: Cell, measurement: Measurement) -> Iterator[str]:
+    for word in ("device", "precision"):
+        asked, ran = getattr(cell, word), getattr(measurement, word)
+        if asked != ran:
+            yield f"asked for {word} {asked}, but {ran} ran"
+    if cell.devices != measurement.num_devices:
+        yield f"asked for {cell.devices} devices, but {measurement.num_devices} ran"
+    allocator = cell.options.allocator
+    if allocator not in (Allocator.default, measurement.allocator):
+        yield f"asked for allocator {allocator}, but {measurement.allocator or 'an unknown one'} ran"
+    # Without a function of the user that counts samples, no step has more of them than were asked for.
+    most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
+    if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
+        yield f"it counts more than {most} samples a step"
+
+
+def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> Iterator[str]:
+    ceilings = ceilings_of_cell(probed, cell, measurement.num_devices)
+    ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
+    rate = flops_per_s(cell, measurement)
+    if rate is None or ceiling is None or measurement.work is None:
+        return
+    # Convolutions with large kernels may be far faster: FFTs take fewer operations than are counted.
+    if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
+        times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        yield f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
+
+
+def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
+    """What disturbed the cell, such as `others used 1.3 of 2 cores`; None if nothing did, or it is unknown."""
+    if system is None:
+        return None
+    if system.busy_gpus is not None:
+        return system.busy_gpus
+    threads = (measurement.threads or 0) * cell.num_processes if cell.device in SHARE_ONE_CPU else 0
+    return load_beside(system, measurement.steady_boot_s, threads)
+
+
+def load_beside(
+    system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
+) -> str | None:
+    """The other load that took cores which the sampled processes needed; None if none did, or it is unknown.
+
+    Args:
+        boot_s: The begin and end of the time that counts, in seconds since the machine started.
+        threads: How many threads computed; all of them want a core where the kernel does not count how long they wait.
+    """
+    # The processes wanted the cores that they used, and one more for each thread that waited for one. If threads wait
+    # though others use few cores, there are more threads than cores, or a quota stopped them: the cell itself did that.
+    if system is None or (cores := system.num_cores) is None:
+        return None
+
+    def mean(name: str) -> float | None:
+        near = boot_s and (boot_s[0] - NEAR_S, boot_s[1] + NEAR_S)
+        values = system.within(f"{name}_percent", boot_s) or system.within(f"{name}_percent", near)
+        return fmean(values) / 100 if values else None
+
+    used, others = mean("cpu_utilization") or 0.0, mean("other_cpu_utilization")
+    waiting, steal = mean("waiting"), mean("steal")
+    if steal is not None and steal > MIN_STEAL * max(1.0, used):
+        return f"the hypervisor gave {steal:.1f} of {cores} cores to other machines"
+    if others is None or others < MIN_OTHERS:
+        return None
+    throttled = system.within("cpu_quota_throttled_s", boot_s)  # cumulative
+    if throttled and throttled[-1] > throttled[0]:
+        wanted = used
+    else:
+        wanted = max(used, threads) if waiting is None else used + waiting
+    return f"others used {others:.1f} of {cores} cores" if wanted + others > cores + MARGIN else None
