@@ -48,11 +48,8 @@ def test_bytes_behind_the_end_and_broken_exif_are_passed_over():
     [
         (b"", "empty"),
         (b"<html>404</html>", "no picture"),
-        (b"\xff\xd8\xff\xe0", "no picture"),
         (encoded(photo(), "EPS"), "no picture"),  # starts a program
-        (encoded(photo(), "TIFF"), "no picture"),
         (encoded(photo(), "JPEG")[:-400], "damaged .*truncated"),
-        (encoded(photo(), "PNG")[:-100], "damaged"),
         (encoded(Image.fromarray(np.zeros((9, 9), np.uint16))), "of 16 bits a pixel"),
     ],
 )

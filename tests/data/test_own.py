@@ -126,7 +126,6 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"pictures": IMAGES}, "its arrays are pictures; expected are images and labels, or x_train, y_train, x_test"),
         ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
         ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
-        ({"images": IMAGES, "labels": LABELS / 1}, "labels is float64 of the shape"),
         ({"images": IMAGES, "labels": LABELS[:9]}, r"labels is int64 of the shape \(9,\)"),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),
         ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),
@@ -141,21 +140,13 @@ def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays,
 
 
 def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memory(place, tmp_path):
-    for shape in ((10**9, 4096, 4096), (100, 4096, 4096)):
-        head = BytesIO()
-        npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": shape})
-        with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
-            archive.writestr("images.npy", head.getvalue())
-            archive.writestr("labels.npy", head.getvalue())
-        with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
-            prepare.prepare_own(place, of_arrays(tmp_path / "huge.npz"))
-    with zipfile.ZipFile(tmp_path / "texts.npz", "w") as archive:
-        archive.writestr("images.npy", "a text")
-        archive.writestr("labels.npy", "a text")
-    with pytest.raises(DataError, match=r"images is .* of the shape \(\)"):
-        prepare.prepare_own(place, of_arrays(tmp_path / "texts.npz"))
+    head = BytesIO()
+    npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (10**9, 4096, 4096)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("images.npy", head.getvalue())
+        archive.writestr("labels.npy", head.getvalue())
     (tmp_path / "text.npz").write_text("no archive")
     np.save(tmp_path / "one.npy", IMAGES)
-    for name in ("text.npz", "one.npy"):
+    for name in ("huge.npz", "text.npz", "one.npy"):
         with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
             prepare.prepare_own(place, of_arrays(tmp_path / name))

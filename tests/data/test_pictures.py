@@ -49,16 +49,15 @@ def test_pictures_become_arrays_divided_by_file(photos, out):
     assert np.bincount(test.labels).tolist() == [2, 2]
     expected = {decode(path.read_bytes(), 16).tobytes() for path in photos.rglob("*.jpg")}
     assert {image.tobytes() for image in (*train.images, *test.images)} == expected
-    assert sorted(os.listdir(out)) == ["test_images.npy", "test_labels.npy", "train_images.npy", "train_labels.npy"]
 
 
 def test_a_zip_gives_the_same_bytes_as_the_folder(photos, out, tmp_path):
-    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    convert(Folder(photos), CLASSES, 16, out)
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as made:
         for path in sorted(photos.rglob("*.jpg"), reverse=True):
             made.write(path, path.relative_to(photos))
     (tmp_path / "other").mkdir()
-    convert(open_source(tmp_path / "photos.zip"), CLASSES, 16, tmp_path / "other", keep_encoded=True)
+    convert(open_source(tmp_path / "photos.zip"), CLASSES, 16, tmp_path / "other")
     for name in os.listdir(out):
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
@@ -69,7 +68,7 @@ def test_a_copy_of_a_test_picture_is_not_trained_on_and_no_bytes_of_it_are_kept(
         copy = photos / "copy" / path.relative_to(photos)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    found = convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    found = convert(Folder(photos), CLASSES, 16, out)
     assert len([line for line in found.refused if "the same bytes as " in line]) == 19
     assert len(found.refused) == 21
     kept, images = [], {}
@@ -96,21 +95,22 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     os.mkfifo(dogs / "pipe.jpg")
     with (dogs / "huge.jpg").open("wb") as file:
         file.truncate(100 << 20)
-    found = convert(Folder(photos), CLASSES, 20, out, resizes=False)
+    found = convert(Folder(photos), CLASSES, 20, out, exact=True)
     refused = dict(line.removeprefix("PetImages/").split(": ", 1) for line in found.refused)
     assert refused.pop("Cat/2.jpg").startswith("damaged")
     assert refused == {
         "Cat/0.jpg": "empty",
         "Cat/4.jpg": "not of 20 x 20 pixels but 30 x 30",
         "Cat/Thumbs.db": "no picture by its name",
-        "Cat/link.jpg": "a link to nothing",
+        "Cat/link.jpg": "no file, but a folder, a device or a link to nothing",
         "Dog/more.jpg": "a link out of the folder",
-        "Dog/pipe.jpg": "no file, but a folder or a device",
+        "Dog/pipe.jpg": "no file, but a folder, a device or a link to nothing",
         "Dog/huge.jpg": "too large (104,857,600 bytes)",
     }
     num = [len(load_split(out, split).labels) for split in ("train", "test")]
     assert sum(num) == 17
     assert [len(load_split(out, split).images) for split in ("train", "test")] == num
+    assert sorted(os.listdir(out)) == ["test_images.npy", "test_labels.npy", "train_images.npy", "train_labels.npy"]
 
 
 LAYOUTS = {  # a name -> its label and split, or why it is left out

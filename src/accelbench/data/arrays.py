@@ -1,8 +1,7 @@
 """A prepared data set: the arrays, which every engine reads, and manifest.json, which describes them."""
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from accelbench.errors import DataError, UnsupportedError
 from accelbench.project import MANIFEST, project_folder
 from accelbench.schema.measurement import Data
-from accelbench.schema.serialize import digest, fitted, read_bytes, read_json, safe, sha256_of
+from accelbench.schema.serialize import digest, fitted, read_json, safe, sha256_of
 from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
@@ -28,6 +27,10 @@ class Arrays:
 
     images: NDArray[np.uint8]  # uint8, N x height x width, or N x height x width x 3 for colour
     labels: NDArray[np.uint8]  # uint8, N: the class's index
+
+    def part(self, rows: Sequence[int]) -> "Arrays":
+        """These rows of it, in this order."""
+        return Arrays(self.images[rows], self.labels[rows])
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,24 @@ def how_to_prepare(folder: Path) -> str:
     return removed if project_folder() is None else f"prepare it with: dvc repro data@{folder.name}"
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turns what goes wrong with a file into a DataError that names the file and what to do."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not there; {how_to_prepare(path.parent)}") from error
+    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(path.parent)}") from error
+
+
 def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
     """Maps a split, or its first `num` images, into memory, copy-on-write: changes do not reach the file.
 
     Raises DataError: it is not readable; UnsupportedError: it has fewer images.
     """
-    images, labels = (_map(array_path(folder, split, kind)) for kind in ("images", "labels"))
+    images = _map(folder, split, "images")
+    labels = _map(folder, split, "labels")
     if num is not None and num > len(labels):
         raise UnsupportedError(f"data.{split}_images={num}: {folder.name} has {len(labels)} here")
     return Arrays(images[:num], labels[:num])
@@ -91,8 +106,8 @@ def load_encoded(folder: Path, split: str) -> Encoded:
     """Maps the encoded picture files of a split into memory. Raises UnsupportedError: the set does not keep them."""
     if not array_path(folder, split, "encoded").exists():
         raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
-    content, ends, labels = (_map(array_path(folder, split, kind)) for kind in ("encoded", "ends", "labels"))
-    return Encoded(content, ends.astype(np.int64), labels)
+    ends = _map(folder, split, "ends").astype(np.int64)
+    return Encoded(_map(folder, split, "encoded"), ends, _map(folder, split, "labels"))
 
 
 def save_split(folder: Path, split: str, arrays: Arrays) -> None:
@@ -101,11 +116,10 @@ def save_split(folder: Path, split: str, arrays: Arrays) -> None:
     np.save(array_path(folder, split, "labels"), arrays.labels)
 
 
-def _map(path: Path) -> NDArray[np.uint8]:
-    try:
+def _map(folder: Path, split: str, kind: str) -> NDArray[np.uint8]:
+    path = array_path(folder, split, kind)
+    with _reading(path):
         array: NDArray[np.uint8] = np.load(path, mmap_mode="c")
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(path.parent)}") from error
     return array
 
 
@@ -122,34 +136,23 @@ def read_manifest(folder: Path) -> Data:
     if folder.name == RANDOM:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
     manifest = _read(folder)
-    try:
+    with _reading(folder / MANIFEST):
         return fitted(Data, safe(manifest))
-    except ValueError as error:
-        raise DataError(f"{folder / MANIFEST}: not readable ({error}); {how_to_prepare(folder)}") from error
 
 
 def check_arrays(folder: Path) -> None:
     """Checks the arrays in `folder` against the manifest's checksums. Raises DataError: something was altered."""
     for name, described in _read(folder)["files"].items():
-        try:
-            checksum = sha256_of(folder / name)
-        except OSError as error:
-            raise DataError(f"{folder / name}: not readable ({error.strerror}); {how_to_prepare(folder)}") from error
-        if checksum != described["sha256"]:
-            raise DataError(f"{folder / name}: altered (not the manifest's checksum); {how_to_prepare(folder)}")
+        with _reading(folder / name):
+            if sha256_of(folder / name) != described["sha256"]:
+                raise ValueError("altered: not the manifest's checksum")
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    try:
-        manifest: dict[str, Any] = read_json(path)
-        is_whole = manifest["digest"] == digest_of(manifest)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(folder)}") from error
-    if not is_whole:
-        raise DataError(f"{path}: altered (its digest is not that of its contents); {how_to_prepare(folder)}")
+    with _reading(folder / MANIFEST):
+        manifest: dict[str, Any] = read_json(folder / MANIFEST)
+        if manifest["digest"] != digest_of(manifest):
+            raise ValueError("altered: its digest is not that of its contents")
     return manifest
 
 
@@ -164,6 +167,5 @@ def read_classes(folder: Path) -> list[str]:
 
 
 def _counts(folder: Path) -> dict[str, dict[str, int]]:
-    # Not by `read_json`: a cell's process asks, which may lack its library.
-    counts: dict[str, dict[str, int]] = json.loads(read_bytes(folder / MANIFEST))["counts"]
+    counts: dict[str, dict[str, int]] = read_json(folder / MANIFEST)["counts"]
     return counts

@@ -51,10 +51,9 @@ def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> Non
                 path = folder / file.name
                 if not path.is_file() or sha256_of(path) != file.sha256:
                     _fetch(mirror + file.name, file, path)
+            return
         except (HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
             failures += f"\n  {mirror}: {getattr(error, 'reason', error)}"
-        else:
-            return
     raise DownloadError(f"the download failed:{failures}")
 
 
@@ -127,8 +126,7 @@ class FileSet(DataSet):
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        is_there = home.is_file() or any(home.glob("*"))
-        if source == "auto" and is_there:  # the user put them there: wrong ones are an error
+        if source == "auto" and (home.is_file() or any(home.glob("*"))):  # the user's files: wrong ones are an error
             return self._read(home, f"from {self.home}", target)
         folder = root / DOWNLOADS / name
         try:
@@ -144,13 +142,12 @@ class FileSet(DataSet):
         return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
 
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
-        found = self.read(path, target)
-        return replace(
-            found,
-            classes=self.classes,
-            source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
-            stand_in_reason="max_images asks for a part of the set" if found.part else None,
-        )
+        obtained = self.read(path, target)
+        title = f"{self.title}, {how}"
+        if obtained.part:
+            title = f"{obtained.part} of {title}"
+            obtained = replace(obtained, stand_in_reason="max_images asks for a part of the set")
+        return replace(obtained, classes=self.classes, source=title)
 
 
 def names() -> list[str]:
@@ -180,12 +177,12 @@ def listed(place: Path, source: str, flag: str) -> dict[str, Any]:
     `source` is what the list calls it. The files' content is checked when they are read. Raises a UserError, which
     names `flag`: they can't be listed.
     """
-    found = []
+    files = []
     try:
         for path in sorted(place.rglob("*") if place.is_dir() else [place]):
             if path.is_file():
                 status = path.stat()
-                found.append([path.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns])
+                files.append([path.relative_to(place).as_posix(), status.st_size, status.st_mtime_ns])
     except OSError as error:
         raise UserError(f"{flag}={source}: not readable ({error})") from error
-    return {"source": source, "num_files": len(found), "digest": digest(found)}
+    return {"source": source, "num_files": len(files), "digest": digest(files)}

@@ -7,11 +7,13 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -25,6 +27,7 @@ from accelbench.errors import DataError
 from accelbench.project import resolved
 
 MAX_FILE_BYTES = 64 << 20  # of a picture's file
+MAX_UNPACKED = 100  # bytes that an archive unpacks to, for each of its own; pictures hardly shrink
 # The errors of reading a damaged or an encrypted archive.
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, MemoryError)
 TEST_SHARE = 0.2
@@ -63,20 +66,18 @@ class Folder:
         def refuse(error: OSError) -> None:
             raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
 
-        found = []
+        paths = []
         for folder, folders, files in os.walk(self.path, onerror=refuse):
-            links = [name for name in folders if Path(folder, name).is_symlink()]
-            found += [Path(folder, name).relative_to(self.path).as_posix() for name in files + links]
-        return found
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            paths += [Path(folder, name) for name in files + links]
+        return [path.relative_to(self.path).as_posix() for path in paths]
 
     def read(self, name: str) -> bytes:
         path = self.path / name
         if not resolved(path).is_relative_to(resolved(self.path)):
             raise DataError("a link out of the folder")
-        if not path.exists():
-            raise DataError("a link to nothing")
         if not path.is_file():
-            raise DataError("no file, but a folder or a device")
+            raise DataError("no file, but a folder, a device or a link to nothing")
         _check_size(path.stat().st_size, MAX_FILE_BYTES)
         return path.read_bytes()
 
@@ -93,11 +94,15 @@ class Zip:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The names of the members, without folders. Raises DataError: this is no zip archive."""
+        """The names of the members, without folders. Raises DataError: this is no zip archive, or it is a bomb."""
         try:
-            return [member.filename for member in self._archive.infolist() if not member.is_dir()]
+            members = self._archive.infolist()
         except DAMAGED as error:
             raise DataError(f"{self.path.name}: no readable zip archive ({error})") from error
+        num_bytes = sum(member.file_size for member in members)
+        if num_bytes > MAX_UNPACKED * self.path.stat().st_size:
+            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, over {MAX_UNPACKED} times its own")
+        return [member.filename for member in members if not member.is_dir()]
 
     def read(self, name: str) -> bytes:
         """One member's bytes; several threads may read. Raises DataError: it is damaged or too large."""
@@ -122,13 +127,14 @@ def open_source(path: Path) -> Source:
     return Zip(path)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Picture:
-    """A picture file, not read yet."""
+    """A picture file."""
 
     name: str  # path within the source
     label: int  # index of the class
     split: str | None  # one of `SPLITS`; None if the path doesn't say
+    refused: str = ""  # why it was left out; empty before it is read, and if it was taken
 
 
 # The classes, their pictures, sorted by name, and the name of any other file -> why it is left out.
@@ -146,7 +152,8 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     paths = {}
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
-        if path.suffix.lower() not in ENDINGS or any(part.startswith(".") for part in path.parts):
+        is_hidden = any(part.startswith(".") for part in path.parts)
+        if is_hidden or path.suffix.lower() not in ENDINGS:
             surplus[name] = "no picture by its name"
         elif classes is not None and _class_in(path, classes) is None:
             surplus[name] = f"of no class ({', '.join(classes)}) by its folder or name"
@@ -156,26 +163,25 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     is_divided = set(SPLITS) <= set(split_of.values())
     class_of = {}
     for name, path in paths.items():
+        folders = [folder for folder in path.parts[:-1] if not is_divided or _split_of(folder) is None]
         if is_divided and split_of[name] is None:
             surplus[name] = "in neither the training nor the test folder"
-            continue
-        folders = [folder for folder in path.parts[:-1] if not (is_divided and _split_of(folder))]
-        if classes is not None:
+        elif classes is not None:
             class_of[name] = str(_class_in(path, classes))
         elif folders:
             class_of[name] = folders[0]
         else:
             surplus[name] = "in no folder of a class"
-    known = sorted(set(class_of.values())) if classes is None else list(classes)
-    if len(known) < 2:
+    labels = {label: index for index, label in enumerate(classes or sorted(set(class_of.values())))}
+    if len(labels) < 2:
         raise DataError(
-            f"it has {len(known)} folders with pictures ({', '.join(sorted(ENDINGS))}): a class is such a folder, "
+            f"it has {len(labels)} folders with pictures ({', '.join(sorted(ENDINGS))}): a class is such a folder, "
             "directly below it, or below train/ and test/ (or val/), and two are needed"
         )
     pictures = [
-        Picture(name, known.index(label), split_of[name] if is_divided else None) for name, label in class_of.items()
+        Picture(name, labels[label], split_of[name] if is_divided else None) for name, label in class_of.items()
     ]
-    return known, pictures, surplus
+    return list(labels), pictures, surplus
 
 
 def _split_of(folder: str) -> str | None:
@@ -183,28 +189,26 @@ def _split_of(folder: str) -> str | None:
 
 
 def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
-    beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name.lower())
-    words = [folder.lower() for folder in reversed(path.parts[:-1])]
-    for word in [*words, beginning.group() if beginning else ""]:
+    beginning = re.split("[^a-z]", path.name.lower())[0]
+    for word in [*(folder.lower() for folder in reversed(path.parts[:-1])), beginning]:
         for name in classes:
             if word in (name, f"{name}s"):
                 return name
     return None
 
 
-def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
+def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
     """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
 
     Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
-    ordered = sorted(pictures, key=lambda picture: picture.name)
-    for label in sorted({picture.label for picture in ordered}):
+    ordered = sorted(pictures, key=lambda picture: (picture.label, picture.name))
+    for _, of_class in groupby(ordered, lambda picture: picture.label):
         undecided: list[Picture] = []
-        for picture in ordered:
-            if picture.label == label:
-                (splits[picture.split] if picture.split else undecided).append(picture)
+        for picture in of_class:
+            splits.get(picture.split or "", undecided).append(picture)
         shuffled = [undecided[index] for index in rng.permutation(len(undecided))]
         num_test = round(TEST_SHARE * len(shuffled))
         splits["test"] += shuffled[:num_test]
@@ -213,104 +217,89 @@ def divide(pictures: Sequence[Picture], seed: int = SEED) -> dict[str, list[Pict
 
 
 def convert(
-    source: Source,
-    classes: Sequence[str] | None,
-    side: int,
-    folder: Path,
-    *,
-    keep_encoded: bool = False,
-    resizes: bool = True,
-    max_images: int | None = None,
+    source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, exact: bool = False, max_images: int = 0
 ) -> Obtained:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
-    `folder` gets {train,test}_{images,labels}.npy, and with `keep_encoded` the files' bytes, concatenated, and where
-    each ends, for `data.pipeline=jpeg`. `classes` are names in lower case and singular, in the order of the labels;
-    None: those of the folders. Unless it `resizes`, pictures of another size are refused. At most `max_images` pictures
-    are taken, the same share of each split, in its random order.
+    `folder` gets {train,test}_{images,labels}.npy, and the files' bytes, concatenated, and where each ends, for
+    `data.pipeline=jpeg`. `classes` are names in lower case and singular, in the order of the labels; None: those of the
+    folders. With `exact`, pictures of another size are refused, not resized, and only the arrays are written. Of more
+    than `max_images` pictures (0: any number), so many are taken, the same share of each split, in its random order.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
-    known, pictures, refused = find(source.names(), classes)
-    splits, part, num = divide(pictures), "", len(pictures)
-    if max_images is not None and num > max_images:
-        part = f"{max_images:,} of {num:,} pictures"
-        splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
+    known, pictures, surplus = find(source.names(), classes)
+    splits = divide(pictures)
+    part = ""
+    if 0 < max_images < len(pictures):
+        part = f"{max_images:,} of {len(pictures):,} pictures"
+        share = max_images / len(pictures)
+        splits = {split: chosen[: round(share * len(chosen))] for split, chosen in splits.items()}
+    refused = [f"{name}: {reason}" for name, reason in surplus.items()]
     _check_classes(splits, known, refused)
     seen: dict[bytes, str] = {}
     for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-        names = [picture.name for picture in splits[split]]
-        decoded = _decoded(source, names, side, resizes)
-        reasons = _write(names, decoded, folder, split, side, seen, keep_encoded)
-        _check_refused(splits[split], reasons, known)
-        refused |= reasons
-        splits[split] = [picture for picture in splits[split] if picture.name not in reasons]
+        _write(source, splits[split], folder, split, side, exact, seen)
+        _check_refused(splits[split], known)
+        refused += _lines(splits[split])
+        splits[split] = [picture for picture in splits[split] if not picture.refused]
         labels = [picture.label for picture in splits[split]]
         np.save(array_path(folder, split, "labels"), np.array(labels, label_type(len(known))))
     _check_classes(splits, known, refused)
-    return Obtained(refused=_lines(refused), part=part, classes=known)
-
-
-# The bytes of a file and of its pixels, or why the picture is refused.
-Decoded = tuple[bytes, bytes] | str
-
-
-def _decoded(source: Source, names: Sequence[str], side: int, resizes: bool) -> Iterator[Decoded]:
-    """The pictures in their order, decoded by a thread for each core: Pillow computes without Python's lock."""
-
-    def one(name: str) -> Decoded:
-        try:
-            content = source.read(name)
-            return content, decode(content, side, resizes=resizes).tobytes()
-        except DataError as error:
-            return str(error)
-        except OSError as error:  # the disk fails
-            raise DataError(f"{name}: not readable ({error.strerror})") from error
-
-    with ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of unusual Exif data; here, since it holds for all threads
-        for start in range(0, len(names), CHUNK):
-            yield from pool.map(one, names[start : start + CHUNK])
+    return Obtained(refused=refused, part=part, classes=known)
 
 
 def _write(
-    names: Sequence[str],
-    decoded: Iterable[Decoded],
+    source: Source,
+    pictures: Sequence[Picture],
     folder: Path,
     split: str,
     side: int,
+    exact: bool,
     seen: dict[bytes, str],
-    keep_encoded: bool,
-) -> dict[str, str]:
-    """Writes the good pictures of a split, and their files; returns why others are refused, such as a copy.
+) -> None:
+    """Writes the good pictures of a split, and notes in the others why they are refused, such as a copy.
 
     `seen` has the name of the first picture by the digest of its file. A copy in both splits would leak into the test.
     """
-    reasons = {}
+
+    def read(picture: Picture) -> tuple[bytes, bytes] | None:
+        """The bytes of the file and of its pixels. Pillow computes without Python's lock: a thread for each core."""
+        try:
+            content = source.read(picture.name)
+            return content, decode(content, side, resizes=not exact).tobytes()
+        except DataError as error:
+            picture.refused = str(error)
+        except OSError as error:  # the disk fails
+            raise DataError(f"{picture.name}: not readable ({error.strerror})") from error
+        return None
+
     sizes = []
     with (
+        warnings.catch_warnings(action="ignore"),  # of unusual Exif data; in all threads
         row_file(array_path(folder, split, "images"), (side, side, 3)) as images,
-        row_file(array_path(folder, split, "encoded"), ()) if keep_encoded else nullcontext() as encoded,
+        nullcontext() if exact else row_file(array_path(folder, split, "encoded"), ()) as encoded,
+        ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool,
     ):
-        for name, picture in zip(names, decoded, strict=True):
-            if isinstance(picture, str):
-                reasons[name] = picture
-                continue
-            content, pixels = picture
-            first = seen.setdefault(hashlib.sha256(content).digest(), name)
-            if first != name:
-                reasons[name] = f"{SAME} {first}"
-                continue
-            images.write(pixels)
-            if encoded is not None:
-                encoded.write(content)
-                sizes.append(len(content))
-    if keep_encoded:
+        for start in range(0, len(pictures), CHUNK):
+            chunk = pictures[start : start + CHUNK]
+            for picture, done in zip(chunk, pool.map(read, chunk), strict=True):
+                if done is None:
+                    continue
+                content, pixels = done
+                first = seen.setdefault(hashlib.sha256(content).digest(), picture.name)
+                if first != picture.name:
+                    picture.refused = f"{SAME} {first}"
+                    continue
+                images.write(pixels)
+                if encoded is not None:
+                    encoded.write(content)
+                    sizes.append(len(content))
+    if not exact:
         np.save(array_path(folder, split, "ends"), np.cumsum(sizes, dtype=np.int64))
-    return reasons
 
 
-def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], refused: Mapping[str, str]) -> None:
+def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[str], refused: Sequence[str]) -> None:
     for split, pictures in splits.items():
         labels = {picture.label for picture in pictures}
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
@@ -318,17 +307,18 @@ def _check_classes(splits: Mapping[str, list[Picture]], classes: Sequence[str], 
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 
-def _check_refused(pictures: Sequence[Picture], reasons: Mapping[str, str], classes: Sequence[str]) -> None:
-    for label, of_class in enumerate(classes):
-        names = [picture.name for picture in pictures if picture.label == label]
-        damaged = {name: reasons[name] for name in names if not reasons.get(name, SAME).startswith(SAME)}
-        if len(damaged) > MAX_REFUSED_SHARE * len(names):
-            raise DataError(f"{len(damaged):,} of {len(names):,} pictures of {of_class} are refused{_first(damaged)}")
+def _check_refused(pictures: Sequence[Picture], classes: Sequence[str]) -> None:
+    nums = Counter(picture.label for picture in pictures)
+    damaged = [picture for picture in pictures if not (picture.refused or SAME).startswith(SAME)]
+    for label, num in Counter(picture.label for picture in damaged).items():
+        if num > MAX_REFUSED_SHARE * nums[label]:
+            lines = _lines(picture for picture in damaged if picture.label == label)
+            raise DataError(f"{num:,} of {nums[label]:,} pictures of {classes[label]} are refused{_first(lines)}")
 
 
-def _first(refused: Mapping[str, str]) -> str:
-    return "\n  ".join([":", *_lines(refused)[:5]]) if refused else ""
+def _lines(pictures: Iterable[Picture]) -> list[str]:
+    return [f"{picture.name}: {picture.refused}" for picture in pictures if picture.refused]
 
 
-def _lines(refused: Mapping[str, str]) -> list[str]:
-    return [f"{name}: {reason}" for name, reason in refused.items()]
+def _first(refused: Sequence[str]) -> str:
+    return "\n  ".join([":", *refused[:5]]) if refused else ""

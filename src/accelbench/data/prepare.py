@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
 from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
@@ -20,7 +19,8 @@ from accelbench.schema.serialize import read_json, sha256_of, write_json
 from accelbench.schema.workload import DataSpec
 
 SOURCES = "auto, download, or the path of the original files"
-MAX_SETTING, MAX_SIDE = 1_000_000, 4096
+MAX_SETTING = 1_000_000
+MAX_SIDE = 4096
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
 MAX_SHARED = 0.01  # of the test images: public sets have a few that are training images, too
 EXPECTED = (
@@ -29,13 +29,13 @@ EXPECTED = (
 )
 
 
-def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
+def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
     """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
 
-    `given` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
+    `asked` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
     """
     data_set = find(name)
-    source, settings = _settings(name, data_set, given)
+    source, settings = _checked(name, data_set, asked)
 
     def write(folder: Path) -> Obtained:
         try:
@@ -77,39 +77,34 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
         "counts": {},
         "refused": list(obtained.refused),
     }
+    digests = []
     for split in SPLITS if files else ():
-        nums = np.bincount(load_split(folder, split).labels, minlength=len(obtained.classes)).tolist()
+        arrays = load_split(folder, split)
+        nums = np.bincount(arrays.labels, minlength=len(obtained.classes)).tolist()
         described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
-    shared = _test_in_training(folder) if files else 0.0
-    if shared > MAX_SHARED:
-        described["test_in_training"] = shared
+        digests.append([hashlib.blake2b(image, digest_size=16).digest() for image in arrays.images])
+    if files:
+        train, test = digests
+        shared = len(set(train).intersection(test)) / len(test)
+        if shared > MAX_SHARED:
+            described["test_in_training"] = shared
     write_json(folder / MANIFEST, {**described, "digest": digest_of(described)})
 
 
-def _test_in_training(folder: Path) -> float:
-    """The share of the test images whose bytes are those of a training image."""
-    train, test = (
-        [hashlib.blake2b(image, digest_size=16).digest() for image in load_split(folder, split).images]
-        for split in SPLITS
-    )
-    return len(set(test) & set(train)) / max(1, len(test))
-
-
-def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    choices = [*(["source"] if data_set.home else []), *data_set.settings]
-    if unknown := sorted(set(given) - set(choices)):
-        meant, known = did_you_mean(unknown[0], choices), ", ".join(choices) or "-"
-        raise UserError(f"data.{name}: unknown key {', '.join(unknown)}.{meant} It has: {known}.")
-    source = given.get("source") if data_set.home else "auto"
-    if not isinstance(source, str) or not source.strip():
-        raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")
-    settings = {**data_set.settings, **given}
-    settings.pop("source", None)
-    for key, value in settings.items():
+def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+    """The source, and the other settings, with their defaults."""
+    choices = [*data_set.settings, *(["source"] if data_set.home else [])]
+    for key, value in asked.items():
+        if key not in choices:
+            has = ", ".join(choices) or "none"
+            raise UserError(f"data.{name}.{key}: unknown key.{did_you_mean(key, choices)} Choose from: {has}.")
         most = MAX_SIDE if key == IMAGE_SIZE else MAX_SETTING
-        if type(value) is not int or not 1 <= value <= most:
+        if key == "source" and not (isinstance(value, str) and value.strip()):
+            raise UserError(f"data.{name}.source={value}: should be a word or a path. Choose from: {SOURCES}.")
+        if key != "source" and not (type(value) is int and 1 <= value <= most):
             raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {most}")
-    return source, settings
+    settings = {**data_set.settings, **asked}
+    return settings.pop("source", "auto"), settings
 
 
 def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
@@ -123,15 +118,12 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
-            if path.exists() and not path.is_dir():
-                raise DataError(f"{path}: a file is in the way; move it")
             shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
             new.mkdir()
             try:
                 obtained = write(new)
                 describe(obtained, name, new)
-                if path.exists():
-                    shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)
                 new.rename(path)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
@@ -155,12 +147,12 @@ def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
 
     def write(folder: Path) -> Obtained:
         try:
-            if not path.is_dir():
-                return _write_arrays(path, folder)
-            found = convert(Folder(path), None, data.args[IMAGE_SIZE], folder, keep_encoded=True)
+            if path.is_dir():
+                obtained = convert(Folder(path), None, data.args[IMAGE_SIZE], folder)
+                return replace(obtained, source=f"pictures of the folder {path.name}")
+            return _write_arrays(path, folder)
         except DataError as error:
             raise DataError(f"data.path={path}: {error}") from error
-        return replace(found, source=f"pictures of the folder {path.name}")
 
     obtained = replaced(place, data.name, write)
     write_json(_listing(place, data), files)
@@ -176,51 +168,46 @@ def _files(data: DataSpec) -> object:
 
 
 def _write_arrays(path: Path, folder: Path) -> Obtained:
-    splits = _read_arrays(path)
-    values = np.unique(np.concatenate([labels for _, labels in splits.values()]))
-    if len(values) < 2:
-        raise DataError(f"all labels are {values.tolist()}: a data set has at least two classes")
-    if splits["train"][0].shape[1:] != splits["test"][0].shape[1:]:
+    train, test = _read_arrays(path)
+    classes = np.union1d(train.labels, test.labels)
+    if len(classes) < 2:
+        raise DataError(f"all labels are {classes.tolist()}: a data set has at least two classes")
+    if train.images.shape[1:] != test.images.shape[1:]:
         raise DataError("the images for training and testing differ in their shape")
-    for split, (images, labels) in splits.items():
-        if missing := np.setdiff1d(values, labels).tolist():
-            raise DataError(f"no images of class {missing[0]} for {split} (a class needs at least {MIN_PICTURES})")
-        save_split(folder, split, Arrays(images, np.searchsorted(values, labels).astype(label_type(len(values)))))
-    return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}")
+    for split, arrays in (("train", train), ("test", test)):
+        for missing in np.setdiff1d(classes, arrays.labels):
+            raise DataError(f"no images of class {missing} for {split} (a class needs at least {MIN_PICTURES})")
+        labels = np.searchsorted(classes, arrays.labels).astype(label_type(len(classes)))
+        save_split(folder, split, Arrays(arrays.images, labels))
+    return Obtained(classes=[str(name) for name in classes.tolist()], source=f"arrays of {path.name}")
 
 
-Pair = tuple[NDArray[Any], NDArray[Any]]  # images and their labels
-
-
-def _read_arrays(path: Path) -> dict[str, Pair]:
-    """The images and labels of each split."""
+def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
+    """The images and labels to train and to test with."""
     try:
-        with np.load(path, allow_pickle=False) as loaded:
-            names = set(loaded.files)
+        with np.load(path, allow_pickle=False) as arrays:
+            names = set(arrays.files)
             if names >= {"x_train", "y_train", "x_test", "y_test"}:
-                return {split: _pair(loaded, f"x_{split}", f"y_{split}") for split in SPLITS}
+                return _pair(arrays, "x_train", "y_train"), _pair(arrays, "x_test", "y_test")
             if names >= {"images", "labels"}:
-                return _divided(*_pair(loaded, "images", "labels"))
-    except (*DAMAGED, TypeError, MemoryError) as error:
+                every = _pair(arrays, "images", "labels")
+                rows = divide(Picture(f"{row:012}", int(label), None) for row, label in enumerate(every.labels))
+                train, test = ([int(row.name) for row in rows[split]] for split in SPLITS)
+                return every.part(train), every.part(test)
+    except (*DAMAGED, TypeError) as error:
         raise DataError(f"not readable as an .npz file of arrays ({error})") from error
     raise DataError(f"its arrays are {', '.join(sorted(names)[:8]) or 'none'}; {EXPECTED}")
 
 
-def _pair(loaded: Mapping[str, Any], of_images: str, of_labels: str) -> Pair:
-    images, labels = (np.asanyarray(loaded[name]) for name in (of_images, of_labels))
+def _pair(arrays: Mapping[str, Any], of_images: str, of_labels: str) -> Arrays:
+    images = np.asanyarray(arrays[of_images])
+    labels = np.asanyarray(arrays[of_labels])
     shape = images.shape
-    is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
-    is_sized = shape[:1] != (0,) and all(1 <= side <= MAX_SIDE for side in shape[1:3])
-    if images.dtype != np.uint8 or not is_image or not is_sized:
+    if shape[3:] == (1,):
+        images = images[..., 0]  # grey images have no axis of channels
+    is_image = images.ndim == 3 or (images.ndim == 4 and shape[3] == 3)
+    if images.dtype != np.uint8 or not is_image or 0 in shape:
         raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
     if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
         raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, as many as images")
-    if shape[3:] == (1,):
-        images = images[..., 0]  # grey images have no axis of channels
-    return images, labels.reshape(-1)
-
-
-def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, Pair]:
-    rows = [Picture(f"{row:012}", int(label), None) for row, label in enumerate(labels)]
-    numbers = {split: [int(row.name) for row in chosen] for split, chosen in divide(rows).items()}
-    return {split: (images[chosen], labels[chosen]) for split, chosen in numbers.items()}
+    return Arrays(images, labels.reshape(-1))

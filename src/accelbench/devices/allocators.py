@@ -37,10 +37,15 @@ class Running(NamedTuple):
 def library(allocator: Allocator) -> Path | None:
     """The file of the allocator's library; None if it is not installed, or is part of glibc."""
     names, _ = LIBRARIES.get(allocator, ((), ""))
-    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep), f"{sys.prefix}/lib", "/usr/local/lib"]
-    folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib"]
-    found = (Path(folder, name) for name in names for folder in folders if folder)
-    return next((path for path in found if path.is_file()), None)
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    folders += [f"{sys.prefix}/lib", "/usr/local/lib", f"/usr/lib/{platform.machine()}-linux-gnu"]
+    folders += ["/usr/lib64", "/usr/lib"]
+    for name in names:
+        for folder in filter(None, folders):
+            path = Path(folder, name)
+            if path.is_file():
+                return path
+    return None
 
 
 @cache
@@ -93,7 +98,8 @@ def _mapped_at(address: int) -> str | None:
 
 
 def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
-    program.malloc.restype, program.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    program.malloc.restype = ctypes.c_void_p
+    program.malloc.argtypes = [ctypes.c_size_t]
     program.free.argtypes = [ctypes.c_void_p]
     block: int | None = program.malloc(LARGE_BYTES)
     try:

@@ -12,8 +12,15 @@ from accelbench.schema.vocab import Device
 
 # By these, as /proc/cpuinfo names them, oneDNN chooses its kernels.
 INSTRUCTION_SETS = (
-    *("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
-    *("amx_bf16", "amx_fp16", "amx_int8"),
+    "avx2",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "amx_fp16",
+    "amx_int8",
 )
 # With any of these, a CPU multiplies 8-bit integers faster than fp32.
 FAST_INTEGERS = ("avx_vnni", "avx512_vnni", "amx_int8")
@@ -28,7 +35,8 @@ def look(root: Path = Path("/")) -> DeviceReport:
     """The CPU's report; `root` holds proc/ and sys/."""
     import psutil  # here, since the bare worker uses this module where psutil is not installed
 
-    quota, memory_bytes = cpu_quota(root), psutil.virtual_memory().total
+    quota = cpu_quota(root)
+    memory_bytes = psutil.virtual_memory().total
     flags = _cpuinfo(root).get("flags", "").split()
     details = {
         "physical_cores": str(psutil.cpu_count(logical=False) or ""),
@@ -53,7 +61,8 @@ def name(root: Path = Path("/")) -> str:
 
 def usable_cores(root: Path = Path("/")) -> int:
     """Logical cores that this process may keep busy: the affinity, limited by the cgroup's quota rounded up."""
-    cores, quota = len(os.sched_getaffinity(0)), cpu_quota(root)
+    cores = len(os.sched_getaffinity(0))
+    quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))
 
 

@@ -65,8 +65,10 @@ def idle_w(found: Counters, seconds: float = IDLE_S, sleep: Callable[[float], No
     """The power of each counter's device, in watts, while this process sleeps for `seconds`."""
     if not found:
         return {}
-    start, before = time.monotonic(), [read() for read in found.values()]
+    start = time.monotonic()
+    before = [read() for read in found.values()]
     sleep(seconds)
-    after, took = [read() for read in found.values()], time.monotonic() - start
+    after = [read() for read in found.values()]
+    took = time.monotonic() - start
     pairs = zip(found, before, after, strict=True)
     return {name: (end - begin) / took for name, begin, end in pairs if begin is not None and end is not None}

@@ -33,7 +33,8 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
     """The visible GPUs' report; without `torch_folder`, the installed torch counts."""
     try:
         gpus = visible_gpus()
-        driver, cuda = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion() // 1000
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion() // 1000
     except pynvml.NVMLError as error:
         return absent(Device.gpu, f"no NVIDIA driver found ({error})")
     if not gpus:
@@ -116,7 +117,8 @@ def visible_gpus() -> list[Gpu]:
     for handle in visible_handles():
         # A MIG instance has the compute capability of the whole GPU.
         whole = ask(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
-        memory, attributes = ask(pynvml.nvmlDeviceGetMemoryInfo, handle), ask(pynvml.nvmlDeviceGetAttributes, handle)
+        memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        attributes = ask(pynvml.nvmlDeviceGetAttributes, handle)
         gpu = Gpu(
             name=ask(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
             memory_bytes=None if memory is None else memory.total,

@@ -92,7 +92,8 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 @cache
 def look(python: str, *modules: str) -> Interpreter:
     """Asks the interpreter what it has, of `modules` too, once. Raises UserError: it is not there, or no Python."""
-    file, done = executable(python), None
+    file = executable(python)
+    done = None
     words = [file, "-c", SCRIPT, os.pathsep.join(own_folders()), *COMPUTING, "--", *DISTRIBUTIONS, *modules]
     environment = {**variables(file), "PYTHONPATH": ""}  # nothing of the user's is imported for Python's own
     try:

@@ -14,17 +14,41 @@ SAFE_TORCH = "2.10"
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
 # neither does accelbench's own version, since its measuring code has a digest.
 COMPUTING = (
-    *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
-    *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
-    *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
-    *("torch_tpu", "triton"),
+    "torch",
+    "torchvision",
+    "torch_xla",
+    "libtpu",
+    "pytorch-lightning",
+    "lightning",
+    "tensorflow",
+    "keras",
+    "numpy",
+    "jax",
+    "jaxlib",
+    "pillow",
+    "timm",
+    "transformers",
+    "flash-attn",
+    "mamba-ssm",
+    "causal-conv1d",
+    "bitsandbytes",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "openvino",
+    "nncf",
+    "torchao",
+    "torch_tpu",
+    "triton",
     *OF_CUDA,
 )
 # The modules that the processes of cells may need -> the distributions that have them.
 DISTRIBUTIONS = {
     **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "jax", "keras")},
     **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
-    **{"pynvml": "nvidia-ml-py", "pytorch_lightning": "pytorch-lightning", "mlperf_loadgen": "mlcommons-loadgen"},
+    "pynvml": "nvidia-ml-py",
+    "pytorch_lightning": "pytorch-lightning",
+    "mlperf_loadgen": "mlcommons-loadgen",
 }
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ class PciDevice(NamedTuple):
 def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
     """All of this machine's; `root` holds sys/. A file that is missing is empty."""
     return [
-        PciDevice(*("".join(_words(folder, name)) for name in ("vendor", "device", "class")))
+        PciDevice(*("".join(_words(folder / name)) for name in ("vendor", "device", "class")))
         for folder in sorted(root.glob("sys/bus/pci/devices/*"))
     ]
 
@@ -57,7 +56,8 @@ class CpuTimes(NamedTuple):
 
 def cpu_times(cores: Collection[int]) -> CpuTimes:
     """The times of these logical cores. Raises OSError: the system has no /proc."""
-    names, text = {f"cpu{core}" for core in cores}, Path("/proc/stat").read_text()
+    names = {f"cpu{core}" for core in cores}
+    text = Path("/proc/stat").read_text()
     lines = [line.split() for line in text.splitlines() if line.partition(" ")[0] in names]
     busy_ticks = sum(int(words[column]) for words in lines for column in (USER, NICE, SYSTEM))
     return CpuTimes(busy_ticks / TICKS_PER_S, sum(int(words[STEAL]) for words in lines) / TICKS_PER_S)
@@ -67,18 +67,22 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit."""
     # Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
     # (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
-    v1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    limits = [_words(folder, "cpu.max") or _words(folder, *v1) for folder in _cgroups(root, "cpu")]
-    known = (words for words in limits if len(words) == 2 and words[0] not in ("max", "-1"))
-    return min((int(quota) / int(period) for quota, period in known), default=None)
+    quotas = []
+    for folder in _cgroups(root, "cpu"):
+        v1 = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
+        words = _words(folder / "cpu.max") or v1
+        if len(words) == 2 and words[0] not in ("max", "-1"):
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The memory that the cgroup and its ancestors allow; None without a limit."""
-    names = ("memory.max", "memory.limit_in_bytes")
-    limits = [word for folder in _cgroups(root, "memory") for word in _words(folder, *names) if word != "max"]
+    words = []
+    for folder in _cgroups(root, "memory"):
+        words += [*_words(folder / "memory.max"), *_words(folder / "memory.limit_in_bytes")]
     # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
-    return min((int(word) for word in limits if int(word) < 2**62), default=None)
+    return min((int(word) for word in words if word != "max" and int(word) < 2**62), default=None)
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
@@ -123,10 +127,9 @@ def _cgroups(root: Path, controller: str) -> Iterator[Path]:
             yield from (mount / folder for folder in [group, *group.parents])
 
 
-def _words(folder: Path, *names: str) -> list[str]:
-    """The words of a file, or of those of a folder that can be read."""
-    words = []
-    for path in [folder / name for name in names] or [folder]:
-        with suppress(OSError):
-            words += path.read_text().split()
-    return words
+def _words(file: Path) -> list[str]:
+    """The words of a file; none if it can't be read."""
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

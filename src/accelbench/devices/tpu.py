@@ -17,8 +17,13 @@ from accelbench.schema.vocab import Device
 # `num_logical_cores_per_chip`; names: JAX, `jax/_src/hardware_utils.py`.
 GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 CHIPS = {
-    **{"0x0027": "TPU v2 or v3", "0x0056": "TPU plc", "0x005e": "TPU v4", "0x0062": "TPU v5p"},
-    **{"0x0063": "TPU v5e", "0x006f": "TPU v6e", "0x0076": "TPU7x"},
+    "0x0027": "TPU v2 or v3",
+    "0x0056": "TPU plc",
+    "0x005e": "TPU v4",
+    "0x0062": "TPU v5p",
+    "0x0063": "TPU v5e",
+    "0x006f": "TPU v6e",
+    "0x0076": "TPU7x",
 }
 CORES_PER_CHIP = {"TPU v2 or v3": 2}
 TORCH_TPU = "torch_tpu"

@@ -32,8 +32,8 @@ def stand_in(target: Target) -> str:
 
 
 def _convert(source: Source, target: Target) -> Obtained:
-    side, most = target.settings["image_size"], target.settings["max_images"]
-    return convert(source, CLASSES, side, target.folder, keep_encoded=True, max_images=most)
+    settings = target.settings
+    return convert(source, CLASSES, settings["image_size"], target.folder, max_images=settings["max_images"])
 
 
 @dataclass(frozen=True)
