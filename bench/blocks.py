@@ -11,7 +11,8 @@ def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, mea
     """The median of blocks, after a warm-up."""
 
     def block(least_s: float) -> tuple[int, float]:
-        start, num = time.perf_counter(), 0
+        start = time.perf_counter()
+        num = 0
         while (took := time.perf_counter() - start) < least_s:
             step()
             num += 1

@@ -51,7 +51,8 @@ def export(engine: str, name: str, images: NDArray[np.float32], folder: str) -> 
 
     torch.manual_seed(0)
     network = torchvision.models.resnet18() if name == "resnet18" else timm.create_model(name)
-    network, batch = network.eval(), (torch.from_numpy(images),)
+    network = network.eval()
+    batch = (torch.from_numpy(images),)
     with torch.no_grad():
         if engine == "onnxruntime":
             torch.onnx.export(network, batch, f"{folder}/network.onnx", dynamo=True, verbose=False)

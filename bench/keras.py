@@ -79,10 +79,12 @@ def plain_fit(given: Cell, arrays: Arrays) -> Reference:
     model = network_of(given)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
-    images, labels = np.asarray(arrays.images), np.asarray(arrays.labels)
+    images = np.asarray(arrays.images)
+    labels = np.asarray(arrays.labels)
 
     def run(num_steps: int) -> float:
-        watch, num = Stopwatch(num_steps), (num_steps + 2) * given.batch_size
+        watch = Stopwatch(num_steps)
+        num = (num_steps + 2) * given.batch_size
         assert num <= len(images), "fewer steps would be run than are counted"
         model.fit(images[:num], labels[:num], batch_size=given.batch_size, verbose=0, callbacks=[watch])
         return watch.seconds / num_steps

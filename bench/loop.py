@@ -72,7 +72,8 @@ def plain(given: Cell, arrays: Arrays) -> Reference:
 
 def shuffled(arrays: Arrays, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Whole batches of images and labels in a random order, epoch after epoch."""
-    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
+    images = torch.from_numpy(arrays.images)
+    labels = torch.from_numpy(arrays.labels).long()
     while True:
         for chosen in torch.randperm(len(labels)).split(size)[: len(labels) // size]:
             yield images.index_select(0, chosen), labels.index_select(0, chosen)
@@ -89,7 +90,8 @@ def plain_xla(given: Cell, arrays: Arrays) -> Reference:
     network = zoo.build(given.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
     # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
-    images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
+    images = np.asarray(arrays.images)
+    labels = arrays.labels.astype(np.int64)
     batches = in_order(images, given.batch_size)
     generator = np.random.default_rng(given.seed)
 

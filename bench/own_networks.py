@@ -131,9 +131,12 @@ def generated() -> str:
     from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # which takes seconds
 
     network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **GPT2)).eval()
-    began, found = time.perf_counter(), list[tuple[float, float]]()
+    began = time.perf_counter()
+    found = list[tuple[float, float]]()
     while (start := time.perf_counter()) < began + WARMUP_S + MEASURE_S or len(found) < MIN_SAMPLES:
-        given, cache, times = torch.randint(1, VOCABULARY, (BATCH_SIZE, PROMPT_TOKENS)), DynamicCache(), [start]
+        given = torch.randint(1, VOCABULARY, (BATCH_SIZE, PROMPT_TOKENS))
+        cache = DynamicCache()
+        times = [start]
         for _ in range(NEW_TOKENS):
             output = network(given, past_key_values=cache, use_cache=True, logits_to_keep=1)
             given = output.logits[:, -1].argmax(-1, keepdim=True)

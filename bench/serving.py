@@ -29,7 +29,8 @@ def main() -> None:
     late = attrgetter("measurement.serving")(*run([*WAITS, *words.split()]))
     print(f"1,000 requests/s beside a busy core ({late.busy_share:.0%}): p99 of the lateness ", end="")
     print(f"{1000 * late.late_p99_s:.3f} ms (target: {LATE_MS:g} ms)", flush=True)
-    resnet18, start = ("model=torchvision", "model.name=resnet18", "server.max_batch=1,8"), time.perf_counter()
+    resnet18 = ("model=torchvision", "model.name=resnet18", "server.max_batch=1,8")
+    start = time.perf_counter()
     found = search(*resnet18, limit_ms=200.0)  # alone it takes up to 60 ms on two cores
     print(f"search of resnet18: {time.perf_counter() - start:.0f} s (target: {SEARCH_S:g} s): {found.sentence}")
     beyond = [each.cell.record.wall_s - served(each).duration_s for each in found.probes]
@@ -51,7 +52,8 @@ def queue(how: str) -> None:
         found = search(*WAITS, f"model.args.how={how}", f"seed={index}", "server.max_batch=1")
         service_s = median([served(each).compute_s for each in found.probes])
         theory = highest_rate(service_s, is_exponential=how != "sleeps")
-        low, high = found.low or float("nan"), found.high or float("inf")
+        low = found.low or float("nan")
+        high = found.high or float("inf")
         num_missed += not low <= theory <= high
         text = f"{found.rates_text}, {high / low - 1:.1%} wide (target: {MAX_WIDTH:.0%})"
         print(f"  {how}: {text}; theory {theory:.1f} at {1000 * service_s:.2f} ms", flush=True)
@@ -63,7 +65,8 @@ def highest_rate(service_s: float, *, is_exponential: bool) -> float:
     draw = np.random.default_rng(0)
     gaps = draw.exponential(1.0, NUM_REQUESTS)
     works = draw.exponential(service_s, NUM_REQUESTS) if is_exponential else np.full(NUM_REQUESTS, service_s)
-    low, high = 0.0, 1 / service_s
+    low = 0.0
+    high = 1 / service_s
     while (rate := (low + high) / 2) - low > 0.005:
         walk = np.cumsum(works[:-1] - gaps[1:] / rate)
         waits = walk - np.minimum.accumulate(np.minimum(walk, 0.0))

@@ -66,7 +66,8 @@ def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_process
 
 def fill_sides(top: Path, num_cells: int) -> list[Path]:
     """Writes the folders of two sides of a comparison, whose rounds are interleaved; returns them."""
-    dice, sides = Dice(), [top / "a", top / "b"]
+    dice = Dice()
+    sides = [top / "a", top / "b"]
     for minute, side in zip((0, 30), sides, strict=True):
         side.mkdir()
         for seed, repeat in itertools.product(range(num_cells), range(NUM_PROCESSES)):
@@ -100,7 +101,7 @@ def _record(made: Cell, machine: int, started: datetime, dice: Dice) -> Record:
         started_at=started.isoformat(timespec="milliseconds"),
         environment={
             "machine": machine_values,
-            "versions": {name: "2.9.0" for name in ("python", "torch", "torchvision", "lightning", "numpy", "timm")},
+            "versions": dict.fromkeys(("python", "torch", "torchvision", "lightning", "numpy", "timm"), "2.9.0"),
             "variables": {"OMP_NUM_THREADS": "2"},
             "code": digest("code"),
             "git": {"revision": "8d93729", "dirty": False, "branch": "main"},

@@ -98,7 +98,8 @@ def rate_by_cell(*words: str) -> Numbers:
 
 def windows_s(record: Record) -> float:
     """Seconds of warm-up and measurement in one record: of its blocks, single steps and steps in phases."""
-    found, phases = measured(record), measured(record).breakdown
+    found = measured(record)
+    phases = measured(record).breakdown
     of_phases = sum(map(sum, [phases.undisturbed_s, *phases.phases_s.values()])) if phases else 0.0
     return found.warmup_total_s + sum(block.seconds for block in found.blocks) + sum(found.latency_s) + of_phases
 

@@ -32,7 +32,9 @@ def pages() -> dict[str, str]:
     """The pages' names, and their texts."""
     config = yaml.safe_load((CONF / "config.yaml").read_text())
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
-    defaults |= {name: value for each in config["defaults"] if isinstance(each, dict) for name, value in each.items()}
+    for group in config["defaults"]:
+        if isinstance(group, dict):
+            defaults |= group
     defaults |= {"model.name": defaults["model"]}
     made = {"columns.md": columns, "records.md": records, "serving.md": serving}
     return {"settings.md": settings(defaults), **{name: make() for name, make in made.items()}}
@@ -66,7 +68,8 @@ def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Itera
         inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
         is_list = inner.get("type") == "array"
         inner = inner["items"] if is_list and isinstance(inner["items"], dict) else inner
-        yield (path := f"{prefix}{name}{'[]' * is_list}"), field
+        path = f"{prefix}{name}[]" if is_list else f"{prefix}{name}"
+        yield path, field
         inner = known[_named(inner)] if "$ref" in inner else {}
         if "properties" in inner:
             yield from _fields(inner, known, f"{path}.")

@@ -111,7 +111,8 @@ def main() -> int:
         by_older = older()
         names = [name for name in names if name in by_older]
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    start, failed = time.monotonic(), []
+    start = time.monotonic()
+    failed = []
     for name in names:
         begin = time.monotonic()
         try:
@@ -159,7 +160,8 @@ def reached(sources: Iterable[str]) -> list[Path]:
 @cache
 def parsed(source: bytes) -> tuple[bytes, list[str]]:
     """A module as text without docstrings, comments and layout, which no picture shows; what it may import."""
-    tree, names = ast.parse(source), list[str]()
+    tree = ast.parse(source)
+    names = list[str]()
     for node in ast.walk(tree):  # imports within functions too
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
@@ -193,7 +195,8 @@ def report() -> Path:
     from accelbench.report.build import build
     from accelbench.settings import params
 
-    costs, extension = params.costs(ROOT), params.report_extension(ROOT)
+    costs = params.costs(ROOT)
+    extension = params.report_extension(ROOT)
     out = scratch() / "report"
     build(ROOT / "results", out, costs, extension=extension, cache=ROOT, wanted=params.suite_names(ROOT))
     return out
@@ -287,7 +290,8 @@ def mlflow() -> None:
 
 def terminal(name: str) -> None:
     """Saves a picture of a terminal after a command of TERMINALS has ended."""
-    tmux, command = ["tmux", "-L", f"accelbench-screens-{os.getpid()}"], TERMINALS[name]
+    tmux = ["tmux", "-L", f"accelbench-screens-{os.getpid()}"]
+    command = TERMINALS[name]
     status = scratch() / "status"
     words = f"cd '{clone()}' && clear && {command}; echo $? > '{status}'; {' '.join(tmux)} wait-for -S done; sleep 600"
     subprocess.run([*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", "40", words], check=True)
@@ -307,7 +311,9 @@ def terminal(name: str) -> None:
 
 def outputs(path: Path) -> None:
     """Rewrites the console blocks of a page, all of them or none."""
-    text, folder, variables = path.read_text(), clone(), {}
+    text = path.read_text()
+    folder = clone()
+    variables = {}
     if "$ dvc" in text and not (folder / "dvc.lock").exists():
         raise FileNotFoundError("no dvc.lock: first, make repro")
     if path.parent == ROOT:  # as a new user has it: nothing but the network, no probed speeds

@@ -28,7 +28,8 @@ def loadgen_passes(num: int, num_missed: int, percentile: float) -> bool:
 
 def passed(queue: str, load: float) -> list[float]:
     """The share of runs that each rule passes, where the 99th percentile is the limit."""
-    rng, counts = np.random.default_rng(0), [0, 0, 0]
+    rng = np.random.default_rng(0)
+    counts = [0, 0, 0]
     limit = CONSTANT[load] if queue == "M/D/1" else math.log(100) / (1 - load)
     for _ in range(RUNS):
         due = rng.exponential(1 / load, BEFORE + 10_000).cumsum()

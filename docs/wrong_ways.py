@@ -32,7 +32,8 @@ class Stalls:
 
 def closed_loop() -> tuple[float, NDArray[np.float64]]:
     """Each request is sent once the one before it is answered: requests per second, and latencies in ms."""
-    model, ends = Stalls(), [0.0]
+    model = Stalls()
+    ends = [0.0]
     while ends[-1] < DURATION_S:
         ends.append(model.end_s(ends[-1]))
     return (len(ends) - 1) / ends[-1], 1000 * np.diff(ends)
@@ -44,7 +45,9 @@ def open_loop(rate: float, seed: int = 0, duration_s: float = DURATION_S) -> tup
     Sent late is how a client with one connection sends them: it waits for the answer to the one before.
     """
     due = np.sort(np.random.default_rng(seed).uniform(0, duration_s, round(rate * duration_s)))
-    model, sent, done = Stalls(), [], [0.0]
+    model = Stalls()
+    sent = []
+    done = [0.0]
     for each in due:
         sent.append(max(each, done[-1]))
         done.append(model.end_s(sent[-1]))

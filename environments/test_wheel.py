@@ -38,7 +38,8 @@ def main() -> int:
         run(UV, "--no-config", "pip", "install", "--quiet", "--python", python, wheel)
         print(f"installed in {time.monotonic() - started:.0f} s")
         run(UV, "--no-config", "pip", "install", "--quiet", "--python", python, *FOR_TESTS)
-        empty, environment = folder / "empty", {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        empty = folder / "empty"
+        environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
         environment["ACCELBENCH_BUSY"] = "allowed"  # as the tests have it
         environment.pop("PYTHONPATH", None)
         empty.mkdir()

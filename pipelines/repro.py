@@ -125,11 +125,13 @@ class Job(contextlib.ExitStack):
 
     def announce(self) -> None:
         """Prints how long it will take."""
-        num, named = len(self._left()), counted(len(self.suites), "suite")
+        num = len(self._left())
+        named = counted(len(self.suites), "suite")
         if not num:
             self._say(f"{named}: every cell has its record.")
             return
-        evidence, confirm_s = self._evidence(), params.confirm_s(ROOT)
+        evidence = self._evidence()
+        confirm_s = params.confirm_s(ROOT)
         length = total(self._left(), evidence)
         others_s = STARTED_S * (OTHERS + OTHERS_EACH * sum(map(bool, self.lefts.values())))
         parts = [f"{duration(length.seconds)} of cells"] if length.seconds else []
@@ -184,7 +186,9 @@ class Job(contextlib.ExitStack):
         evidence = self._evidence()
         its = total(cells, evidence, self.started)
         every = total(self._left(), evidence, self.started)
-        length = f", {its}; all suites: {every}" if every.num > its.num > 0 else f", {its}" if its.num else ""
+        length = f", {its}" if its.num else ""
+        if every.num > its.num > 0:
+            length += f"; all suites: {every}"
         num = f"{len(cells)} of {counted(len(suite.cells), 'cell')} to measure"
         self._say(f"\nSuite {number} of {len(self.suites)}: {suite.name} ({num}{length})", "bold")
         suite.measure(self.console, self.hosts, show=lambda _: None)

@@ -148,8 +148,12 @@ def memory(device: Device) -> None:
         [line for line in ran.stdout.splitlines() if line and "Records" not in line] or ran.stderr.splitlines() or [""]
     )[-1]
     is_found = re.search(r"largest batch that fits: [\d,]+.*; [\d,]+ does not", ran.stdout)
-    told = figure if is_found else skipped if "budget" in last else problem
-    told(f"{LARGEST}: {is_found[0] if is_found else last}")
+    if is_found:
+        figure(f"{LARGEST}: {is_found[0]}")
+    elif "budget" in last:
+        skipped(f"{LARGEST}: {last}")
+    else:
+        problem(f"{LARGEST}: {last}")
 
 
 def function(device: Device) -> None:

@@ -136,7 +136,8 @@ def probe(device: Device) -> None:
 
 def on_keras(device: Device) -> None:
     """Runs two cells on Keras, in its environment alone."""
-    python, root = workplace().root / KERAS_PYTHON, workplace().root
+    python = workplace().root / KERAS_PYTHON
+    root = workplace().root
     if not python.exists():
         skipped("Keras' GPU environment is not installed (make setup-keras-gpu)")
         return
@@ -242,7 +243,9 @@ def described(measured: Measurement, tried: Cell) -> str:
 
 
 if __name__ == "__main__":
-    part, device, end = sys.argv[1], Device(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+    part = sys.argv[1]
+    device = Device(sys.argv[2])
+    end = time.monotonic() + float(sys.argv[3])
     parts: dict[str, Callable[[], None]] = {
         "ceilings": lambda: probe(device),
         "keras": lambda: on_keras(device),

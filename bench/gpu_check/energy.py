@@ -50,7 +50,8 @@ def integral(times_s: Sequence[float], watts: Sequence[float]) -> float:
 
 def judge(found: Samples) -> None:
     """Reports the ratio of the counter to the integral."""
-    summed_j, seconds = integral(found.times_s, found.watts), found.times_s[-1] - found.times_s[0]
+    summed_j = integral(found.times_s, found.watts)
+    seconds = found.times_s[-1] - found.times_s[0]
     if summed_j <= 0:
         problem(f"the power samples add up to {summed_j:g} J")
         return

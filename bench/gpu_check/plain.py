@@ -88,7 +88,8 @@ def measure(cell: Cell, pinned: bool) -> float:
     timed = _timed(cell.device)
     step = _step(cell, pinned)
     timed(step, WARMUP_STEPS)
-    started, num = time.perf_counter(), 1
+    started = time.perf_counter()
+    num = 1
     while time.perf_counter() - started < WARMUP_S:
         seconds = timed(step, num)
         num = max(1, round(BLOCK_S / max(seconds, 1e-6)))
@@ -201,7 +202,8 @@ def _replayed(network: Any, images: Any) -> Callable[[], object]:
     """Inference as one CUDA graph, as PyTorch's manual records it: a warm-up on a side stream, a static input."""
     import torch
 
-    given, side = images.clone(), torch.cuda.Stream()
+    given = images.clone()
+    side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.inference_mode():
         with torch.cuda.stream(side):

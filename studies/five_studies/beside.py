@@ -96,7 +96,8 @@ def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
         for engine, ours in each.ours.items():
             cell, time = (ours.cell, ours.seconds) if each.mode == Mode.train else (ours.tested, ours.evaluation)
             if each.published and cell and time and steps.has_same_settings(each.published, cell):
-                known[engine], cells[engine] = times.seconds_entry(time), cell
+                known[engine] = times.seconds_entry(time)
+                cells[engine] = cell
         if each.published and known:
             yield Pair(each.model, f"{WHAT[each.mode]}, {each.job}", each.device_text, each.published, known, cells)
 
@@ -114,7 +115,8 @@ def _of_steps(sweep: Sweep) -> Iterator[Pair]:
     for line in (line for name in ("time_per_image", "latency") for line in steps.lines(sweep, name)):
         cell = line.reported.cell
         if line.published and line.value is not None and options_text(line.reported.row) is None:
-            job, ours = f"{cell.precision}, batch {cell.batch_size}", {cell.engine: number(line.value)}
+            job = f"{cell.precision}, batch {cell.batch_size}"
+            ours = {cell.engine: number(line.value)}
             yield Pair(cell.model.name, job, cell.device, line.published, ours, {cell.engine: line.reported})
 
 
@@ -159,13 +161,16 @@ def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
     """A dot for each ratio, on a logarithmic axis around 1."""
     ratios = [{engine: each.ratio(engine) for engine in each.ours} for each in found]
     values = [float(ratio.key or 1) for each in ratios for ratio in each.values()]
-    low, high = min(0.5, *values) / 1.1, max(2.0, *values) * 1.1
+    low = min(0.5, *values) / 1.1
+    high = max(2.0, *values) * 1.1
 
     def place(value: float) -> float:
         return 100 * math.log(value / low) / math.log(high / low)
 
     def dot(pair: Pair, engine: Engine, ratio: Entry) -> Dot:
-        look = f"{pair.published.device}{' hollow' * (engine != own[0])}"
+        look = str(pair.published.device)
+        if engine != own[0]:
+            look += " hollow"
         return Dot(place(float(ratio.key or 1)), f"{engine}: {ratio.text} of the published time", look)
 
     digits = (2, 5, 10) if high / low < 50 else (10,)

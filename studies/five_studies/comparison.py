@@ -115,7 +115,8 @@ def describe(reported: MeasuredCell | None) -> str:
     """Which cell a number belongs to, or why there is no number."""
     if reported is None:
         return "not planned"
-    cell, measured = reported.cell, measurement_of(reported)
+    cell = reported.cell
+    measured = measurement_of(reported)
     if measured is None:
         return reported.outcome
     job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # of a window only as an estimate
@@ -188,7 +189,8 @@ def _our_time(
     cpu = _seconds(our_cpu, job) if ours is not None and ours.cell.devices == 1 else None
     tested = None
     if mode == Mode.infer:
-        like, of = beside.tested if beside else None, (sweep, model, Mode.train, device, engine)
+        like = beside.tested if beside else None
+        of = (sweep, model, Mode.train, device, engine)
         tested = nearest_cell(*of, devices=devices, known="evaluation_s", beside=like)
     return OurTime(
         cell=ours,
@@ -204,7 +206,8 @@ def _evaluation(tested: MeasuredCell | None, job: tuple[int, int] | None) -> Sec
     measured = measurement_of(tested)
     if tested is None or measured is None or measured.evaluation is None:
         return None
-    evaluation_s, num = tested.number("evaluation_s") or 0.0, measured.evaluation.num_samples
+    evaluation_s = tested.number("evaluation_s") or 0.0
+    num = measured.evaluation.num_samples
     wanted = num if job is None else math.prod(job)
     return Seconds(evaluation_s * wanted / num, wanted != num, _job_text((1, wanted)))
 
@@ -231,9 +234,12 @@ def nearest_cell(
         for reported in sweep.cells
         if (reported.cell.model.name, reported.cell.mode, reported.cell.device) == (model, mode, device)
         and (reported.cell.engine, reported.cell.devices) == (engine, devices)
-        and reported.cell.protocol != Protocol.target  # of as many epochs as it took
-        and (known is None or reported.row[known] is not None)
     ]
+    cells = [
+        reported for reported in cells if reported.cell.protocol != Protocol.target
+    ]  # of as many epochs as it took
+    if known is not None:
+        cells = [reported for reported in cells if reported.row[known] is not None]
     # The study's own settings, of this device if it names them; study 001's where it names none.
     named = [entry for entry in published.load(sweep.study) if entry.model == model and entry.batch_size]
     entry = min(named, key=lambda entry: entry.device != device, default=None)
@@ -266,13 +272,15 @@ def equal_on(device: Device, reported: MeasuredCell, cells: Iterable[MeasuredCel
     """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device."""
     if reported.cell.device == device:
         return None
-    there, wanted = [each for each in cells if each.cell.device == device and each.is_ok], reported.all_but("device")
+    there = [each for each in cells if each.cell.device == device and each.is_ok]
+    wanted = reported.all_but("device")
     return next((candidate for candidate in there if candidate.all_but("device") == wanted), None)
 
 
 def ratio(first: MeasuredCell, second: MeasuredCell | None, column: str = "samples_per_s") -> float | None:
     """The first's number over the second's; None if either is unknown."""
-    value, base = first.number(column), second.number(column) if second is not None else None
+    value = first.number(column)
+    base = second.number(column) if second is not None else None
     return value / base if value is not None and base else None
 
 

@@ -14,7 +14,12 @@ from five_studies.comparison import measurement_of
 from five_studies.published import Line, by_place
 
 COLUMNS = by_place(
-    *("whose", "device", "name", "what it has", "measured: fp32 (TFLOP/s)", "measured: bf16 (TFLOP/s)"),
+    "whose",
+    "device",
+    "name",
+    "what it has",
+    "measured: fp32 (TFLOP/s)",
+    "measured: bf16 (TFLOP/s)",
     "measured: memory (GB/s)",
 )
 NOTES = [
@@ -24,14 +29,15 @@ NOTES = [
 
 def table(sweep: Sweep) -> Table | None:
     """The study's devices, and those that computed ours; None if the study names none."""
-    theirs: list[Line] = [["published", *each, *[None] * 3] for each in published.devices(sweep.study)]
+    theirs: list[Line] = [["published", *each, None, None, None] for each in published.devices(sweep.study)]
     return tabulate_known("Devices", COLUMNS, [*theirs, *_ours(sweep)], NOTES) if theirs else None
 
 
 def _ours(sweep: Sweep) -> Iterator[Line]:
     seen = set()
     for reported in sweep.cells:
-        measured, device = measurement_of(reported), reported.cell.device
+        measured = measurement_of(reported)
+        device = reported.cell.device
         if measured is None or reported.record is None or (device, measured.device_name) in seen:
             continue
         seen.add((device, measured.device_name))

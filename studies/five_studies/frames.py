@@ -18,8 +18,16 @@ from five_studies.published import Line, Published, by_place
 from five_studies.style import COLOURS, finished, log_ticks, sized, tidy
 
 COLUMNS = by_place(
-    *("network", "device", "its FPS", "ours: batches/s", "ours: images/s", "batch", "its speed-up (x)"),
-    *("ours: speed-up (x)", "its memory (MB)", "ours: memory (MB)"),
+    "network",
+    "device",
+    "its FPS",
+    "ours: batches/s",
+    "ours: images/s",
+    "batch",
+    "its speed-up (x)",
+    "ours: speed-up (x)",
+    "its memory (MB)",
+    "ours: memory (MB)",
 )
 NOTES = [
     'The study\'s "FPS" is batches per second, of batches of 8 by its own times: 36.71 ms are 27.2 of them, and 218 '
@@ -47,10 +55,16 @@ def _lines(sweep: Sweep, entries: Sequence[Published]) -> Iterator[Line]:
         over_cpu = ratio(ours, equal_on(Device.cpu, ours, sweep.cells)) if ours else None
         memory = published.find(sweep.study, entry.model, "peak_memory", device)
         yield [
-            *(entry.model, device, _range(entry, "frames_per_s", device)),
-            *(number(batches_per_s), number(speed), count(size)),
-            *(_range(entry, "speedup_over_cpu", device), number(over_cpu)),
-            *(published.entry(memory), number(ours.number("peak_device_mb") if ours else None)),
+            entry.model,
+            device,
+            _range(entry, "frames_per_s", device),
+            number(batches_per_s),
+            number(speed),
+            count(size),
+            _range(entry, "speedup_over_cpu", device),
+            number(over_cpu),
+            published.entry(memory),
+            number(ours.number("peak_device_mb") if ours else None),
         ]
 
 
@@ -128,4 +142,4 @@ def _draw_boxes(
 
 def _latencies(cell: MeasuredCell) -> list[float]:
     measured = [each.measurement for each in read_all([cell.path] if cell.path else [])]
-    return [seconds for each in measured if each for seconds in each.latency_s]
+    return [seconds for each in filter(None, measured) for seconds in each.latency_s]

@@ -40,11 +40,13 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
     """How many of the published speed-ups over the CPU have one of ours beside them."""
-    theirs = [each for sweep in sweeps for each in beside_ours(sweep) if each.is_over_cpu]
+    theirs = [each for sweep in sweeps for each in beside_ours(sweep)]
+    theirs = [each for each in theirs if each.is_over_cpu]
     both = [each for each in theirs if each.ours]
     if theirs and not both:
         devices = dict.fromkeys(each.devices.partition(" ")[0] for each in theirs)
-        ran = {cell.cell.device.value for sweep in sweeps for cell in sweep.cells if cell.is_ok}
+        cells = [cell for sweep in sweeps for cell in sweep.cells]
+        ran = {cell.cell.device.value for cell in cells if cell.is_ok}
         why = "no pair of our cells gives one" if ran & set(devices) else "no cell of such a device was measured"
         names = " and ".join(map(str.upper, devices))
         return f"Their {counted(len(theirs), 'speed-up')} of {names} over the CPU could not be checked: {why}."

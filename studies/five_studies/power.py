@@ -31,8 +31,14 @@ STEPS: Sequence[_Step] = (
     _Step("precision", "float32", "float64", 1.20),
 )
 COLUMNS = by_place(
-    *("setting", "from", "to", "published (x)", "from its raw data (x)"),
-    *("ours: lowest (x)", "ours: highest (x)", "ours: pairs of cells"),
+    "setting",
+    "from",
+    "to",
+    "published (x)",
+    "from its raw data (x)",
+    "ours: lowest (x)",
+    "ours: highest (x)",
+    "ours: pairs of cells",
 )
 NOTES = [
     "Published: ratios of mean powers, read once after each run, over three GPUs of which two were idle: of one GPU "
@@ -49,7 +55,8 @@ def table(sweep: Sweep) -> Table | None:
     for step in STEPS:
         ours = list(_ours(sweep.cells, step, lambda reported: reported.number("gpu_power_w")))
         ends = (number(min(ours, default=None)), number(max(ours, default=None)), count(len(ours)))
-        name, printed = step.setting.replace("_", " "), number(step.printed)
+        name = step.setting.replace("_", " ")
+        printed = number(step.printed)
         lines.append([name, str(step.base), str(step.other), printed, number(_of_raw_data(step), 4), *ends])
     return tabulate_known("The GPU's power by batch and precision", COLUMNS, lines, NOTES)
 
@@ -79,9 +86,17 @@ UNCOMPARED: dict[str, Any] = dict.fromkeys(("launch_ms", "copying_ms", "total_ms
 UNCOMPARED |= dict.fromkeys(("utilization", "power", "temperature", "peak_memory"))
 NUM_STEPS = [(32, 512), (512, 1024)]
 NUM_STEPS_COLUMNS = by_place(
-    *("device", "from", "to", "published: lowest (x)", "published: median (x)"),
-    *("published: highest (x)", "published: pairs of runs"),
-    *("ours: lowest (x)", "ours: median (x)", "ours: highest (x)", "ours: pairs of cells"),
+    "device",
+    "from",
+    "to",
+    "published: lowest (x)",
+    "published: median (x)",
+    "published: highest (x)",
+    "published: pairs of runs",
+    "ours: lowest (x)",
+    "ours: median (x)",
+    "ours: highest (x)",
+    "ours: pairs of cells",
 )
 NUM_STEPS_NOTES = [
     "The time per image of the larger number of steps over that of the smaller, of runs that are equal in all else: "

@@ -14,8 +14,10 @@ STUDY = "000"
 I7, EPYC, A100, TPU_V2 = "Core i7-8750H", "EPYC 7763", "A100-PCIE-40GB", "TPU v2"
 DEVICES = {I7: Device.cpu, EPYC: Device.cpu, A100: Device.gpu, TPU_V2: Device.tpu}
 PRECISIONS = {
-    **{"float16": Precision.fp16, "bfloat16": Precision.bf16},
-    **{"float32": Precision.fp32, "float64": Precision.fp64},
+    "float16": Precision.fp16,
+    "bfloat16": Precision.bf16,
+    "float32": Precision.fp32,
+    "float64": Precision.fp64,
 }
 # Its text says 32 on the TPU; its own comparison takes the runs of 10 (plot/plottinglib/prints.py).
 STEPS = {I7: 512, EPYC: 512, A100: 512, TPU_V2: 10}
@@ -88,13 +90,15 @@ def numbers() -> Iterator[dict[str, Any]]:
     """The numbers of the compared runs as the rows of published.csv: a value has four digits."""
     own_peak = set_a_peak()
     for run in (run for machine in DEVICES for run in compared(machine)):
-        device, precision = DEVICES[run.machine], PRECISIONS[run.precision]
+        device = DEVICES[run.machine]
+        precision = PRECISIONS[run.precision]
         values = {"time_per_image": (run.total_ms, "ms"), "utilization": (run.utilization, "%")}
         values |= {"power": (run.power, "W"), "temperature": (run.temperature, "°C")}
         source = f"Madhan063/Benchmarking-CPU-GPU-and-TPU, raw data: {run.machine}"
         if device != Device.cpu:
             values["communication_share"] = (100 * run.copying_ms / run.total_ms, "%")
-            source += ', "float32"' * (precision == Precision.fp32)
+            if precision == Precision.fp32:
+                source += ', "float32"'
         if device == Device.gpu and precision == Precision.fp32:
             precision = Precision.tf32
         if run in own_peak:

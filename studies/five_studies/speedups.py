@@ -34,10 +34,15 @@ HEADLINE_NOTES = [
 ]
 
 
-COLUMNS = by_place(*("network", "mode", "devices", "whose", "speed-up (x)", "precision", "batch", "cells or source"))
+COLUMNS = by_place("network", "mode", "devices", "whose", "speed-up (x)", "precision", "batch", "cells or source")
 HEADLINE_COLUMNS = by_place(
-    *("devices", "published (x)", "the same runs, end to end (x)", "with both CPUs, end to end (x)"),
-    *("ours: lowest (x)", "ours: highest (x)", "ours: pairs of cells"),
+    "devices",
+    "published (x)",
+    "the same runs, end to end (x)",
+    "with both CPUs, end to end (x)",
+    "ours: lowest (x)",
+    "ours: highest (x)",
+    "ours: pairs of cells",
 )
 MACHINES = {GPU: raw.A100, TPU: raw.TPU_V2}
 PRECISIONS = ("float32", "float64")  # those that study 000 ran on each device
@@ -123,7 +128,8 @@ def claim(sweep: Sweep) -> str:
 def _headline_claim(sweep: Sweep) -> str:
     table = headlines(sweep)
     rows = table.rows if table else []
-    theirs, ends = (", ".join(f"{row[0].text} {row[1].text}" for row in rows), ", ".join(row[2].text for row in rows))
+    theirs = ", ".join(f"{row[0].text} {row[1].text}" for row in rows)
+    ends = ", ".join(row[2].text for row in rows)
     ours = ", ".join(f"{row[0].text} {span(row[4:6])}" for row in rows if row[4].key is not None)
     said = f"The study's headline, {theirs} times, is of launch times: end to end, the same runs give {ends}."
     return f"{said} Here: {ours or 'not measured'}."
@@ -143,8 +149,8 @@ def _ours(sweep: Sweep, devices: Devices) -> Iterator[list[Any]]:
     own_first = engines(sweep)
     pairs = sorted(_pairs(sweep, devices), key=lambda pair: own_first.index(pair[0].cell.engine))
     others = {first.name: (first, second) for first, second in pairs}
-    for first in one_per_setting(first for first, _ in pairs):
-        first, second = others[first.name]
+    for chosen in one_per_setting(first for first, _ in pairs):
+        first, second = others[chosen.name]
         cell = first.cell
         if (gain := ratio(first, second)) is not None:
             settings = (cell.precision, count(cell.batch_size), describe(first))

@@ -51,7 +51,8 @@ def copying_ms(reported: MeasuredCell) -> float | None:
 
 def communication_percent(reported: MeasuredCell) -> float | None:
     """Copying in and out in percent of a waited-for step; None if nothing is copied."""
-    copying, latency = copying_ms(reported), reported.number("latency_p50_ms")
+    copying = copying_ms(reported)
+    latency = reported.number("latency_p50_ms")
     return None if latency is None or copying is None else 100 * copying / latency
 
 

@@ -23,12 +23,27 @@ from five_studies.published import Line, Published, by_place
 from five_studies.times import seconds_entry
 
 QUALITY_COLUMNS = by_place(
-    *("network", "whose", "device", "training accuracy (%)", "test accuracy (%)", "training loss", "test loss"),
+    "network",
+    "whose",
+    "device",
+    "training accuracy (%)",
+    "test accuracy (%)",
+    "training loss",
+    "test loss",
     "cell or source",
 )
 SIZE_COLUMNS = by_place(
-    *("network", "device", "how many", "engine", "batch", "images", "data", "first epoch (s)", "a later epoch (s)"),
-    *("samples/s", "times the speed with the fewest (x)"),
+    "network",
+    "device",
+    "how many",
+    "engine",
+    "batch",
+    "images",
+    "data",
+    "first epoch (s)",
+    "a later epoch (s)",
+    "samples/s",
+    "times the speed with the fewest (x)",
 )
 SIZE_NOTES = [
     "The study says that TPUs scale better to larger data sets, without numbers. Ours: whole epochs (protocol fit) on "
@@ -76,7 +91,8 @@ def by_size(sweep: Sweep) -> Table | None:
     lines: list[Line] = []
     for settings, cells in groups.items():
         for each in cells:
-            num, measured = each.cell.data.train_images or 0, measurement_of(each)
+            num = each.cell.data.train_images or 0
+            measured = measurement_of(each)
             first_s = measured.epochs[0].seconds if measured is not None and measured.epochs else None
             times = [number(first_s), number(num / each.speed if each.speed else None)]
             speeds = [number(each.speed), number(ratio(each, cells[0]))]
