@@ -1,4 +1,3 @@
-import ast
 import importlib.metadata
 import importlib.util
 import re
@@ -7,10 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from bench.gpu_check import packages
-from bench.gpu_check.__main__ import FRAMEWORK
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = ROOT / "environments" / "cluster.in"  # the whole project, with more packages
@@ -55,77 +51,6 @@ def script(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
-
-
-def imports(path, seen):
-    """The top-level modules outside of tests/ that are imported when this file of tests/ is; `seen` are its files."""
-    seen.add(path)
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
-        for name in names:
-            inner = ROOT / "tests" / f"{name.replace('.', '/')}.py"
-            if inner.exists() and inner not in seen:
-                found |= imports(inner, seen)
-            top = name.partition(".")[0]
-            if not (ROOT / "tests" / top).exists() and not (ROOT / "tests" / f"{top}.py").exists():
-                found.add(top)
-    return found - sys.stdlib_module_names - {"accelbench", "bench"}
-
-
-def with_theirs(names):
-    """These distributions, and all that they need, of those that are installed here."""
-    found, new = set(), {canonicalize_name(name) for name in names}
-    while new:
-        found |= new
-        needed = set()
-        for name in new:
-            for line in importlib.metadata.requires(name) or []:
-                requirement = Requirement(line)
-                if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                    needed.add(canonicalize_name(requirement.name))
-        new = needed - found
-    return found
-
-
-def cluster_environment(monkeypatch):
-    return set(re.findall(r"^([\w.-]+)==", CLUSTER.with_suffix(".lock").read_text(), re.MULTILINE))
-
-
-def wheel_environment(monkeypatch):
-    return with_theirs(["accelbench", *script("test_wheel", monkeypatch).FOR_TESTS])
-
-
-def gpu_environment(monkeypatch):
-    return with_theirs([*packages.NEEDED, *packages.USEFUL, *FRAMEWORK])
-
-
-@pytest.mark.parametrize(
-    ("environment", "folder", "files"),
-    [
-        (cluster_environment, "cluster", "*.py"),
-        (wheel_environment, "engines/pytorch", "**/*.py"),
-        (gpu_environment, "engines/pytorch", "conftest.py"),  # the other files are skipped without their packages
-    ],
-)
-def test_an_environment_has_what_its_tests_import(environment, folder, files, monkeypatch):
-    inner = ROOT / "tests" / folder
-    conftests = [each / "conftest.py" for each in inner.parents if each.is_relative_to(ROOT / "tests")]
-    seen, imported = set(), set()
-    for path in [*inner.glob(files), *conftests]:
-        if path.exists():
-            imported |= imports(path, seen)
-    distributions = importlib.metadata.packages_distributions()
-    installed = environment(monkeypatch)
-    missing = set()
-    for module in imported:
-        names = {canonicalize_name(name) for name in distributions.get(module, [module])}
-        if not names & installed:
-            missing.add(module)
-    assert "pytest" in imported
-    assert not missing
 
 
 @pytest.fixture

@@ -4,18 +4,14 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from bench.gpu_check import __main__ as check
-from bench.gpu_check import cells, energy, packages
+from bench.gpu_check import cells, packages
 from bench.gpu_check.__main__ import Step, run
-from bench.gpu_check.findings import Kind, parse, within
+from bench.gpu_check.findings import within
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from accelbench.schema.vocab import Device
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,21 +38,6 @@ def test_long_steps_have_narrower_bounds_and_the_plain_loops_before_and_after_co
     assert not within(math.nan, (0.9, 1.1))
 
 
-def test_power_is_sampled_between_two_readings_of_the_counter_and_compared_with_it(capsys):
-    watts, joules, rest = iter([100.0, 200.0, 300.0]), iter([1000.0, 1500.0]), iter([True, True, False])
-    found = energy.sample(lambda: next(watts), lambda: next(joules), lambda: next(rest), period_s=0.001)
-    assert (found.watts, found.counted_j) == ([100, 200, 300], 500)
-    assert found.times_s == sorted(found.times_s)
-    assert energy.integral([0.0, 1.0, 4.0], [100.0, 200.0, 100.0]) == 150 + 450
-    for times in ([1.0], [1.0, 1.0]):
-        with pytest.raises(ValueError, match="two samples"):
-            energy.integral(times, [5.0] * len(times))
-    for counted_j, kind in ((2000.0, Kind.figure), (2180.0, Kind.figure), (2300.0, Kind.problem), (0.0, Kind.problem)):
-        energy.judge(energy.Samples([5.0, 10.0, 15.0], [200.0, 200.0, 200.0], counted_j))
-        finding = parse(capsys.readouterr().out)
-        assert (finding.kind, f"ratio {counted_j / 2000:.3f}" in finding.text) == (kind, True)
-
-
 @pytest.mark.parametrize(
     ("code", "seconds", "found"),
     [
@@ -73,16 +54,6 @@ def test_a_part_that_fails_keeps_what_it_found(code, seconds, found, tmp_path, m
     monkeypatch.setattr(packages, "ROOT", tmp_path)
     part = run(Step("it", ("it",), 1), "gpu", seconds)
     assert [finding.text for finding in part.findings] == found
-
-
-def test_the_page_may_go_into_a_folder_and_a_comparison_without_time_is_not_run(tmp_path, capsys, monkeypatch):
-    cells.run_cells(cells.compared(Device.cpu), time.monotonic())
-    (finding,) = [parse(line) for line in capsys.readouterr().out.splitlines() if parse(line)]
-    assert finding.kind == Kind.skipped
-    assert finding.text.startswith("not run: no time was left")
-    monkeypatch.setattr(check, "STEPS", [])
-    assert check.main(["--device", "cpu", "--out", str(tmp_path)]) == 0
-    assert "PASS" in (tmp_path / "cpu-check.txt").read_text()
 
 
 def bare_packages(folder):

@@ -91,18 +91,6 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
             second.stdin.close()
 
 
-def test_one_that_waits_does_so_for_its_patience(tmp_path, monkeypatch):
-    monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
-    with measurement(tmp_path / "a") as first:
-        assert first.stdout.readline() == "held\n"
-        with (
-            pytest.raises(BusyError, match=rf"^another measurement \(process {first.pid}\) is under way"),
-            lock.hold_measuring(str, patience_s=0.3),
-        ):
-            pytest.fail("held")
-        first.kill()
-
-
 def test_one_that_waits_says_for_how_long(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
     monkeypatch.setattr(lock, "REMIND_S", 0.2)

@@ -2,7 +2,6 @@ from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Mode, Protocol
 from five_studies import beside, devices
 from five_studies.headline import headline
-from report.conftest import inferring
 from report.tables.rows import texts
 
 
@@ -49,14 +48,4 @@ def test_the_studies_claims_and_devices_stand_beside_what_was_measured(read, mak
         ("published", "gpu", "NVIDIA Tesla T4", "40 streaming multiprocessors, 2,560 CUDA cores"),
         ("published", "tpu", "Google Cloud TPU", "8 cores with systolic arrays"),
         ("ours", "cpu", "Example CPU", "2 cores, 4 threads"),
-    ]
-
-
-def test_of_very_many_times_one_of_each_network_and_device_is_shown(read, maker) -> None:
-    names = ("resnet18", "resnet34", "resnet50", "resnet101", "vgg11", "vgg16")
-    found = beside.pairs(
-        read([inferring(maker, name, batch_size=size) for name in names for size in (16, 32, 64)], study="000")
-    )
-    assert [(each.network, each.job) for each in found] == [
-        (name, "fp32, batch 16") for name in names for _ in range(2)
     ]

@@ -1,8 +1,5 @@
-import dataclasses
-
 import pytest
 
-from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Engine, Mode, Protocol, Status
 from five_studies import comparison
@@ -41,17 +38,6 @@ def test_a_time_is_of_the_studys_job_scaled_from_the_speed_of_a_cell_on_fewer_sa
     assert (ours.seconds.value, ours.seconds.estimated) == (pytest.approx(304), True)
     (own, ours), *_ = compare([maker.ok(maker.cell(), 1000, **small)], study=None).values()
     assert (own.job, ours.seconds.value) == ("5 x 12,000 samples", pytest.approx(60))
-
-
-def test_a_time_of_several_devices_stands_beside_the_cell_of_as_many_and_keras_before_pytorch(compare, maker) -> None:
-    one = maker.cell("pets_cnn", "tpu", batch_size=32, epochs=10)
-    eight = dataclasses.replace(one, devices=8, batch_size=256, engine=Engine.keras, keras=KerasSettings())
-    found = compare([maker.ok(one, 500), maker.ok(eight, 4000)], "pets_cnn", "002", Engine.keras)
-    assert list(found) == ["gpu", "tpu", "tpu x 8"]
-    alone, together = found["tpu"], found["tpu x 8"]
-    assert (alone[0].published, alone[0].ours[Engine.pytorch].seconds.value) == (None, pytest.approx(400))
-    assert (together[0].published.value, together[1].seconds.value) == (94, pytest.approx(50))
-    assert list(together[0].ours) == [Engine.keras, Engine.pytorch]
 
 
 @pytest.mark.parametrize(

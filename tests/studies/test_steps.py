@@ -25,13 +25,6 @@ def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):
     assert rows[4][0] == "vgg16"
 
 
-def test_a_time_per_image_is_from_the_rate_where_too_few_single_steps_were_waited_for(read, maker):
-    made = inferring(maker, "resnet50", batch_size=32)
-    slow = maker.ok(made.cell, 28.2, data=None, latency_s=[1.1, 1.2, 1.3])
-    rows = texts(steps.table(read([slow], study="000"), "time_per_image"))
-    assert [(row["ours"], row["ours: from"]) for row in rows] == [("35.5", "samples/s")] * 2
-
-
 def test_of_a_memory_that_was_never_reset_only_what_raised_it_is_shown(read, maker):
     sizes = [inferring(maker, "efficientnet_b0", "gpu", "fp16", batch_size=size) for size in (16, 32, 64)]
     records = [maker.ok(each.cell, 100, data=None, peak_device_bytes=200_000_000) for each in sizes]

@@ -1,6 +1,5 @@
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Engine, Protocol
-from accelbench.schema.workload import DataSpec
 from five_studies import beside, training
 from report.tables.rows import texts
 
@@ -28,20 +27,3 @@ def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) 
     (_, epoch) = beside.pairs(sweep)  # after the study's own job
     assert epoch.published.value == 44.5
     assert epoch.ours[Engine.pytorch].text == "20.1"  # the first epoch, with building
-
-
-def test_the_speed_by_the_size_of_the_data_set_is_compared_with_that_of_the_fewest(read, maker) -> None:
-    def trained(num, rate, device):
-        data = DataSpec(name="cats_vs_dogs", train_images=num)
-        cell = maker.cell("pets_cnn", device, protocol=Protocol.fit, epochs=2, batch_size=32, data=data)
-        epochs = [Epoch(seconds=num / rate + 5 * (each == 0), num_samples=num) for each in range(2)]
-        return maker.ok(cell, rate, epochs=epochs, num_train_samples=num)
-
-    cells = [("gpu", 4000, 400), ("gpu", 8000, 440), ("tpu", 4000, 800)]
-    sweep = read([trained(num, rate, device) for device, num, rate in cells], study="002")
-    rows = texts(training.by_size(sweep), "pets_cnn")
-    whats = ("images", "first epoch (s)", "a later epoch (s)", "times the speed with the fewest (x)")
-    assert [[row[what] for what in whats] for row in rows] == [
-        *(["4,000", "15.0", "10.0", "1.00"], ["8,000", "23.2", "18.2", "1.10"], ["4,000", "10.0", "5.00", "1.00"]),
-    ]
-    assert training.by_size(read([maker.ok(maker.cell(), 10)])) is None
