@@ -30,9 +30,10 @@ from accelbench.engines.pytorch.precision import (
     cast_module,
 )
 from accelbench.engines.pytorch.structure import mapped, num_rows, parts_of, varied
-from accelbench.engines.pytorch.training import with_modes
+from accelbench.engines.pytorch.training import TrainedNetwork, with_modes
 from accelbench.engines.pytorch.work import count
 from accelbench.errors import UserError
+from accelbench.measuring.checks import WEIGHTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device, Pipeline, Precision
@@ -172,7 +173,12 @@ class _NetworkRun(NetworkOutputs):
     def _measure(self) -> None:
         make, workload = TrainStep if self.trains else InferStep, self.workload
         self.step = make(self.program, iter(self.feed))
+        if self.trains:
+            self.trained = TrainedNetwork(self.plain_network(), self.seen.training)
         self.measure_window(self.step)
+        if self.trains:
+            with self.seen.checking(WEIGHTS):
+                self.trained.note_end([self.program.optimizer])
         self.last_result = self.step.result
         if not self.trains and workload.num_counted != workload.num_rows:  # the user decides what is a sample
             workload.num_rows = size_of(self.last_result, (workload.num_rows, workload.num_counted))
