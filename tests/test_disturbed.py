@@ -12,7 +12,7 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.sentences import answers
 from accelbench.api.results import Result
 from accelbench.cli import main
-from accelbench.compare.answer import Terms, answer, compared
+from accelbench.compare.comparison import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
 from accelbench.report.tables import all_cells, outcomes

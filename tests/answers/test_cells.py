@@ -25,10 +25,9 @@ def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(ma
     assert found == pytest.approx([1000 / speed, 10 / speed, 5 * 60_000 / speed])
 
 
-def test_the_speed_of_interleaved_processes_is_their_geometric_mean_and_each_has_a_row(cells, maker) -> None:
+def test_the_speed_of_five_processes_is_their_geometric_mean_and_each_has_a_row(cells, maker) -> None:
     records = maker.interleaved(TWO, growth=0.01)
     found = cells([*records, maker.record(maker.cell(), Status.failed, reason="no")])
-    assert all(cell.is_interleaved for cell in found)
     (fp32,) = [cell for cell in found if cell.cell.precision == "fp32"]
     assert fp32.speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
     rows = list(process_rows(found))
@@ -36,8 +35,6 @@ def test_the_speed_of_interleaved_processes_is_their_geometric_mean_and_each_has
     assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
     rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))
     assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(rates)
-    apart = [maker.at(each, 10 * (each.cell.precision == "bf16") + each.cell.repeat) for each in records]
-    assert not any(cell.is_interleaved for cell in cells(apart))
 
 
 def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:

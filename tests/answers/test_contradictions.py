@@ -36,8 +36,7 @@ SENTENCE = re.compile(
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
 HEADLINE = re.compile(
-    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+) \((?P<ratio>{NUMBER}) times(?: as fast as the next)?(?:, batch [^,]+)?,"
-    r" (?P<word>\w+)"
+    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+), (?P<ratio>{NUMBER}) times (?P<second>[^(;]+) \((?P<word>\w+)"
 )
 PLACES = [
     ENVIRONMENT,
@@ -191,7 +190,7 @@ def of_headline(said, page) -> None:
     text = page.headline[0].text if page.headline else ""
     for each in HEADLINE.finditer(text):
         of_name = [a for a in told if each["name"] == a.name_among(shown)]
-        alike = [a for a in of_name if a.group.text(a.fastest).startswith(each["setting"])]
+        alike = [a for a in of_name if each["setting"].startswith(a.group.setting(a.fastest))]
         lead = min(alike, key=lambda a: bool(a.lead and a.lead.is_doubtful)).lead
         keys = (lead.first.measured_key, lead.second.measured_key)
         said.pair("headline", *keys, each["ratio"], each["word"])
@@ -236,15 +235,14 @@ def of_python(said, root) -> None:
                 said.text("Python's answer", where, line)
 
 
-def of_terminal(said, cells, records) -> None:
+def of_terminal(said, records) -> None:
     places = {where for where, _ in said.names}
     out = io.StringIO()
     terminal.show_answer(records, "runs/mine", Console(file=out, width=1000))
-    if not any(cell.is_interleaved for cell in cells):  # a sweep's end knows no confirming processes
-        for where in places:
-            for line in out.getvalue().splitlines():
-                if line.startswith("cnn, inference") and (where == "" or f", {where}:" in line):
-                    said.text("a sweep's end", where, line)
+    for where in places:
+        for line in out.getvalue().splitlines():
+            if line.startswith("cnn, inference") and (where == "" or f", {where}:" in line):
+                said.text("a sweep's end", where, line)
 
 
 def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
@@ -260,7 +258,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_mlflow(said, cells)
     of_python(said, root)
     if not any(each.confirming for each in found):
-        of_terminal(said, cells, records)
+        of_terminal(said, records)
     texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.answers)}
     if is_whole:
         built = build.build(root / "results", root / "report")

@@ -49,21 +49,16 @@ def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_proce
     for num, disturbed in ((1, 1), (5, 3)):
         found = gap(*sides(1300, 1000, num=num, disturbed=disturbed))
         assert found.how_sure == "can't tell: other programs used the CPU meanwhile"
-    assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely: their steps do not overlap"
+    assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely"
 
 
-def test_steps_that_do_not_overlap_tell_where_there_are_few_blocks(cells, maker) -> None:
-    def found(fast, scatter=1.0, between_steps=1.0):
+def test_large_differences_tell_where_there_are_few_blocks(cells, maker) -> None:
+    def found(fast):
         records = []
         for word, rate in (("bf16", fast), ("fp32", 1000)):
             blocks = [Block(num_steps=1, num_samples=128, seconds=128 / rate)] * 2
-            steps = [128 / rate * k * (between_steps if word == "bf16" else 1) for k in (1, scatter)]
-            records.append(maker.ok(maker.cell(precision=word), rate, blocks=blocks, latency_s=steps))
+            records.append(maker.ok(maker.cell(precision=word), rate, blocks=blocks))
         return gap(*cells(records))
 
-    assert found(58_000).how_sure == "likely: their steps do not overlap"
-    assert found(1600).word == Word.likely
+    assert found(1600).how_sure == "likely"
     assert found(1400).how_sure == "can't tell: too few blocks for an interval"
-    assert found(1600, scatter=1.7).word == Word.cant_tell
-    # The speeds differ by 10 %: that the steps alone are 1.6 times as fast makes no "1.10 times, likely" of it.
-    assert found(1100, between_steps=0.7).word == Word.cant_tell

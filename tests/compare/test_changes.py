@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.compare.answer import Change, changes
+from accelbench.compare.comparison import Change, changes
 from accelbench.compare.matching import Match
 from compare.conftest import process
 

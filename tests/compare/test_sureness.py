@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from accelbench.compare.answer import difference
+from accelbench.compare.comparison import difference
 from accelbench.compare.sureness import SpeedRatio, Verdict
 from compare.conftest import compare
 

@@ -32,12 +32,10 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
     console = Console(file=io.StringIO(), width=150)
     terminal.show_answer(RECORDS, "runs/mine", console)
     assert ANSWER.sentence in console.file.getvalue()
-    page = (tmp_path / "runs/mine/report/index.html").read_text()
-    assert 0 < page.index('<table aria-label="The fastest setting of each network">') < page.index("<div>mlp on mnist")
     report = (tmp_path / "runs/mine/report/report.md").read_text()
     assert report.count(ANSWER.sentence.replace("[", "\\[")) == 2
     row = next(line for line in report.splitlines() if line.startswith("| fp32 b32 "))
-    assert "| 5 of 6 seeds | 36 to 100 | 12.3 | 11.1 to > 41.5 |" in row
+    assert "| 5 of 6 seeds | 12.3 | 11.1 to > 41.5 |" in row
     found = accelbench.read("runs/mine")
     assert (round(found[0].target_s, 3), found[0].target_epochs, found[0].samples_per_s) == (12.3, 5, None)
     assert all(

@@ -13,7 +13,7 @@ def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker)
     sweep = read([*ok, failed, *skipped])
     page = compose([sweep])
     assert (len(sweep.cells), page.counts) == (2, {"ok": 1, "skipped": 1})
-    announced = "NOT MNIST: a stand-in (a drawn digit for each class) was measured in 1 cell."
+    announced = "NOT MNIST: a stand-in (a drawn digit for each class) was measured."
     assert page.stand_ins["mnist"].startswith(announced)
     found = metrics([sweep], page.answers)
     assert [found[word] for word in ("ok", "skipped", "failed")] == [1, 1, 0]

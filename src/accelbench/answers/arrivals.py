@@ -5,28 +5,25 @@ medians and their intervals are known all the same (`stats/arrivals.py`).
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean, median_high
+from statistics import median_high
 
 from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.groups import Group, told_apart
+from accelbench.answers.groups import Group, alike
 from accelbench.answers.process import Process
 from accelbench.answers.words import data_text, model_text
-from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved
+from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Cell, Options
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import TargetTraining
-from accelbench.schema.vocab import UNEXPECTED, Definition, Engine, Precision, Protocol, Span, Status
+from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Span, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
 MIN_SEEDS = 6  # of each setting: with fewer, a median has no interval
 MIN_LIKELY = 3  # of each: a training of another seed may take twice as long
-NO_REFERENCE = "no reference runs"
-MORE, FEWER = "more epochs than the reference", "fewer epochs than the reference"
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,6 @@ class Run:
 
     process: Process
     seconds: float  # inf: none reached it
-    epochs: float  # of training; inf
 
     @property
     def training(self) -> TargetTraining | None:
@@ -45,18 +41,22 @@ class Run:
     @property
     def watched_s(self) -> float:
         """How long it was seen not to arrive; inf if it did, or never can: it failed, or its loss is not finite."""
-        evaluations = self.training.evaluations if self.training and math.isinf(self.seconds) else []
-        return evaluations[-1].ended_s if evaluations and evaluations[-1].value is not None else math.inf
+        if self.training is None or math.isfinite(self.seconds):
+            return math.inf
+        last = self.training.evaluations[-1]
+        return math.inf if last.value is None else last.ended_s
 
     @property
     def spans_s(self) -> dict[str, float]:
         """The seconds of each span until it arrived, compiling apart; empty if it did not."""
         if self.training is None or math.isinf(self.seconds):
             return {}
-        inside = [each for each in self.training.log if each.ended_s <= self.seconds]
-        found = {span.value: sum(each.seconds for each in inside if each.span == span) for span in Span}
-        found["compile"] = min(self.training.compile_s, found[Span.train])
-        return found | {Span.train.value: found[Span.train] - found["compile"]}
+        spans_s = {span.value: 0.0 for span in Span}
+        for each in self.training.log:
+            if each.ended_s <= self.seconds:
+                spans_s[each.span] += each.seconds
+        compile_s = min(self.training.compile_s, spans_s[Span.train])
+        return spans_s | {"compile": compile_s, Span.train.value: spans_s[Span.train] - compile_s}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +67,12 @@ class Setting:
     cell: MeasuredCell
     runs: Sequence[Run]  # at least one, by their start, each of another seed
     missing: Set[int] = frozenset()  # seeds that are planned, and have no valid run
-    guard: str = ""  # how its epochs compare with those of its reference
     refused: str = ""  # why it is no winner, however fast it is
 
     @property
     def times(self) -> list[float]:
         """The seconds of each run; inf."""
-        return [each.seconds for each in self.runs]
+        return [run.seconds for run in self.runs]
 
     @property
     def num_arrived(self) -> int:
@@ -83,14 +82,14 @@ class Setting:
     @property
     def num_added(self) -> int:
         """Runs of seeds that another sweep planned than the first one's: perhaps after a look at those."""
-        sweeps = [each.training.planned_in for each in self.runs if each.training]
-        return sum(each != sweeps[0] for each in sweeps)
+        sweeps = [run.training.planned_in for run in self.runs if run.training]
+        return sum(sweep != sweeps[0] for sweep in sweeps)
 
     @property
     def budget_s(self) -> float:
         """What a run that did not arrive surely takes longer than; inf if unknown, as where all failed."""
-        watched = min(each.watched_s for each in self.runs)
-        return watched if math.isfinite(watched) else max(filter(math.isfinite, self.times), default=math.inf)
+        watched_s = min(run.watched_s for run in self.runs)
+        return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
 
     @property
     def median_s(self) -> float:
@@ -102,48 +101,39 @@ class Setting:
         """The exact 95 % interval of the median; the upper end may be inf. None with fewer than six seeds."""
         return arrivals.median_interval(self.times)
 
-    @cached_property
-    def share(self) -> tuple[float, float]:
-        """The exact 95 % interval of the share that arrives."""
-        return arrivals.share_interval(self.num_arrived, len(self.runs))
-
-    @property
-    def expected_s(self) -> float | None:
-        """The expected time if a run that does not arrive is begun anew; None if none arrived."""
-        latest = max([self.budget_s, *filter(math.isfinite, self.times)])
-        return arrivals.expected_with_restarts(self.times, latest) if self.num_arrived else None
-
     @property
     def middle(self) -> Run:
         """The run whose time is the median."""
-        return next(each for each in self.runs if each.seconds == self.median_s)
+        return next(run for run in self.runs if run.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
         """The median of a column, such as of `times`; None if it is unknown of half of the runs."""
-        values = [each.process.number(column) for each in self.runs]
-        found = median_high(math.inf if value is None else value for value in values)
-        return found if math.isfinite(found) else None
+        values = [run.process.number(column) for run in self.runs]
+        middle = median_high(math.inf if value is None else value for value in values)
+        return middle if math.isfinite(middle) else None
+
+    def seconds_text(self, seconds: float) -> str:
+        """Such as `12.1`, or `> 41.0` where it is only known that it takes longer."""
+        if math.isfinite(seconds):
+            return significant(seconds)
+        return f"> {significant(self.budget_s)}" if math.isfinite(self.budget_s) else "> any"
 
     @property
     def median_text(self) -> str:
-        """Such as `12.1`, or `> 41.0` where it is only known that it takes longer."""
-        known = min(self.median_s, self.budget_s)
-        return f"{'> ' * math.isinf(self.median_s)}{significant(known)}" if math.isfinite(known) else "> any"
+        """The median in words."""
+        return self.seconds_text(self.median_s)
 
     @property
     def interval_text(self) -> str:
         """Such as `9.80 to 14.0`, or `9.80 to > 41.0`; empty with too few seeds, or if none arrived."""
-        if self.interval is None or not self.num_arrived:
-            return ""
-        ends = (f"{'> ' * math.isinf(end)}{significant(min(end, self.budget_s))}" for end in self.interval)
-        return " to ".join(ends)
+        return " to ".join(map(self.seconds_text, self.interval)) if self.interval and self.num_arrived else ""
 
     @property
     def arrived_text(self) -> str:
         """Such as `9 of 10 seeds, 1 failed`."""
-        num_failed = sum(each.process.outcome in UNEXPECTED for each in self.runs)
-        said = {"failed": num_failed, "not measured": len(self.missing), "added later": self.num_added}
-        words = [f"{num} {what}" for what, num in said.items() if num]
+        num_failed = sum(run.process.outcome in UNEXPECTED for run in self.runs)
+        nums = {"failed": num_failed, "not measured": len(self.missing), "added later": self.num_added}
+        words = [f"{num} {what}" for what, num in nums.items() if num]
         return ", ".join([f"{self.num_arrived} of {counted(len(self.runs), 'seed')}", *words])
 
 
@@ -163,11 +153,15 @@ class Lead:
 
     @property
     def how_sure(self) -> str:
-        """Such as `1.12 to 1.52; likely: no reference runs`; without bounds of too few seeds."""
+        """Such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds of too few seeds."""
         low, high = self.found.low, self.found.high
-        bounds = [] if low is None else [f"at least {significant(low)}"]
-        bounds = bounds if low is None or high in (None, math.inf) else [f"{significant(low)} to {significant(high)}"]
-        return "; ".join([*bounds, f"{self.word}: {self.why}" if self.why else self.word])
+        how = f"{self.word}: {self.why}" if self.why else self.word.value
+        if low is None:
+            return how
+        bounds = (
+            f"at least {significant(low)}" if high in (None, math.inf) else f"{significant(low)} to {significant(high)}"
+        )
+        return f"{bounds}; {how}"
 
 
 @dataclass(frozen=True)
@@ -187,60 +181,53 @@ class TargetAnswer:
     def leads(self) -> list[Lead]:
         """The fastest over each other setting that counts, in their order."""
         first = self.fastest
-        return [_lead(first, each) for each in self.settings[1:] if first and not each.refused]
+        return [_lead(first, setting) for setting in self.settings[1:] if first and not setting.refused]
 
     @property
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is; which settings do not count, and why."""
-        if (first := self.fastest) is None:
-            settings = [each for each in self.settings if not each.refused]
-            times = "; ".join(f"{each.name} takes {each.median_text} s ({each.arrived_text})" for each in settings)
-            text = f"none reached it: {times}" if times else ""
+        parts = []
+        first = self.fastest
+        if first is None:
+            times = [
+                f"{each.name} takes {each.median_text} s ({each.arrived_text})"
+                for each in self.settings
+                if not each.refused
+            ]
+            parts += [f"none reached it: {'; '.join(times)}"] if times else []
         else:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
-            text = f"{first.name} takes {first.median_text} s ({within})"
+            parts.append(f"{first.name} takes {first.median_text} s ({within})")
             for lead in self.leads[:1]:
                 than = "than" if lead.found.ratio is None else "as"
-                text += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
-        refused = [f"{each.name} does not count: {each.refused}" for each in self.settings if each.refused]
-        longer = [f"{each.name} takes {each.guard}" for each in self.settings if each.guard.startswith(MORE)]
-        return f"{self.what}: {'; '.join(filter(None, [text, *longer, *refused]))}."
+                parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
+        parts += [f"{each.name} does not count: {each.refused}" for each in self.settings if each.refused]
+        return f"{self.what}: {'; '.join(parts)}."
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     """An answer for each workload that was trained to a target, and each machine with its packages."""
-    found: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
-    for cell in cells:
-        if cell.cell.protocol == Protocol.target:
-            work = _plain(cell)
-            found[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # it may be of several sweeps
-    groups = told_apart(Group([_plain(each) for each in of_work.values()]) for of_work in found.values())
-    settings = [[*_settings(*pair)] for pair in zip(groups, map(dict.values, found.values()), strict=True)]
-    references: dict[Hashable, list[float]] = defaultdict(list)  # epochs, which no machine changes
-    for (workload, _), of_work in zip(found, settings, strict=True):
-        for each in filter(_is_reference, of_work):
-            references[workload, *_schedule_of(each)] += [run.epochs for run in each.runs]
     made = []
-    for group, (workload, _), of_work in zip(groups, found, settings, strict=True):
-        guarded = [_guarded(each, references[workload, *_schedule_of(each)]) for each in of_work]
-        guarded.sort(key=lambda each: (bool(each.refused), each.median_s, -each.num_arrived, min(each.times)))
+    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), _plain):
+        settings = list(_settings(group, of_work))
+        settings.sort(key=lambda each: (bool(each.refused), each.median_s, -each.num_arrived, min(each.times)))
         what = f"{model_text(group.fastest)} on {data_text(group.fastest)}"
-        made += [TargetAnswer(", ".join(filter(None, [what, group.where])), guarded)] if guarded else []
+        if settings:
+            made.append(TargetAnswer(", ".join(filter(None, [what, group.where])), settings))
     return made
 
 
-def _plain(cell: MeasuredCell) -> MeasuredCell:
+def _plain(cell: Cell) -> Cell:
     """Without the learning rate: equal but for `CHOSEN_SETTINGS` in cells that train the same to the same target."""
-    model = replace(cell.cell.model, learning_rate=ModelSpec.learning_rate)
-    return replace(cell, cell=replace(cell.cell, model=model))
+    return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
-def _settings(group: Group, cells: Collection[MeasuredCell]) -> Iterator[Setting]:
-    has_rates = len({each.cell.model.learning_rate for each in cells}) > 1
-    for each in cells:
-        name = f"{group.setting(each)} b{each.cell.batch_size}"
-        name += f" lr {each.cell.model.learning_rate:g}" if has_rates else ""
-        planned = [process for process in each.processes if process.outcome != Status.skipped]
+def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
+    has_rates = len({cell.cell.model.learning_rate for cell in cells}) > 1
+    for cell in cells:
+        name = f"{group.setting(cell)} b{cell.cell.batch_size}"
+        name += f" lr {cell.cell.model.learning_rate:g}" if has_rates else ""
+        planned = [process for process in cell.processes if process.outcome != Status.skipped]
         by_seed: dict[int, Process] = {}
         for process in sorted(planned, key=lambda process: process.started_at):
             if process.is_ok or process.outcome in UNEXPECTED:
@@ -248,92 +235,50 @@ def _settings(group: Group, cells: Collection[MeasuredCell]) -> Iterator[Setting
         if by_seed:
             runs, refused = _runs(list(by_seed.values()))
             missing = {process.cell.seed for process in planned} - set(by_seed)
-            yield Setting(name=name, cell=each, runs=runs, missing=missing, refused=refused)
+            yield Setting(name=name, cell=cell, runs=runs, missing=missing, refused=refused)
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     """The runs, and why their setting is no winner. Those of a fixed length arrive if their mean is beyond it."""
-    runs = [Run(each, *(each.number(f"target_{what}") or math.inf for what in ("s", "epochs"))) for each in processes]
+    runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    measured = [each.process.measurement for each in runs]
     # One that its time limit ended is of another length.
+    measured = [process.measurement for process in processes]
     ends = [each.target.evaluations[-1] if each and each.target and not each.is_partial else None for each in measured]
     values = [math.nan if end is None or end.value is None else end.value for end in ends]
     if not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "the mean of its seeds is not surely beyond the target"
-    return [Run(each.process, end.ended_s, end.epochs) for each, end in zip(runs, ends, strict=True) if end], ""
-
-
-def reference_of(cell: Cell) -> Cell:
-    """The training that tells how many epochs a setting should need: in fp32, with PyTorch, without options."""
-    return replace(cell, precision=Precision.fp32, engine=Engine.pytorch, keras=None, options=Options())
-
-
-def _is_reference(setting: Setting) -> bool:
-    return reference_of(setting.cell.cell) == setting.cell.cell
-
-
-def _schedule_of(setting: Setting) -> tuple[int, float]:
-    return setting.cell.cell.batch_size, setting.cell.cell.model.learning_rate
-
-
-def _guarded(setting: Setting, reference: Sequence[float]) -> Setting:
-    """With how its epochs compare with the reference's: with surely fewer it is another training."""
-    own = [each.epochs for each in setting.runs]
-    found = arrivals.fewer_epochs(own, reference)
-    if _is_reference(setting) or found is None:
-        return replace(setting, guard="the reference" if _is_reference(setting) else NO_REFERENCE)
-    p, detectable = found
-    if p >= arrivals.RISK:
-        more = arrivals.fewer_epochs(reference, own)
-        if more is not None and more[0] < arrivals.RISK:
-            return replace(setting, guard=_epochs_text(MORE, own, reference))
-        least = f"; {100 * (1 - detectable):.0f} % fewer would show" if detectable < 1 else ""
-        return replace(setting, guard=f"not fewer epochs{least}")
-    said = _epochs_text(FEWER, own, reference)
-    return replace(setting, guard=said, refused=setting.refused or f"{said}: not the same training")
-
-
-def _epochs_text(what: str, own: Sequence[float], reference: Sequence[float]) -> str:
-    arrived = [[*filter(math.isfinite, side)] for side in (own, reference)]
-    means = (significant(fmean(side), 2) if side else "none that arrived" for side in arrived)
-    return f"{what}, {' against '.join(means)}"
+    return [Run(run.process, end.ended_s) for run, end in zip(runs, ends, strict=True) if end], ""
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Of the seeds that both have, since a reference has further ones, which ran alone."""
-    seeds = [{each.process.cell.seed for each in setting.runs} for setting in (first, second)]
+    """Of the seeds that both have: further ones of one setting ran alone."""
+    seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
-    runs = [[each for each in setting.runs if each.process.cell.seed in shared] for setting in (first, second)]
-    own, other = ([each.seconds for each in side] for side in runs)
-    budget = min(each.watched_s for side in runs for each in side)
-    found = arrivals.arrival_ratio(other, own, budget if math.isfinite(budget) else None)
-    processes = [[each.process.compared for each in side if each.process.compared] for side in runs]
-    nums = [f"{setting.num_arrived} of {len(setting.runs)}" for setting in (first, second)]
+    runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
+    times = [[run.seconds for run in side] for side in runs]
+    budget_s = min(run.watched_s for side in runs for run in side)
+    found = arrivals.arrival_ratio(times[1], times[0], budget_s if math.isfinite(budget_s) else None)
+    num = min(map(len, runs))
+    if found.low is None or found.high is None:
+        is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])
+        word = Word.likely if is_apart else Word.cant_tell
+        return Lead(second=second, found=found, word=word, why="too few seeds for an interval")
+    processes = [[run.process.compared for run in side if run.process.compared] for side in runs]
     doubts = {
-        f"they do not arrive equally often, {nums[0]} against {nums[1]}": found.shares_apart,
-        f"fewer than {MIN_SEEDS} seeds": min(map(len, runs)) < MIN_SEEDS,
-        "with restarts it takes longer": (first.expected_s or 0.0) > (second.expected_s or math.inf),
-        NO_REFERENCE: first.guard == NO_REFERENCE,
+        f"fewer than {MIN_SEEDS} seeds": num < MIN_SEEDS,
         "not all planned seeds are measured": (seeds[0] | first.missing) & (seeds[1] | second.missing) - shared,
         "seeds were added later": first.num_added or second.num_added,
         "they were not interleaved": not are_interleaved(*processes),
-        "other programs used the CPU": any(
-            2 * sum(p.was_beside_others for p in side) >= len(side) for side in processes
-        ),
+        "other programs used the CPU": any(map(ran_beside_others, processes)),
     }
     why = next((why for why, holds in doubts.items() if holds), "")
-    word, low, high = Word.cant_tell, found.low, found.high
-    if low is None or high is None:
-        is_apart = min(map(len, runs)) >= MIN_LIKELY and max(own) * LIKELY_RATIO < min(other)
-        word = Word.likely if is_apart else word
-        why = "too few seeds for an interval"
-    elif low > 1:
+    if found.low > 1:
         word = Word.likely if why else Word.sure
-    elif low > 1 / (1 + MARGIN) and high < 1 + MARGIN:
-        word = word if why else Word.same
+    elif found.low > 1 / (1 + MARGIN) and found.high < 1 + MARGIN:
+        word = Word.cant_tell if why else Word.same
     else:
-        why = ""  # the interval says it
+        word, why = Word.cant_tell, ""  # the interval says it
     return Lead(second=second, found=found, word=word, why=why)

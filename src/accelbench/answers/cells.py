@@ -1,22 +1,21 @@
 """Processes -> measured cells: each with one published speed, and a gap of two, which every surface shows.
 
-The speed of a cell is the median of its processes, the mean of the middle two of an even number. Where its processes
-were interleaved with those of another cell, it is their geometric mean: the ratio of two such speeds is the ratio
-whose interval says which cell is faster. If some of them ran to answer just that (confirming ones), only these count.
+The speed of a cell is the median of its processes, the mean of the middle two of an even number. Of as many as a
+comparison takes, it is their geometric mean: the ratio of two such speeds is the ratio whose interval says which cell
+is faster. If so many of them ran to answer just that (confirming ones), only these count.
 """
 
 import math
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import geometric_mean
 from typing import Any
 
-from accelbench.answers.process import COMPUTED, PROCESS_SETTINGS, Process
+from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.compare.command_words import settling_command
-from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, Steps, judge
+from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, judge
 from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
 from accelbench.judging.row import warnings_of, without_numbers
@@ -41,7 +40,7 @@ class MeasuredCell(Process):
 
     As a `Process` it is the typical one: the ok one whose speed is nearest to the published one. A cell without an ok
     process has the record and the outcome of one that is not ok. The 95 % interval of the speed is within the process,
-    of one process; of the geometric mean, of interleaved ones; else the bounds that hold those of all processes.
+    of one process; of several, the bounds that hold those of all; of a geometric mean, its own.
     """
 
     processes: Sequence[Process]  # all of them, in whatever folder, also those that are not ok
@@ -49,7 +48,6 @@ class MeasuredCell(Process):
     speed: float | None = None  # the published samples/s; None if none is ok
     low: float | None = None
     high: float | None = None
-    is_interleaved: bool = False  # whether those that count were interleaved with those of another cell
 
     @property
     def num_processes(self) -> int:
@@ -65,17 +63,23 @@ class MeasuredCell(Process):
     def row(self) -> Row:
         """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
-        row = without_numbers(row) if self.is_older else row
-        own = row["samples_per_s"]
-        if self.speed is None or not isinstance(own, float):
-            return row | {CELL: self.measured_key, NUM_PROCESSES: None}
-        scaled = {name: self.speed / own for name in WITH_SPEED}
-        against = [*AGAINST_SPEED, *(["time_s"] if row["time_provenance"] == Provenance.estimated else [])]
-        against += ["energy_j_per_sample"] if row["energy_provenance"] == Provenance.estimated else []
-        scaled |= {name: own / self.speed for name in against}
-        known = {name: value * factor for name, factor in scaled.items() if isinstance(value := row[name], float)}
-        speed: Row = {"samples_per_s": self.speed, "samples_per_s_low": self.low, "samples_per_s_high": self.high}
-        return row | known | speed | {CELL: self.measured_key, NUM_PROCESSES: self.num_processes}
+        if self.is_older:
+            row = without_numbers(row)
+        row |= {CELL: self.measured_key, NUM_PROCESSES: None}
+        typical = row["samples_per_s"]
+        if self.speed is None or not isinstance(typical, float):
+            return row
+        factors = dict.fromkeys(WITH_SPEED, self.speed / typical)
+        factors |= dict.fromkeys(AGAINST_SPEED, typical / self.speed)
+        for name, provenance in (("time_s", "time_provenance"), ("energy_j_per_sample", "energy_provenance")):
+            if row[provenance] == Provenance.estimated:
+                factors[name] = typical / self.speed
+        for name, factor in factors.items():
+            value = row[name]
+            if isinstance(value, float):
+                row[name] = value * factor
+        row |= {"samples_per_s": self.speed, "samples_per_s_low": self.low, "samples_per_s_high": self.high}
+        return row | {NUM_PROCESSES: self.num_processes}
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
@@ -87,8 +91,7 @@ class MeasuredCell(Process):
         """The cell as one side of a comparison; only of one with a speed."""
         assert self.speed
         processes = [each.compared for each in self.counted if each.compared is not None]
-        steps = Steps.joined([each.steps for each in self.counted])
-        return Side(processes=processes, speed=self.speed, low=self.low, high=self.high, steps=steps)
+        return Side(processes=processes, speed=self.speed, low=self.low, high=self.high)
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
@@ -108,10 +111,8 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
         for key in older:
             by_cell[key] = [changed(each, is_older=True) for each in by_cell[key]]
     counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
-    interleaved = _interleaved(counted)
     planned = [(each.folder, key) for each, key in zip(found, keys, strict=True) if not each.is_confirming]
-    unique = dict.fromkeys(planned)
-    return [_cell(folder, by_cell[key], counted[key], is_interleaved=key in interleaved) for folder, key in unique]
+    return [_cell(folder, by_cell[key], counted[key]) for folder, key in dict.fromkeys(planned)]
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
@@ -128,12 +129,11 @@ def _keys(processes: Sequence[Process]) -> list[str]:
     for each in sorted(processes, key=lambda each: (each.data_digest is not None, each.started_at)):
         if each.record is not None:
             known[each.ran_key] = known[each.folder, each.settings_key] = each.measured_key
-    return [
-        each.measured_key
-        if each.data_digest is not None
-        else known.get(each.ran_key if each.record else (each.folder, each.settings_key), each.measured_key)
-        for each in processes
-    ]
+    keys = []
+    for each in processes:
+        like = each.ran_key if each.record else (each.folder, each.settings_key)
+        keys.append(each.measured_key if each.data_digest is not None else known.get(like, each.measured_key))
+    return keys
 
 
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
@@ -144,51 +144,35 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
     return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
 
 
-def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
-    """The cells with enough processes for a comparison, between which one of another such cell of the group ran."""
-    groups: dict[tuple[str, str], list[tuple[str, list[str]]]] = defaultdict(list)
-    for key, of_cell in counted.items():
-        if len(of_cell) >= MIN_PROCESSES:
-            starts = sorted(each.started_at for each in of_cell)
-            groups[of_cell[0].workload_key, of_cell[0].place_key].append((key, starts))
-    found = set()
-    for cells in groups.values():
-        of_all = sorted(start for _, starts in cells for start in starts)
-        found |= {key for key, starts in cells if _num_within(of_all, starts) > _num_within(starts, starts)}
-    return found
-
-
-def _num_within(times: Sequence[str], starts: Sequence[str]) -> int:
-    """How many of the sorted `times` are between the first and the last of `starts`."""
-    return max(0, bisect_left(times, starts[-1]) - bisect_right(times, starts[0]))
-
-
-def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *, is_interleaved: bool) -> MeasuredCell:
+def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
     """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
     own = [each for each in of_cell if each.folder == folder and not each.is_confirming]
-    ok = next((each for each in own if each.is_ok), None)
-    shown = ok or next((each for each in own if each.record is not None), own[0])
+    ok = [each for each in own if each.is_ok]
+    shown = next(iter(ok), None) or next((each for each in own if each.record is not None), own[0])
     typical, figures = shown, dict[str, Any]()
-    if ok is not None and counted:
+    if ok and counted:
         rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
-        speed = geometric_mean(rates.values()) if is_interleaved else median(list(rates.values()))
+        is_mean = len(counted) >= MIN_PROCESSES
+        speed = geometric_mean(rates.values()) if is_mean else median(list(rates.values()))
         typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), each.started_at, each.name))
-        low, high = _interval(counted, is_interleaved=is_interleaved)
-        figures = {"counted": counted, "speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}
-    elif shown.is_ok and shown.cell.protocol == Protocol.target:  # the seed in the middle; inf: it did not arrive
-        by_time = sorted((each for each in own if each.is_ok), key=lambda each: each.number("target_s") or math.inf)
+        low, high = _mean_interval(rates.values()) if is_mean else _bounds(counted)
+        figures = {"counted": counted, "speed": speed, "low": low, "high": high}
+    elif ok and shown.cell.protocol == Protocol.target:  # the seed in the middle; inf: it did not arrive
+        by_time = sorted(ok, key=lambda each: each.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
-    kept: dict[str, Any] = {field.name: getattr(typical, field.name) for field in fields(Process)}
-    kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
-    made = MeasuredCell(**kept, processes=of_cell, **figures)
-    vars(made).update({name: vars(typical)[name] for name in COMPUTED if name in vars(typical)})
+    named = {"cell": shown.cell, "label": shown.label, "folder": folder, "is_confirming": False}
+    made = object.__new__(MeasuredCell)
+    # Also what was computed of the typical process and kept.
+    vars(made).update(vars(typical), **named, **figures, processes=of_cell)
     return made
 
 
-def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:
-    if is_interleaved:
-        low, high = mean_interval([math.log(each.number("samples_per_s") or 1.0) for each in counted])
-        return math.exp(low), math.exp(high)
+def _mean_interval(rates: Iterable[float]) -> tuple[float, float]:
+    low, high = mean_interval([math.log(rate) for rate in rates])
+    return math.exp(low), math.exp(high)
+
+
+def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
     lows, highs = ([each.number(f"samples_per_s_{end}") for each in counted] for end in ("low", "high"))
     known = [value for value in [*lows, *highs] if value is not None]
     return (min(known), max(known)) if len(known) == 2 * len(counted) else (None, None)

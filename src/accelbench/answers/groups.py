@@ -1,7 +1,7 @@
 """Cells that did the same on one machine with the same packages, so that their speeds compare, and the best of them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, environment_names, setting_text, short_text, workload_text
 from accelbench.compare.matching import flat
-from accelbench.schema.cell import CHOSEN_SETTINGS
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.serialize import grouped
 
 MAX_PACKAGES = 3  # named of one group
@@ -122,17 +122,30 @@ def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
     """The groups of the cells whose speed compares, in the order of their first cells."""
-    found: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
-    for each in cells:
-        if each.competes:  # a cell may be of several sweeps
-            found[each.workload_key, each.place_key].setdefault(each.measured_key, each)
-    return told_apart(
-        Group(sorted(cells_by_key.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key)))
-        for cells_by_key in found.values()
-    )
+    return [group for group, _ in alike(cell for cell in cells if cell.competes)]
 
 
-def told_apart(made: Iterable[Group]) -> list[Group]:
+def alike(
+    cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
+) -> list[tuple[Group, list[MeasuredCell]]]:
+    """The groups of cells that do the same but for `CHOSEN_SETTINGS` and what `plain` takes away; and their cells."""
+
+    def plain_of(cell: MeasuredCell) -> MeasuredCell:
+        return replace(cell, cell=plain(cell.cell)) if plain else cell
+
+    by_work: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
+    for cell in cells:
+        work = plain_of(cell)
+        by_work[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # it may be of several sweeps
+    every = [
+        sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
+        for of_work in by_work.values()
+    ]
+    made = _told_apart(Group(list(map(plain_of, of_work))) for of_work in every)
+    return list(zip(made, every, strict=True))
+
+
+def _told_apart(made: Iterable[Group]) -> list[Group]:
     """The same groups, each with what tells it from others about the same."""
     made = list(made)
     alike = grouped(made, lambda group: group.what)
@@ -174,17 +187,18 @@ def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
 
     A cell is left out if another is at least as good by every criterion that is known of all cells.
     """
-    columns = [(c, sign) for c, sign in CRITERIA.values() if all(each.number(c) is not None for each in cells)]
-
-    def merits(cell: MeasuredCell) -> list[float]:
-        return [sign * (cell.number(column) or 0.0) for column, sign in columns]
-
-    scored = sorted(((merits(each), each) for each in cells), key=lambda pair: pair[0], reverse=True)
-    front: list[tuple[list[float], MeasuredCell]] = []
-    for merit, each in scored:  # in this order, no cell beats an earlier one
-        if columns and not any(all(a >= b for a, b in zip(better, merit, strict=True)) for better, _ in front):
-            front.append((merit, each))
-    return [each for _, each in front]
+    criteria = [
+        (column, sign) for column, sign in CRITERIA.values() if all(cell.number(column) is not None for cell in cells)
+    ]
+    merits = {id(cell): [sign * (cell.number(column) or 0.0) for column, sign in criteria] for cell in cells}
+    front: list[MeasuredCell] = []
+    for cell in sorted(
+        cells, key=lambda cell: merits[id(cell)], reverse=True
+    ):  # in this order, none beats an earlier one
+        pairs = [zip(merits[id(better)], merits[id(cell)], strict=True) for better in front]
+        if criteria and not any(all(a >= b for a, b in pair) for pair in pairs):
+            front.append(cell)
+    return front
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:

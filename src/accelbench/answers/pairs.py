@@ -1,42 +1,62 @@
 """Cells that differ in one setting alone, side by side."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from accelbench.answers.cells import Gap, MeasuredCell, gap
-from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
+from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
+from accelbench.answers.words import engine_text, feeding_text, model_text, short_text, switches_text
+from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Options
-from accelbench.schema.interpreters import folder_name
 from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import Device, Engine, Precision
-
-Base = Callable[[Sequence[MeasuredCell]], MeasuredCell | None]
 
 
 class Axis(NamedTuple):
     """A setting whose values are compared."""
 
+    question: str
+    base_text: str  # what others are compared with, in words
     fields: tuple[str, ...]  # of the cells; pairs are equal in all others
-    base: Base  # of cells that differ in nothing else, the one that the others are compared with; None if it lacks
+    is_base: Callable[[Cell], bool] | None  # of the cell that others are compared with; None: the smallest batch
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
+    def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
+        """Of cells that differ in nothing else, the one that the others are compared with; None if there is none."""
+        if self.is_base is None:
+            return min(alike, key=lambda cell: cell.cell.batch_size)
+        return next((cell for cell in alike if self.is_base(cell.cell)), None)
 
-def _first(is_base: Callable[[Cell], bool]) -> Base:
-    return lambda group: next((each for each in group if is_base(each.cell)), None)
 
-
-DEVICE = Axis(("device",), _first(lambda cell: cell.device == Device.cpu), lambda each: each.cell.device)
-IN_FP32 = _first(lambda cell: cell.precision == Precision.fp32)
-PRECISION = Axis(("precision",), IN_FP32, lambda each: each.cell.precision)
-SMALLEST: Base = lambda group: min(group, key=lambda each: each.cell.batch_size)  # noqa: E731
-BATCH = Axis(("batch_size",), SMALLEST, lambda each: f"batch {each.cell.batch_size}")
 OF_ENGINE = ("engine", "keras", "xla_processes")
-ON_PYTORCH = _first(lambda cell: cell.engine == Engine.pytorch)
-ENGINE = Axis(OF_ENGINE, ON_PYTORCH, lambda each: engine_text(each.row))
-PLAIN = _first(lambda cell: cell.options == Options())
-OPTIONS = Axis(("options",), PLAIN, lambda each: switches_text(each.row) or "no options")
+DEVICE = Axis(
+    "Which device?", "the CPU", ("device",), lambda cell: cell.device == Device.cpu, lambda cell: cell.cell.device
+)
+PRECISION = Axis(
+    "Which precision?",
+    "fp32",
+    ("precision",),
+    lambda cell: cell.precision == Precision.fp32,
+    lambda cell: cell.cell.precision,
+)
+BATCH = Axis(
+    "Which batch size?", "the smallest batch", ("batch_size",), None, lambda cell: f"batch {cell.cell.batch_size}"
+)
+ENGINE = Axis(
+    "Which engine?",
+    "PyTorch",
+    OF_ENGINE,
+    lambda cell: cell.engine == Engine.pytorch,
+    lambda cell: engine_text(cell.row),
+)
+OPTIONS = Axis(
+    "Which options?",
+    "no options",
+    ("options",),
+    lambda cell: cell.options == Options(),
+    lambda cell: switches_text(cell.row) or "no options",
+)
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 
@@ -78,19 +98,9 @@ class Pair:
 
     @property
     def what(self) -> str:
-        """What both cells do, and the settings that they share, but for the usual ones: such as `mlp infer b16`."""
-        cell, row, axis = self.cell.cell, self.cell.row, self.axis
-        shared = [
-            None if axis is BATCH else f"b{cell.batch_size}",
-            None if axis is DEVICE or cell.device == Device.cpu else cell.device.value,
-            None if axis is PRECISION or cell.precision == Precision.fp32 else cell.precision.value,
-            None if axis is OPTIONS else switches_text(row),
-            None if axis is ENGINE or cell.engine == Engine.pytorch else engine_text(row),
-            None if row["asked_threads"] is None else f"{row['asked_threads']} threads",
-            None if cell.python is None else folder_name(cell.python),
-            feeding_text(self.cell),
-        ]
-        return " ".join(filter(None, [model_text(self.cell), cell.mode.value, *shared]))
+        """What both cells do, and the settings of the base: such as `mlp infer, cpu fp32 b16`."""
+        work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
+        return f"{work}, {short_text(self.base, has_engines=False)}"
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
@@ -104,10 +114,35 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
         if each.competes and not (each.measurement and len(each.measurement.epochs) == 1):
             alike = group_digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
             groups[alike].setdefault(each.measured_key, each)
-    return [
-        Pair(axis, gap(each, base))
-        for group in groups.values()
-        if (base := axis.base(list(group.values()))) is not None
-        for each in group.values()
-        if axis.text(each) != axis.text(base)
-    ]
+    made = []
+    for group in groups.values():
+        base = axis.base(list(group.values()))
+        for each in group.values() if base else ():
+            if base and axis.text(each) != axis.text(base):
+                made.append(Pair(axis, gap(each, base)))
+    return made
+
+
+def summary(found: Sequence[Pair], value: str, base: str) -> str:
+    """Such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
+    told = [pair for pair in found if pair.gap.is_told]
+    gains = [pair.gap.ratio for pair in told if pair.gap.ratio > 1]
+    losses = [1 / pair.gap.ratio for pair in told if pair.gap.ratio <= 1]
+    words = Counter(pair.gap.word for pair in found)
+    cases = {
+        f"{value} is {_span(gains)} times as fast as {base}": len(gains),
+        f"{base} is {_span(losses)} times as fast as {value}": len(losses),
+        "they are equally fast": words[Word.same],
+        "can't tell": words[Word.cant_tell],
+    }
+    first, *others = [f"{text} in {num}" for text, num in cases.items() if num]
+    about = [f"{words[word]} {word}" for word in (Word.sure, Word.likely) if words[word]]
+    if num_doubtful := sum(pair.gap.is_doubtful for pair in found):
+        about.append(f"{num_doubtful} with a number in doubt")
+    return ", ".join([f"{first} of {counted(len(found), 'pair')}", *others]) + (
+        f" ({', '.join(about)})" if about else ""
+    )
+
+
+def _span(ratios: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(significant(end(ratios)) for end in (min, max))) if ratios else ""

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.compare import record_sets
-from accelbench.compare.sureness import Steps
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import summarise, warnings_of, without_numbers
-from accelbench.judging.warnings import Kind, remarks
+from accelbench.judging.row import rejudged, summarise, warnings_of, without_numbers
+from accelbench.judging.warnings import Kind, about_ceilings, remarks
+from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.record import CODE, PLACE, Record, Row
-from accelbench.schema.serialize import changed, group_digest
+from accelbench.schema.record import CODE, PLACE, Record, Row, read_environment
+from accelbench.schema.serialize import changed, dumps, group_digest
 from accelbench.schema.vocab import Device, Status
 from accelbench.stats.order_statistics import median
 
@@ -45,8 +45,8 @@ class Process:
     @classmethod
     def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
         """The process that wrote `record`."""
-        own: Any = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
-        return cls(**own, costs=costs or {}, folder=folder)
+        named: Any = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
+        return cls(**named, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
         """The same, but what is computed from its raw samples is kept instead of these: many would fill the memory."""
@@ -59,6 +59,13 @@ class Process:
         made = changed(self, record=record, costs={})
         vars(made).pop("_settings", None)  # which only the keys above are made of
         return made
+
+    def with_ceilings(self, ceilings: Ceilings) -> "Process":
+        """The same ok process, judged by these ceilings instead of those of its record."""
+        assert self.record is not None
+        environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
+        record = changed(self.record, environment=environment)
+        return changed(self, record=record, own_row=rejudged(self.own_row, self.record, record))
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:
@@ -138,15 +145,15 @@ class Process:
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
 
     @cached_property
-    def doubts(self) -> list[str]:
-        """What each doubt about its numbers is about."""
+    def _doubts_of_samples(self) -> list[str]:
         found = remarks(self.record, self.own_row) if self.record and self.is_ok and warnings_of(self.own_row) else []
         return [about for kind, _, about in found if kind == Kind.doubt]
 
-    @cached_property
-    def steps(self) -> Steps | None:
-        """The speeds of its single steps; None if none was timed."""
-        return Steps.of(self.measurement) if self.measurement else None
+    @property
+    def doubts(self) -> list[str]:
+        """What each doubt about its numbers is about."""
+        found = about_ceilings(self.record, self.own_row) if self.record and self.is_ok else ()
+        return [*self._doubts_of_samples, *(about for kind, _, about in found if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""

@@ -66,13 +66,13 @@ class Answer:
         return f"{self.what} ({self.data})"
 
     def name_among(self, answers: Sequence["Answer"]) -> str:
-        """The model, with what tells this answer from others about the same, or an unusual protocol: `mlp (fit)`."""
-        parts = {id(each): [*data_text(each.fastest).split(), *each.group.where.split(", ")] for each in answers}
-        alike = [parts[id(each)] for each in answers if each.what == self.what]
-        protocols = {each.fastest.cell.protocol for each in answers}
-        told = [self.fastest.cell.protocol] * (Protocol.window in protocols)
-        own = [p.strip("()") for p in parts[id(self)] if p and (p in told or not all(p in each for each in alike))]
-        return " ".join([model_text(self.fastest), *([f"({', '.join(own)})"] if own else [])])
+        """The model; with its data if there are others about the same, else with an unusual protocol: `mlp (fit)`."""
+        about, protocol = "", self.fastest.cell.protocol
+        if sum(answer.what == self.what for answer in answers) > 1:
+            about = f" ({self.data})"
+        elif protocol != Protocol.window:
+            about = f" ({protocol})"
+        return model_text(self.fastest) + about
 
     @cached_property
     def others(self) -> list[MeasuredCell]:

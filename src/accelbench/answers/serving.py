@@ -5,16 +5,16 @@ of a setting is above its capacity, and the highest sure pass below that one is 
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.groups import Group, told_apart
+from accelbench.answers.groups import Group, alike
 from accelbench.answers.process import Process
 from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
 
 
@@ -100,19 +100,23 @@ class Capacity:
     @property
     def how_sure(self) -> str:
         """The word, with what others at this rate said: the highest of many passes, or the rare valid one, is luck."""
-        if (rate := self.high if self.low is None else self.low) is None:
+        rate = self.high if self.low is None else self.low
+        if rate is None:
             return Verdict.unknown
-        rates = {rate, *(each.rate for each in self.passed)}
-        verdicts = [each.verdict for each in self.probes if each.rate in rates]
-        num = sum(each in rates for each in self.invalid)
-        is_sure = (self.low is None or self.is_confirmed) and num <= len(verdicts)
-        said = [] if self.low is None else ["not confirmed with another seed"]
+        rates = {rate, *(probe.rate for probe in self.passed)}
+        verdicts = [probe.verdict for probe in self.probes if probe.rate in rates]
+        num_invalid = sum(each in rates for each in self.invalid)
+        is_sure = (self.low is None or self.is_confirmed) and num_invalid <= len(verdicts)
+        words = ["sure" if is_sure else "likely"]
         if self.is_confirmed:
-            said = [f"{significant(rate)} confirmed with another seed"]
-        elif said and Verdict.unknown in verdicts:
-            said = ["another seed can't tell"]
-        said += [f"{num} of {num + len(verdicts)} processes there were invalid"] if num else []
-        return "; ".join(["sure" if is_sure else "likely", *said])
+            words.append(f"{significant(rate)} confirmed with another seed")
+        elif self.low is not None:
+            words.append(
+                "another seed can't tell" if Verdict.unknown in verdicts else "not confirmed with another seed"
+            )
+        if num_invalid:
+            words.append(f"{num_invalid} of {num_invalid + len(verdicts)} processes there were invalid")
+        return "; ".join(words)
 
     @property
     def sentence(self) -> str:
@@ -131,22 +135,11 @@ class Capacity:
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     """What the probes among the cells tell of each setting: those that compare stand together, the best first."""
-    found: dict[Hashable, dict[str, dict[Hashable, Probe]]] = defaultdict(lambda: defaultdict(dict))
-    invalid: dict[Hashable, dict[Hashable, float]] = defaultdict(dict)  # the rates, by setting and process
-    for cell in cells:
-        for each in cell.processes if cell.cell.protocol == Protocol.server else ():
-            setting, work = (replace(each, cell=of(each.cell)) for of in (setting_of, work_of))
-            if each.outcome == Status.invalid:
-                invalid[setting.measured_key][each.name, each.started_at] = each.cell.server.rate
-            elif (probe := _probe(each, cell)) is not None:
-                of_work = found[work.workload_key, work.place_key]
-                # a cell may be of several sweeps
-                of_work[setting.measured_key].setdefault((each.name, each.started_at), probe)
-    groups = told_apart(Group([_plain(each) for each in of_work.values()]) for of_work in found.values())
     made = []
-    for group, of_work in zip(groups, found.values(), strict=True):
-        of_group = [_capacity(group, probes, invalid[key]) for key, probes in of_work.items()]
-        made += sorted(of_group, key=lambda each: (-(each.low or 0.0), -(each.high or 0.0)))
+    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
+        by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
+        of_group = [capacity for of_one in by_setting.values() if (capacity := _capacity(group, of_one)) is not None]
+        made += sorted(of_group, key=lambda capacity: (-(capacity.low or 0.0), -(capacity.high or 0.0)))
     return made
 
 
@@ -158,26 +151,26 @@ def best_settings(found: Iterable[Capacity]) -> list[Capacity]:
     return list(best.values())
 
 
-def _plain(probes: dict[Hashable, Probe]) -> MeasuredCell:
-    cell = next(iter(probes.values())).cell
-    return replace(cell, cell=work_of(cell.cell))
-
-
-def _probe(process: Process, cell: MeasuredCell) -> Probe | None:
-    """None unless the process is ok."""
-    serving = process.measurement.serving if process.measurement else None
-    if serving is None or not process.is_ok:
+def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
+    """What the cells of one setting tell; None if none of their processes is ok."""
+    probes: dict[Hashable, Probe] = {}  # a cell may be of several sweeps
+    invalid: dict[Hashable, float] = {}
+    for cell in cells:
+        for process in cell.processes:
+            key, rate = (process.name, process.started_at), process.cell.server.rate
+            serving = process.measurement.serving if process.measurement else None
+            if process.outcome == Status.invalid:
+                invalid[key] = rate
+            elif process.is_ok and serving is not None:
+                verdict = serving.verdict or Verdict.unknown
+                probes[key] = Probe(rate=rate, verdict=verdict, seed=serving.seed, cell=cell, process=process)
+    if not probes:
         return None
-    verdict, rate = serving.verdict or Verdict.unknown, process.cell.server.rate
-    return Probe(rate=rate, verdict=verdict, seed=serving.seed, cell=cell, process=process)
-
-
-def _capacity(group: Group, found: Mapping[Hashable, Probe], invalid: Mapping[Hashable, float]) -> Capacity:
-    probes = sorted(found.values(), key=lambda each: each.rate)
-    of = probes[0].cell
-    batch, server = of.cell.batch_size, of.cell.server
-    words = [group.setting(of), "one at a time" if batch == 1 else f"batches of at most {batch}"]
+    ordered = sorted(probes.values(), key=lambda probe: probe.rate)
+    first = ordered[0].cell
+    batch, server = first.cell.batch_size, first.cell.server
+    words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    bounds = sure_bounds((each.rate, each.verdict) for each in probes)
-    return Capacity(group.what, ", ".join(words), probes, *bounds, list(invalid.values()))
+    bounds = sure_bounds((probe.rate, probe.verdict) for probe in ordered)
+    return Capacity(group.what, ", ".join(words), ordered, *bounds, list(invalid.values()))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from accelbench.api import html
 from accelbench.api.results import Results
-from accelbench.compare import answer as comparing
-from accelbench.compare.answer import Terms, compared, difference
+from accelbench.compare import comparison as comparing
+from accelbench.compare.comparison import Terms, compared, difference
 from accelbench.compare.record_sets import RecordSet, find
 from accelbench.errors import UserError
 from accelbench.project import workplace

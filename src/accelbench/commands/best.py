@@ -45,7 +45,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         return _show_best(chosen, context)
     budget_s = budget_in_s(chosen, "1m")
     words = ["-m"] * chosen.search + chosen.words + [VERBOSE] * chosen.verbose
-    from accelbench.compare.answer import terms
+    from accelbench.compare.comparison import terms
     from accelbench.isolation.hosts import Hosts
     from accelbench.search import largest_batch, search
     from accelbench.settings.compose import cells_of, compose, one_cell
@@ -144,7 +144,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
         if each.others:
             console.print(bars(each))
         if (len(best) > 1 or chosen.price_per_hour) and (table := tabulate_known("", OF_ONE, best)) is not None:
-            console.print(rendered(table, console.width))
+            console.print(rendered(table))
             explained = [NOTE]
         for line in terminal.remarks(each, planned):
             say(console, line)

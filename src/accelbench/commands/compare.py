@@ -20,7 +20,7 @@ interleaved (A and B alternate, so that drift affects both alike).
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.compare import answer, record_sets
+    from accelbench.compare import comparison, record_sets
     from accelbench.sweep import interleaved
 
     names = [chosen.first, *chosen.others]
@@ -28,7 +28,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if (chosen.target is not None or chosen.budget is not None) and not (chosen.run and chosen.target):
         raise UserError("--target, --budget: go together with --run: both sides are trained to the target")
     anyway = chosen.anyway or chosen.run or len(names) == 1
-    terms = answer.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
+    terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) not in ((2,) if chosen.run else (1, 2)):
         raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
     if not chosen.run and (chosen.verbose or chosen.repeats is not None):
@@ -41,7 +41,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     if not chosen.run:
         kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
         first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
-        return answer.answer(first, second, terms, context.console)
+        return comparison.answer(first, second, terms, context.console)
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
@@ -52,7 +52,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
         if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, context.console):
             context.say(why)
-            answer.check_decided([], terms)
+            comparison.check_decided([], terms)
             return 0
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     if all(record.sweep_id != result.sweep_id for record in result.records):
@@ -62,7 +62,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     result.check_request(is_shown=True)
     if result.num_unexpected:  # which is the exit status
         terms = replace(terms, max_slower=None)
-    status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
+    status = comparison.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
 
 

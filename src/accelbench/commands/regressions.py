@@ -11,12 +11,12 @@ from accelbench.commands.command import Command, Context, flag
 from accelbench.errors import UserError
 
 if TYPE_CHECKING:
-    from accelbench.compare.answer import CellChange
+    from accelbench.compare.comparison import CellChange
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.compare import answer, record_sets
-    from accelbench.compare.answer import Change, changes
+    from accelbench.compare import comparison, record_sets
+    from accelbench.compare.comparison import Change, changes
 
     folder, _, revisions = chosen.range.rpartition("@")
     first, dots, second = revisions.partition("..")
@@ -27,13 +27,13 @@ def _run(chosen: Namespace, context: Context) -> int:
     for found, word in zip(sets, (first, second), strict=True):
         if found.selection != record_sets.Selection.revision:
             raise UserError(f"regressions: {word} is no git revision or branch of these records")
-    if len({machine for found in sets for machine in answer.machines(found)}) > 1:
+    if len({machine for found in sets for machine in comparison.machines(found)}) > 1:
         raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
-    compared = answer.compared(sets[0], sets[1], answer.terms(None, None, anyway=chosen.anyway))
+    compared = comparison.compared(sets[0], sets[1], comparison.terms(None, None, anyway=chosen.anyway))
     if varied := compared.matching.varied:
         raise UserError(f"regressions: the revisions share no cell: they differ in {', '.join(varied)}")
     told = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
-    notes = [f"{found.name}: {answer.described(found)}" for found in sets] + compared.warnings
+    notes = [f"{found.name}: {comparison.described(found)}" for found in sets] + compared.warnings
     if compared.matching.num_unpaired:
         notes.append(f"{compared.matching.num_unpaired} cells only one of the revisions has")
     if chosen.json:
@@ -46,7 +46,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 
 def _lines(found: "list[CellChange]") -> list[str]:
-    from accelbench.compare.answer import Change
+    from accelbench.compare.comparison import Change
 
     counts = Counter(each.change for each in found)
     lines = [", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"]

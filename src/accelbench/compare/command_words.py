@@ -10,12 +10,13 @@ import yaml
 
 from accelbench.project import workplace
 from accelbench.schema import vocab
-from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings, Server, Window
+from accelbench.schema.cell import BOUNDS, Cell
+from accelbench.schema.setting import declared
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 
-# Settings without a word of this name: `window`, `server` and `protocol` have words of their own, each process has its
-# `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
-LEFT_OUT = ("window", "server", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
+# Settings and groups of them without a word: those of the network and the data have words of their own, each process
+# has its `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
+LEFT_OUT = ("model", "data", "trainer", "epochs", "breakdown_s", "timeout_s", "repeat")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
@@ -29,37 +30,35 @@ def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
     the default on a machine with an accelerator.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
-    is_usual = cell.protocol != vocab.Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
+    is_usual = cell.protocol not in vocab.EPOCHS and (cell.devices, cell.seed, cell.data) == (1, 0, data)
     model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
-    keras, window = cell.keras or KerasSettings(), cell.window if cell.protocol == vocab.Protocol.window else Window()
-    unused = {*LEFT_OUT, *(BOUNDS[vocab.Protocol.steps] if cell.protocol != vocab.Protocol.steps else ())}
-    on_random = cell.model.library in {*NAMED, vocab.Library.custom}
-    usual_pipeline = vocab.Pipeline.host if cell.data.name == vocab.RANDOM else vocab.Pipeline.array
     is_module = cell.model.library == vocab.Library.lightning
-    usual_engine = vocab.Engine.lightning if is_module else vocab.Engine.pytorch
-    settings = {
-        "data": (cell.data.name, vocab.RANDOM if on_random else None),
-        "data.pipeline": (cell.data.pipeline, usual_pipeline),
-        "data.augment": (cell.data.augment, vocab.Augment.none),
-        "engine": (cell.engine, usual_engine),
-        "engine.backend": (keras.backend, vocab.KerasBackend.tensorflow),
-        "engine.jit_compile": (keras.jit_compile, keras.backend == vocab.KerasBackend.jax),
-        "engine.steps_per_execution": (keras.steps_per_execution, 1),
-        "engine.tpu": (keras.tpu, "local"),
-        "device": (cell.device, None if names_cpu else vocab.Device.cpu),
-        "protocol": (cell.protocol, vocab.Protocol.window),
-        **{
-            each.name: (getattr(cell, each.name), None if each.default is MISSING else each.default)
-            for each in fields(RunSettings)
-            if each.name not in unused
-        },
-        **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
-        **{f"window.{each.name}": (getattr(window, each.name), each.default) for each in fields(Window)},
-        **{f"server.{each.name}": (getattr(cell.server, each.name), each.default) for each in fields(Server)},
+    values: dict[str, Any] = {
+        "data": cell.data.name,
+        "data.pipeline": cell.data.pipeline,
+        "data.augment": cell.data.augment,
+        "engine": cell.engine,
+        "device": cell.device,
     }
-    named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
+    usual: dict[str, Any] = {
+        "data": vocab.RANDOM if cell.model.library in {*NAMED, vocab.Library.custom} else None,
+        "data.pipeline": vocab.Pipeline.host if cell.data.name == vocab.RANDOM else vocab.Pipeline.array,
+        "data.augment": vocab.Augment.none,
+        "engine": vocab.Engine.lightning if is_module else vocab.Engine.pytorch,
+        "device": None if names_cpu else vocab.Device.cpu,
+        "protocol": vocab.Protocol.window,
+        "engine.jit_compile": cell.keras is not None and cell.keras.backend == vocab.KerasBackend.jax,
+    }
+    unused = {name for names in BOUNDS.values() for name in names} - set(BOUNDS[cell.protocol])
+    for setting in declared(Cell):
+        group = setting.path.partition(".")[0]
+        if group not in {*LEFT_OUT, *unused}:
+            word = setting.path.removeprefix("options.").replace("keras.", "engine.")
+            values[word] = setting.value(cell)
+            usual.setdefault(word, setting.field.default)
+    named = {name: value for name, value in values.items() if value is not None and value != usual[name]}
     return [*model, *(f"{name}={_value_word(value)}" for name, value in named.items())]
 
 
@@ -79,32 +78,37 @@ def settling_command(first: Cell, second: Cell, more: Sequence[str] = (), *, nam
 
 def _model_words(cell: Cell) -> list[str] | None:
     """The words that choose the network; None if there are too many, or if a value of the user's is no word."""
-    model, is_own = cell.model, cell.model.library == vocab.Library.custom
-    name = model.library if is_own or model.library in NAMED else model.name
+    model, library = cell.model, cell.model.library
+    is_own = library == vocab.Library.custom
+    name = library if is_own or library in NAMED else model.name
     path = workplace().conf / "model" / f"{name}.yaml"
-    if model.library not in {*NAMED, vocab.Library.custom, vocab.Library.accelbench} or not path.is_file():
+    if library not in {*NAMED, vocab.Library.custom, vocab.Library.accelbench} or not path.is_file():
         return None
     content = {} if is_own else yaml.safe_load(path.read_text())
     shipped: dict[str, Any] = content.get("model", content)
-    fits = cell.data.name == vocab.RANDOM or SHAPES.get(cell.data.name) == tuple(shipped.get("input_shape", ()))
-    if "input_shape" in shipped and not is_own and not fits:
-        return None  # without the images' shape, other data than such as its study's are refused
     # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
-    told |= {"network", "inputs", *(["output"] if model.batch else [])} if is_own else set()
-    told |= {"input_shape", "num_classes"} if not is_own and cell.data.name != vocab.RANDOM else set()
+    if is_own:
+        told |= {"network", "inputs", "output"} if model.batch else {"network", "inputs"}
+    elif cell.data.name != vocab.RANDOM:
+        told |= {"input_shape", "num_classes"}
+        if "input_shape" in shipped and SHAPES.get(cell.data.name) != tuple(shipped["input_shape"]):
+            return None  # without the images' shape, other data than such as its study's are refused
     changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        usual = shipped.get(field.name, default)
-        usual = tuple(usual) if isinstance(usual, list) and field.name in ("input_shape", "inputs") else usual
-        if field.name not in told and (value := getattr(model, field.name)) != usual:
-            changed[field.name] = list(value) if isinstance(value, tuple) else value
+        value, usual = (_plain(each) for each in (getattr(model, field.name), shipped.get(field.name, default)))
+        if field.name not in told and value != usual:
+            changed[field.name] = value
     if is_own:
         is_named = model.name == model.definition.rpartition(".")[2] and not model.inputs
         return _own_words(model.definition, changed) if is_named else None
-    named = [f"model.name={model.name}"] if model.library in NAMED else []
+    named = [f"model.name={model.name}"] if library in NAMED else []
     return None if changed else [f"model={name}", *named]
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _own_words(definition: str, changed: Mapping[str, Any]) -> list[str] | None:

@@ -87,26 +87,25 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
         path, _, word = name.rpartition("@")
-        path = path or default
-    found = _located(path, root)
-    if found is None:
+    place = _located(path or default, root)
+    if place is None:
         raise UserError(f"{path}: no folder of records, suite or record; a run says where its records are")
-    if found.is_file() and not word:
-        return RecordSet(name=name, processes=[ComparedProcess.of(read(found))])
+    if place.is_file() and not word:
+        return RecordSet(name=name, processes=[ComparedProcess.of(read(place))])
     notes: list[str] = []
-    readable = read_all(list(_records_below(found, notes, planned=not word)))
+    readable = read_all(list(_records_below(place, notes, planned=not word)))
     processes = [process for _, process in readable.each(ComparedProcess.of)]
     notes += listed(readable.problems())
-    if not word:
-        processes = newest(processes, notes)
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
-    if not word:
-        return RecordSet(name=name, processes=processes, notes=notes)
-    for by in Selection:
-        if chosen := [each for each in processes if _matches(each.environment, word.lower(), by)]:
-            return RecordSet(name=name, processes=newest(chosen, notes), selection=by, notes=notes)
-    raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
+    selection = None
+    if word:
+        of = {by: [each for each in processes if _matches(each.environment, word.lower(), by)] for by in Selection}
+        selection = next((by for by in Selection if of[by]), None)
+        if selection is None:
+            raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
+        processes = of[selection]
+    return RecordSet(name=name, processes=newest(processes, notes), selection=selection, notes=notes)
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.presentation import significant
-from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import node_of
 from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
 from accelbench.stats.order_statistics import median
@@ -21,14 +20,13 @@ MARGIN = 0.02
 # Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
 # few percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
-# Where the steps of two cells differ by more than this and do not overlap, nothing that disturbs a process explains it.
+# A difference beyond this is no spread between processes, whatever else ran on the machine.
 APART_RATIO = 1.5
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
     f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} % of 1. "Likely" if they were not, but one is '
-    f"more than {LIKELY_RATIO:g} times as fast, and their intervals do not overlap, or their steps do not overlap and "
-    f'differ by more than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may '
-    "decide."
+    f"more than {LIKELY_RATIO:g} times as fast, and their intervals do not overlap; of cells without an interval, more "
+    f'than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may decide.'
 )
 BESIDE = "other programs used the CPU meanwhile"
 # How the second side's speed compares with the first's.
@@ -50,7 +48,6 @@ class SpeedRatio:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    medians: float | None = None  # the same ratio of the medians of the processes, which no single one moves
     interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
@@ -66,12 +63,6 @@ class SpeedRatio:
         if self.low > 1:
             return Verdict.faster
         return Verdict.slower if self.high < 1 else Verdict.cant_tell
-
-    @property
-    def hangs_on_few(self) -> bool:
-        """Whether the medians say the opposite of the ratio: single processes, far from the others, decide it."""
-        ratio, medians = math.log(self.ratio or 1.0), math.log(self.medians or 1.0)
-        return ratio * medians < 0 and abs(ratio - medians) > MARGIN
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval of the ratio lies below `1 - share`."""
@@ -97,8 +88,7 @@ def compare_processes(
     if min(len(a), len(b)) < MIN_PROCESSES:
         return found
     low, high = difference_interval(a, b, confidence)
-    ratio, medians = math.exp(b.mean() - a.mean()), math.exp(float(np.median(b) - np.median(a)))
-    return replace(found, ratio=ratio, low=math.exp(low), high=math.exp(high), medians=medians)
+    return replace(found, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
@@ -113,29 +103,9 @@ def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedP
     return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(first), len(second))
 
 
-class Steps(NamedTuple):
-    """Samples/s of a cell's single steps: the slowest, the median and the fastest."""
-
-    low: float
-    middle: float
-    high: float
-
-    @classmethod
-    def of(cls, measured: Measurement) -> "Steps | None":
-        """Those of a process; of blocks or epochs where no single steps were timed; None without any."""
-        num = measured.samples_per_step
-        rates = [num / step_s for step_s in measured.latency_s if num and step_s > 0]
-        rates = rates or [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
-        return cls(min(rates), median(rates), max(rates)) if rates else None
-
-    @classmethod
-    def joined(cls, processes: Sequence["Steps | None"]) -> "Steps | None":
-        """Those of several processes together, with the median of their medians; None if one's are unknown."""
-        known = [each for each in processes if each is not None]
-        if not known or len(known) < len(processes):
-            return None
-        low, high = min(each.low for each in known), max(each.high for each in known)
-        return cls(low, median([each.middle for each in known]), high)
+def ran_beside_others(processes: Sequence[ComparedProcess]) -> bool:
+    """Whether other programs used the CPU during at least half of these processes."""
+    return 2 * sum(process.was_beside_others for process in processes) >= max(1, len(processes))
 
 
 class Side(NamedTuple):
@@ -145,12 +115,6 @@ class Side(NamedTuple):
     speed: float  # its published samples/s, above 0
     low: float | None  # of the 95 % interval of the speed
     high: float | None
-    steps: Steps | None = None
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether other programs used the CPU during at least half of its processes."""
-        return 2 * sum(each.was_beside_others for each in self.processes) >= max(1, len(self.processes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,45 +148,30 @@ class Judgement:
         """Whether the ratio is one of interleaved processes."""
         return self.low is not None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the word is `sure` or `same`."""
-        return self.word in (Word.sure, Word.same)
-
 
 def judge(first: Side, second: Side) -> Judgement:
     """How many times as fast the first cell is as the second, and how sure that is."""
+    beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
     found = compare_processes(second.processes, first.processes)
-    disturbed = BESIDE if first.is_disturbed or second.is_disturbed else ""
     if found.ratio is not None and found.interleaved:
-        ratio, low, high, verdict = found.ratio, found.low, found.high, found.verdict()
-        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
-        why = disturbed if word != Word.cant_tell else ""
-    else:
-        ratio, low, high, word = first.speed / second.speed, None, None, Word.likely
-        why = _why_unlikely(first, second) or disturbed
-    word = Word.cant_tell if why else word
-    if word == Word.cant_tell and _are_apart(first, second, ratio):
-        word, why = Word.likely, "their steps do not overlap"
-    return Judgement(ratio=ratio, word=word, why=why, low=low, high=high)
+        verdict = found.verdict()
+        if verdict == Verdict.cant_tell or beside:
+            why = "" if verdict == Verdict.cant_tell else beside
+            return Judgement(ratio=found.ratio, word=Word.cant_tell, why=why, low=found.low, high=found.high)
+        word = Word.same if verdict == Verdict.same else Word.sure
+        return Judgement(ratio=found.ratio, word=word, low=found.low, high=found.high)
+    ratio = first.speed / second.speed
+    if max(ratio, 1 / ratio) > APART_RATIO:
+        beside = ""
+    why = _why_unlikely(first, second) or beside
+    return Judgement(ratio=ratio, word=Word.cant_tell if why else Word.likely, why=why)
 
 
 def _why_unlikely(first: Side, second: Side) -> str:
     """Why the speeds and the intervals alone make no difference likely; empty if they do."""
+    ratio = max(first.speed / second.speed, second.speed / first.speed)
     if first.low is None or first.high is None or second.low is None or second.high is None:
-        return "too few blocks for an interval"
+        return "" if ratio > APART_RATIO else "too few blocks for an interval"
     if first.low <= second.high and second.low <= first.high:
         return "the intervals overlap"
-    is_near = max(first.speed / second.speed, second.speed / first.speed) <= LIKELY_RATIO
-    return "within the usual spread between runs" if is_near else ""
-
-
-def _are_apart(first: Side, second: Side, ratio: float) -> bool:
-    """Whether every step of one cell is faster than all of the other one, and the median step `APART_RATIO` times.
-
-    False where the speeds are nearly equal: then the steps say what the published ratio does not.
-    """
-    if max(ratio, 1 / ratio) <= LIKELY_RATIO:
-        return False
-    fast, slow = (first.steps, second.steps) if ratio > 1 else (second.steps, first.steps)
-    return fast is not None and slow is not None and fast.low > slow.high and fast.middle > APART_RATIO * slow.middle
+    return "within the usual spread between runs" if ratio <= LIKELY_RATIO else ""

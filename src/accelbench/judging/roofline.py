@@ -41,28 +41,13 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
     return work.flops / step_size(cell, measurement) * median(rates)
 
 
-def bound(
-    work: Work | None,
-    seconds: float,
-    ceilings: Ceilings | None,
-    precision: str,
-    *,
-    fused: bool = False,
-    data_s: float | None = None,
-    copy_s: float | None = None,
-) -> Bound | None:
-    """The resource that a step of so many seconds waits for longest.
+def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
+    """The resource with the longest least time in a step of so many seconds; an estimate above them is wrong.
 
-    Data or copying if a step waits for them for more than half of its seconds (`data_s`, `copy_s`). Else the resource
-    with the longest least time; an estimate above the step's time is wrong. None if work or ceilings are unknown, or if
-    operators are `fused`, compiled or launched together, which makes their bytes and launches unknown.
+    None if the operations or their ceiling are unknown.
     """
-    for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
-        if waited is not None and waited > seconds / 2:
-            return word
-    if work is None or work.flops is None or ceilings is None or fused:
-        return None
-    if (ceiling := ceilings.ceiling_of(precision)) is None:
+    ceiling = ceilings.ceiling_of(precision) if ceilings else None
+    if work.flops is None or ceilings is None or ceiling is None:
         return None
     least = {Bound.compute: work.flops / ceiling}
     if work.bytes is not None:

@@ -11,11 +11,11 @@ from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
 from accelbench.judging.roofline import bound, ceilings_of, flops_per_s, step_size
 from accelbench.judging.verdict import why_disturbed
-from accelbench.judging.warnings import Kind, remarks
+from accelbench.judging.warnings import Kind, about_ceilings, remarks
 from accelbench.schema import vocab
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
-from accelbench.schema.record import Record, Row, node_of
+from accelbench.schema.record import Record, Row, node_of, number_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.stats import order_statistics
@@ -56,7 +56,7 @@ def summarise(record: Record) -> Row:
     measured = record.measurement
     if measured is not None:
         row |= _rates(record, measured) | _latencies(measured) | _facts(measured)
-        row |= _work(record, measured, row["samples_per_s"])
+        row |= _work(record, measured, row)
         if measured.breakdown is not None:
             row |= _breakdown(measured.breakdown)
         if measured.serving is not None:
@@ -71,8 +71,7 @@ def summarise(record: Record) -> Row:
         row["disturbed"] = why_disturbed(record)
         found = remarks(record, row, about_numbers=row["disturbed"] is None)
         row |= {kind.value: "; ".join(text for each, text, _ in found if each == kind) or None for kind in Kind}
-    if row["disturbed"]:
-        row = without_numbers(row)
+        row = without_numbers(row) if row["disturbed"] else with_ceilings(row, record)
     # What is printable is clean; most texts are.
     unclean = {name: value for name, value in row.items() if type(value) is str and not value.isprintable()}
     return row | {name: clean(value) for name, value in unclean.items()} if unclean else row
@@ -81,6 +80,39 @@ def summarise(record: Record) -> Row:
 def without_numbers(row: Row) -> Row:
     """The row of a cell whose numbers are not published."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
+
+
+def with_ceilings(row: Row, record: Record) -> Row:
+    """The row of an ok record with what follows from its ceilings: its share of them, and what bounds it.
+
+    It needs no raw samples of the record.
+    """
+    work, ceilings = record.measurement and record.measurement.work, ceilings_of(record)
+    ceiling, rate = ceilings.ceiling_of(record.cell.precision) if ceilings else None, row["flops_per_s"]
+    if work is not None:
+        row = row | {"ceiling_flops_per_s": ceiling}
+    if work is not None and work.flops is not None and isinstance(rate, float):
+        row["mfu"] = None if ceiling is None else rate / ceiling
+        if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
+            longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
+            row["bound"] = longest.value if longest and not _is_fused(record.cell) else None
+    for kind, text, _ in about_ceilings(record, row):
+        row = row | {kind.value: "; ".join([*remarks_in(row, kind), text])}
+    return row
+
+
+def rejudged(row: Row, before: Record, after: Record) -> Row:
+    """The row of an ok record with the ceilings that it has `after`, instead of those that it had `before`."""
+    for kind, text, _ in about_ceilings(before, row):
+        row = row | {kind.value: "; ".join(each for each in remarks_in(row, kind) if each != text) or None}
+    return with_ceilings(row, after)
+
+
+def _is_fused(cell: Cell) -> bool:
+    """Whether operators are compiled or launched together, which makes their bytes and launches unknown."""
+    # The other engines compile whole steps.
+    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
+    return compiles or cell.options.cuda_graphs
 
 
 def remarks_in(row: Row, kind: Kind) -> list[str]:
@@ -234,37 +266,27 @@ def _breakdown(breakdown: Breakdown) -> Row:
     return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 
 
-def _work(record: Record, measured: Measurement, speed: object) -> Row:
-    """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
-    work, cell, ceilings = measured.work, record.cell, ceilings_of(record)
+def _work(record: Record, measured: Measurement, row: Row) -> Row:
+    """The work of a step, and whether it waits for data or copying for more than half of its time."""
+    work, cell, speed = measured.work, record.cell, row["samples_per_s"]
     if work is None:
         return {}
-    ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
     batch = step_size(cell, measured)
-    row: Row = {
+    of_step: Row = {
         "flops_per_sample": _divided(work.flops, batch),
         "bytes_per_sample": _divided(work.bytes, batch),
         "num_operators": work.num_operators,
-        "ceiling_flops_per_s": ceiling,
     }
     if not isinstance(speed, float):
-        return row
+        return of_step
     num_batches = cell.keras.steps_per_execution if cell.keras else 1  # in one timed step
-    data_s, copy_in_s, copy_out_s = (
-        Sample(part).median / num_batches if part else None
-        for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s)
-    )
-    copy_s = None if copy_in_s is None else copy_in_s + (copy_out_s or 0.0)
-    # The other engines compile whole steps.
-    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
-    fused = compiles or cell.options.cuda_graphs
-    found = bound(work, batch / speed, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copy_s)
-    rate = flops_per_s(cell, measured)
-    return row | {
-        "flops_per_s": rate,
-        "mfu": None if rate is None or ceiling is None else rate / ceiling,
-        "bound": found.value if found else None,
-    }
+    half_ms = 1000 * num_batches * batch / speed / 2
+    data_ms, copy_in_ms, copy_out_ms = (number_of(row, f"{part}_ms") for part in ("data_wait", "copy_in", "copy_out"))
+    if data_ms is not None and data_ms > half_ms:
+        of_step["bound"] = vocab.Bound.data.value
+    elif copy_in_ms is not None and copy_in_ms + (copy_out_ms or 0.0) > half_ms:
+        of_step["bound"] = vocab.Bound.copy.value
+    return of_step | {"flops_per_s": flops_per_s(cell, measured)}
 
 
 def _facts(measured: Measurement) -> Row:

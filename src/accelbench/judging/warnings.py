@@ -222,14 +222,6 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
         if wanted > threads + MAX_MORE_CORES:
             used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"
             yield doubt("used more threads", f"{used}: another library, such as NumPy, has threads of its own")
-    share = row["mfu"]
-    if record.status == Status.ok and isinstance(share, float) and share > 1:
-        text = f"{share:.2f} times the device's ceiling"
-        if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record
-            yield doubt("was faster than the ceiling", text)
-    ceilings = ceilings_in(record.environment)
-    if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
@@ -237,6 +229,18 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and faults_matter:
         why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
         yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
+
+
+def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
+    """What the ceilings in the environment of an ok record say of its row."""
+    share, measured = row["mfu"], record.measurement
+    if record.status == Status.ok and measured is not None and isinstance(share, float) and share > 1:
+        text = f"{share:.2f} times the device's ceiling"
+        if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record
+            yield doubt("was faster than the ceiling", text)
+    ceilings = ceilings_in(record.environment)
+    if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
+        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from accelbench.answers.arrivals import Run, Setting, TargetAnswer, target_answers
-from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Axis, Pair, pairs
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
 from accelbench.judging.row import phases_ms
@@ -82,18 +82,15 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
 ]
 TARGET_NOTE = (
     "Seconds: the median to the end of the evaluation that reached the target, with its exact 95 % interval; not "
-    "before: the evaluation before that. A seed that did not arrive counts as longer than all. Of all: the seeds that "
-    "would arrive. Expected: another seed is begun wherever one does not. MLPerf counts from the data on, AlgoPerf the "
-    "training alone, airbench that without compiling, and one evaluation."
+    "before: the evaluation before that. A seed that did not arrive counts as longer than all. MLPerf counts from the "
+    "data on, AlgoPerf the training alone, airbench that without compiling, and one evaluation."
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
     Column("arrived", lambda setting: setting.arrived_text),
-    Column("of all (%)", lambda setting: "{:.0f} to {:.0f}".format(*(100 * end for end in setting.share))),
     Column("seconds", lambda setting: Entry(setting.median_text, setting.number("target_s"))),
     Column("95 % interval", lambda setting: setting.interval_text),
     Column("not before (s)", "target_low_s", number),
-    Column("expected (s)", lambda setting: setting.expected_s, number),
     Column("epochs", "target_epochs", number),
     Column("MLPerf (s)", "target_mlperf_s", number),
     Column("AlgoPerf (s)", "target_train_s", number),
@@ -102,7 +99,7 @@ TARGET_COLUMNS: list[Column[Setting]] = [
     Column("J", "target_j", number),
     Column("cost", "target_cost", number),
     Column("on the test set", "target_tested", number),
-    Column("epochs against fp32", lambda setting: setting.refused or setting.guard),
+    Column("does not count", lambda setting: setting.refused),
 ]
 
 
@@ -111,15 +108,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
-    found = [
-        _gained("Which device?", DEVICE, "the CPU", cells),
-        _gained("Which precision?", PRECISION, "fp32", cells),
-        _gained("Which batch size?", BATCH, "the smallest batch", cells),
-        _gained("Which engine?", ENGINE, "PyTorch", cells),
-        _gained("Which options?", OPTIONS, "no options", cells),
-        _time(fastest),
-        _limit(fastest),
-    ]
+    found = [*(_gained(axis, cells) for axis in AXES), _time(fastest), _limit(fastest)]
     return [*_requests(cells), *_arrivals(cells), *_generation(answers), *filter(None, found)]
 
 
@@ -177,7 +166,7 @@ def _longest(name: str, spans: Mapping[str, float]) -> str:
 
 def _target_table(answer: TargetAnswer) -> Table | None:
     """A line for each setting, the fastest first, with how it compares with that one."""
-    leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure}); p {lead.found.p:.2g}" for lead in answer.leads}
+    leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure})" for lead in answer.leads}
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
     columns = [*TARGET_COLUMNS[:5], against, *TARGET_COLUMNS[5:]]
     return tabulate_known("Each setting, with its clocks", columns, answer.settings, [TARGET_NOTE])
@@ -201,51 +190,32 @@ def _ends(run: Run) -> dict[str, Value]:
     return {name: value if math.isfinite(value) else None for name, value in ends.items()}
 
 
-def _gained(title: str, axis: Axis, base: str, cells: Sequence[MeasuredCell]) -> QuestionSection | None:
+def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None:
     found = pairs(cells, axis)
     if not found:
         return None
-    lines = [
-        Line(
-            cell=name_on_page(gain.cell),
-            name=f"{gain.value}: {gain.what}",
-            text=f"{significant(gain.gap.ratio)}x, {gain.gap.word}",
-            value=gain.gap.ratio,
-            bounds=gain.bounds,
-        )
-        for gain in sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio))
-    ]
-    return QuestionSection(
-        title=title,
-        sentence="; ".join(_summaries(found, axis, base)) + ".",
-        kind="times",
-        lines=lines,
-        table=pair_table.table(f"Speed over {base}", found),
-    )
+    lines = []
+    for gain in sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio)):
+        text = f"{significant(gain.gap.ratio)}x, {gain.gap.word}"
+        name = f"{gain.value}: {gain.what}"
+        lines.append(Line(name_on_page(gain.cell), name, text, gain.gap.ratio, gain.bounds))
+    sentence = "; ".join(_summaries(found, axis)) + "."
+    table = pair_table.table(f"Speed over {axis.base_text}", found)
+    return QuestionSection(title=axis.question, sentence=sentence, kind="times", lines=lines, table=table)
 
 
-def _summaries(found: Sequence[Pair], axis: Axis, base: str) -> Iterator[str]:
-    """How each value of the setting does on each device: in the median, and at its extremes; of batches the largest."""
+def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
+    """How each value of the setting does on each device; of batches the largest one of each pair's base."""
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
 
     def value_of(gain: Pair) -> str:
         on = f" on the {gain.cell.cell.device}" if has_devices else ""
-        return ("Largest batch" if axis is BATCH else gain.value) + on
+        return ("the largest batch" if axis is BATCH else gain.value) + on
 
     by_value = grouped(largest.values() if axis is BATCH else found, value_of)
-    over = f" as fast as {base}"
-    for value, each in list(by_value.items())[:MAX_VALUES]:
-        ratios = sorted(gain.gap.ratio for gain in each)
-        text = f"{value}: {significant(median(ratios))} times{over}"
-        over = ""
-        if len(each) == 1:
-            yield f"{text} ({each[0].what}; {each[0].gap.word})"
-            continue
-        num_sure = sum(gain.gap.word == Word.sure for gain in each)
-        sure = f"; sure in {num_sure}" if num_sure else ""
-        ends = f"{significant(ratios[0])} to {significant(ratios[-1])}"
-        yield f"{text} in the median of {len(each)} pairs ({ends}{sure})"
+    for value, of_value in list(by_value.items())[:MAX_VALUES]:
+        yield summary(of_value, value, axis.base_text)
     if len(by_value) > MAX_VALUES:
         yield and_more(len(by_value) - MAX_VALUES, "value")
 
@@ -255,38 +225,34 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     if all(len([ms for ms in lengths.values() if ms]) < 2 for _, lengths in known):
         return None
     waits = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), cell.label) for cell, ms in known]
-    middle = significant(100 * median([share for share, _ in waits]), 2)
-    largest, label = max(waits)
+    middle, (largest, label) = median([share for share, _ in waits]), max(waits)
     sentence = (
-        f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
+        f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step in the median; "
         f"the most, {significant(100 * largest, 2)} %, in {label}."
     )
-    mixed = [(max(ms.values()) / sum(ms.values()), cell, sum(ms.values())) for cell, ms in known]
-    lines = [
-        Line(name_on_page(cell), cell.label, f"{significant(total_ms)} ms")
-        for share, cell, total_ms in sorted(mixed, key=lambda each: each[0])
-        if share < ONE_COLOUR
-    ]
+    lines = []
+    for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
+        if max(ms.values()) < ONE_COLOUR * sum(ms.values()):
+            lines.append(Line(name_on_page(cell), cell.label, f"{significant(sum(ms.values()))} ms"))
     return QuestionSection(title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
-    every = [(cell, 100 * mfu) for cell in fastest if (mfu := cell.number("mfu"))]
-    known = [(cell, percent) for cell, percent in every if percent <= 100]
+    shares = {id(cell): 100 * (cell.number("mfu") or 0.0) for cell in fastest}
+    known = sorted((cell for cell in fastest if 0 < shares[id(cell)] <= 100), key=lambda cell: -shares[id(cell)])
     if not known:
         return None
-    counts = Counter(str(cell.row["bound"] or "unknown") for cell, _ in known)
-    bounds = ", ".join(f"{bound} in {num}" for bound, num in counts.most_common())
-    shares = " to ".join(dict.fromkeys(significant(end(percent for _, percent in known), 2) for end in (min, max)))
+    bounds = Counter(str(cell.row["bound"] or "unknown") for cell in known)
+    ends = dict.fromkeys(significant(shares[id(cell)], 2) for cell in (known[-1], known[0]))
     sentence = (
-        f"The fastest cells reach {shares} % of the operations per second that their device reached in the probe. "
-        f"What bounds them: {bounds}."
+        f"The fastest cells reach {' to '.join(ends)} % of the operations per second that their device reached in the "
+        f"probe. What bounds them: {', '.join(f'{bound} in {num}' for bound, num in bounds.most_common())}."
     )
-    if beyond := ", ".join(cell.label for cell, percent in every if percent > 100):
-        sentence += f" Not drawn, since it ran faster than the probe: {beyond}."
-    lines = [
-        Line(name_on_page(cell), cell.label, ", ".join(filter(None, [f"{significant(percent, 2)} %", bound])), percent)
-        for cell, percent in sorted(known, key=lambda each: -each[1])
-        for bound in [str(cell.row["bound"] or "")]
-    ]
+    if beyond := [cell.label for cell in fastest if shares[id(cell)] > 100]:
+        sentence += f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}."
+    lines = []
+    for cell in known:
+        percent, bound = shares[id(cell)], cell.row["bound"]
+        text = f"{significant(percent, 2)} %" + (f", {bound}" if bound else "")
+        lines.append(Line(name_on_page(cell), cell.label, text, percent))
     return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)

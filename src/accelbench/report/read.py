@@ -5,10 +5,8 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,12 +18,11 @@ from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
-from accelbench.schema.cell import Cell
-from accelbench.schema.parallel import mapped, without_collection
-from accelbench.schema.plan_file import PlanFile, RaceFile, read_entry, read_race
-from accelbench.schema.record import Record, listed, read_environment
+from accelbench.schema.parallel import without_collection
+from accelbench.schema.plan_file import PlanFile, RaceFile, read_race
+from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import changed, dumps
+from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
@@ -66,23 +63,6 @@ class Sweep:
         return [each for each in self.processes if not each.is_confirming]
 
 
-def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps with the cells of their processes: processes of one cell may be of several sweeps."""
-    named = [[changed(each, folder=sweep.folder) for each in sweep.processes] for sweep in sweeps]
-    found: dict[str, list[MeasuredCell]] = {sweep.folder: [] for sweep in sweeps}
-    # A confirming process may stand in several sweeps.
-    once = {(each.folder if not each.is_confirming else "", each.name): each for of_sweep in named for each in of_sweep}
-    for cell in cells_of(once.values()):
-        found[cell.folder].append(cell)
-    made = []
-    for sweep, processes in zip(sweeps, named, strict=True):
-        cells = found[sweep.folder]
-        num = sum(each.is_older for each in cells)
-        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: in no answer"] if num else []
-        made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
-    return made
-
-
 @without_collection()
 def read_all(
     results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None, *, alone: bool = False
@@ -104,34 +84,47 @@ def read_all(
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
     above = results.absolute().parent
     if above.name == RESULTS and not alone:
-        own = [each for each in read_all(above, costs, wanted) if each.folder.split("/")[0] == clean(results.name)]
-        if not any(each.processes for each in own):
-            unread = [line for each in own for line in each.unread]
+        name = clean(results.name)
+        of_suite = [sweep for sweep in read_all(above, costs, wanted) if sweep.folder.split("/")[0] == name]
+        if not any(sweep.processes for sweep in of_suite):
+            unread = [line for sweep in of_suite for line in sweep.unread]
             raise UserError(unread[0] if unread else f"{results}: nothing to show")
-        return own
-    names = {folder: folder.relative_to(results).parts[0] for folder in folders if folder != results}
-    others = {folder: name for folder, name in names.items() if wanted is not None and name not in wanted}
-    unwanted = f"Of suites that {PARAMS} does not have, and not shown: {clean(', '.join(sorted({*others.values()})))}"
-    if len(others) == len(folders):
+        return of_suite
+    names = {folder: "" if folder == results else folder.relative_to(results).parts[0] for folder in folders}
+    others = set() if wanted is None else set(names.values()) - {"", *wanted}
+    unwanted = f"Of suites that {PARAMS} does not have, and not shown: {clean(', '.join(sorted(others)))}"
+    planned = {folder: refused for folder, refused in folders.items() if names[folder] not in others}
+    if not planned:
         raise UserError(f"{results}: nothing to show. {unwanted}")
-    folders = {folder: refused for folder, refused in folders.items() if folder not in others}
-    found = _read(folders, costs)
-    errors = [each for each in found.values() if isinstance(each, UserError)]
-    if len(errors) == len(found):
+    confirming = {  # without a plan, its question is not asked any more
+        folder: refused
+        for folder, refused in plan_file.sweep_folders(confirmed_of(results)).items()
+        if refused is not None or os.path.lexists(folder / PLAN)
+    }
+    sweeps = _read({**planned, **confirming}, costs)
+    errors = [sweep for folder in planned if isinstance(sweep := sweeps[folder], UserError)]
+    if len(errors) == len(planned):
         raise errors[0]
-    sweeps = []
-    for folder, each in found.items():
+    found = []
+    for folder in planned:
         is_deep = results not in (folder, folder.parent)
         # Not resolved, since its links may form a circle.
         name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
-        if isinstance(each, UserError):
-            last = clean(folder.name)
-            each = Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)], unread=[str(each)])
-        sweeps.append(replace(each, folder=name))
+        found.append(replace(_shown(folder, sweeps[folder]), folder=name))
     if others:
-        sweeps[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
-    sweeps = _judged_alike(_with_confirming(sweeps, confirmed_of(results), costs), costs)
-    return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
+        found[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
+    repeated = []
+    for folder in confirming:
+        sweep = _shown(folder, sweeps[folder])
+        repeated += [changed(process, is_confirming=True) for process in sweep.processes]
+        if not sweep.processes:
+            found[0].notes += sweep.notes
+    joined = []
+    for sweep in found:
+        known = {(process.cell.suite, process.measured_key) for process in sweep.processes}
+        repeating = [process for process in repeated if (process.cell.suite, process.measured_key) in known]
+        joined.append(replace(sweep, processes=[*sweep.processes, *repeating]))
+    return sorted(_with_cells(_judged_alike(joined)), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def confirmed_of(results: Path) -> Path:
@@ -145,16 +138,96 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    (found,) = _read({folder: None}, costs).values()
-    if isinstance(found, UserError):
-        raise found
-    return with_cells([found])[0]
+    (sweep,) = _read({folder: None}, costs).values()
+    if isinstance(sweep, UserError):
+        raise sweep
+    return _with_cells([sweep])[0]
 
 
-def _unread(folder: Path, error: UserError) -> str:
-    if not isinstance(error, RefusedError):
-        return str(error)
-    return f"{_place(folder)}: {str(error).removeprefix(f'{folder}: ')}: what is in it is not shown"
+def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
+    """Folder -> its sweep without cells, or why nothing in it can be read."""
+    plans: dict[Path, PlanFile | UserError] = {}
+    paths: dict[Path, list[Path]] = {}
+    for folder, refused in folders.items():
+        plan = plans[folder] = refused or _plan(folder)
+        if isinstance(plan, PlanFile):
+            paths[folder] = [folder / f"{wanted.record_name}.json" for wanted in plan.cells]
+        else:
+            paths[folder] = [] if refused else sorted(folder.glob(RECORDS))
+    # All records in one pass: processes that start later would be copies of a larger one.
+    readable = read_records([path for of_folder in paths.values() for path in of_folder])
+    processes = dict(readable.each(lambda record: Process.of(record, costs).without_samples()))
+    problems = dict(
+        zip(readable.refused, readable.problems(lambda path: f"{_place(path.parent)}/{path.name}"), strict=True)
+    )
+    found: dict[Path, Sweep | UserError] = {}
+    for folder, plan in plans.items():
+        made = {path: changed(processes[path], path=path) for path in paths[folder] if path in processes}
+        unread = {path: problems[path] for path in paths[folder] if path in problems}
+        try:
+            found[folder] = folders[folder] or _sweep(folder, plan, made, unread)
+        except UserError as error:
+            found[folder] = error
+    return found
+
+
+def _plan(folder: Path) -> PlanFile | UserError:
+    try:
+        return plan_file.read_plan(folder)
+    except UserError as error:
+        return error
+
+
+def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Sweep:
+    """The sweep of a folder with these readable and unreadable records. Raises UserError: nothing there is readable."""
+    race = read_race(folder)
+    short = race.short if race else set()
+    if isinstance(plan, PlanFile):
+        processes = []
+        for wanted in plan.cells:
+            path = folder / f"{wanted.record_name}.json"
+            if path in made:
+                processes.append(changed(made[path], label=wanted.label))
+            else:
+                named = {"cell": wanted.cell, "name": wanted.record_name, "label": wanted.label, "path": path}
+                processes.append(Process(**named, record=None, problem=unread.get(path)))
+        about = {"suite": plan.suite, "title": plan.title, "study": plan.study, "profile": plan.profile}
+    else:
+        processes = _without_plan(folder, plan, made, unread, short)
+        suites = dict.fromkeys(process.cell.suite for process in processes)
+        about = {"suite": ", ".join(suites), "title": folder.resolve().name}
+    notes = _notes(folder, processes, short, list(unread.values()), plan if isinstance(plan, UserError) else None)
+    name = clean(folder.resolve().name)
+    return Sweep(**about, folder=name, race=race, processes=processes, notes=list(notes), unread=list(unread.values()))
+
+
+def _without_plan(
+    folder: Path, error: UserError, made: Mapping[Path, Process], unread: Mapping[Path, str], short: Collection[str]
+) -> list[Process]:
+    """The processes of all records but a search's short ones, in the order in which they ran; `error` is the plan's.
+
+    Raises UserError: there are none.
+    """
+    processes = [process for process in made.values() if process.name not in short]
+    if not processes and (made or not unread):
+        raise error
+    if not processes:
+        first = f"{counted(len(unread), 'record')}, none of which can be read; the first: {next(iter(unread.values()))}"
+        raise UserError(f"{error}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from error
+    if len({process.label for process in processes}) < len({process.cell.id for process in processes}):
+        labels = plan_file.labels(process.cell for process in processes)
+        processes = [changed(process, label=labels[process.cell.id]) for process in processes]
+    return sorted(processes, key=lambda process: (process.started_at, process.name))
+
+
+def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
+    """The sweep; for a folder in which nothing can be read, one without cells that says why."""
+    if isinstance(sweep, Sweep):
+        return sweep
+    why, name = str(sweep), clean(folder.name)
+    if isinstance(sweep, RefusedError):
+        why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: what is in it is not shown"
+    return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(sweep)])
 
 
 def _place(folder: Path) -> str:
@@ -162,171 +235,75 @@ def _place(folder: Path) -> str:
     return clean("/".join(folder.resolve().parts[-2:]))
 
 
-def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sweep]:
-    """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
-    folders = {  # without a plan, its question is not asked any more
-        place: refused
-        for place, refused in plan_file.sweep_folders(folder).items()
-        if refused is not None or os.path.lexists(place / PLAN)
-    }
-    found: list[Process] = []
-    for place, each in _read(folders, costs).items():
-        if isinstance(each, UserError):
-            sweeps[0].notes.append(_unread(place, each))
-        else:
-            found += [changed(process, is_confirming=True) for process in each.processes]
-    joined = []
-    for sweep in sweeps:
-        known = {(each.cell.suite, each.measured_key) for each in sweep.processes}
-        repeating = [each for each in found if (each.cell.suite, each.measured_key) in known]
-        joined.append(replace(sweep, processes=[*sweep.processes, *repeating]))
-    return joined
-
-
-def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
-    """Folder -> its sweep without cells, or why nothing in it can be read."""
-    # The records of all plans are read in one pass: processes that start later would be copies of a larger one. A sweep
-    # without a readable plan has the cells of all its records but a search's short ones.
-    plans: dict[Path, tuple[PlanFile, list[bytes]]] = {}
-    found: dict[Path, Sweep | UserError] = {}
-    for folder, refused in folders.items():
-        try:
-            if refused is not None:
-                raise refused
-            plans[folder] = plan_file.read_entries(folder)
-        except UserError as error:
-            found[folder] = error
-    made = mapped(partial(_planned, costs), [(folder, entry) for folder, (_, of) in plans.items() for entry in of])
-    for folder, (plan, entries) in plans.items():
-        processes = list(islice(made, len(entries)))
-        bad = [each for each in processes if isinstance(each, str)]
-        found[folder] = (
-            UserError(f"{folder / PLAN}: not a readable plan ({bad[0]}); run the sweep again")
-            if bad
-            else _sweep(folder, plan, [each for each in processes if isinstance(each, Process)])
-        )
-    for folder, each in found.items():
-        if isinstance(each, UserError) and folders[folder] is None:
-            try:
-                found[folder] = _of_records(folder, costs, each)
-            except UserError as error:
-                found[folder] = error
-    return {folder: found[folder] for folder in folders}
-
-
-def _planned(costs: Costs, item: tuple[Path, bytes]) -> Process | str:
-    """The process of an entry of the plan in a folder; or why the entry is not readable."""
-    folder, entry = item
-    try:
-        wanted = read_entry(entry)
-    except UserError as error:
-        return str(error)
-    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs)
-
-
-def _of_records(folder: Path, costs: Costs, unread: UserError) -> Sweep:
-    """The sweep of a folder whose plan is `unread`. Raises UserError: no record is readable."""
-    race, readable = read_race(folder), read_records(sorted(folder.glob(RECORDS)))
-    found = [
-        changed(each, path=path)
-        for path, each in readable.each(lambda record: Process.of(record, costs).without_samples())
-    ]
-    made = [each for each in found if race is None or each.name not in race.short]
-    problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
-    if not made and (found or not problems):  # without records, or all are short ones of a search
-        raise unread
-    if not made:
-        first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
-        raise UserError(f"{unread}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from unread
-    if len({each.label for each in made}) < len({each.cell.id for each in made}):
-        labels = plan_file.labels(each.cell for each in made)
-        made = [changed(each, label=labels[each.cell.id]) for each in made]
-    suites = ", ".join(dict.fromkeys(each.cell.suite for each in made))
-    plan = PlanFile(suite=suites, title=folder.resolve().name, study=None, profile=None, cells=[])
-    return _sweep(folder, plan, sorted(made, key=lambda each: (each.started_at, each.name)), problems, unread)
-
-
-def _sweep(
-    folder: Path, plan: PlanFile, made: list[Process], unreadable: Sequence[str] = (), unread: UserError | None = None
-) -> Sweep:
-    race = read_race(folder)
-    return Sweep(
-        folder=clean(folder.resolve().name),
-        suite=plan.suite,
-        title=plan.title,
-        study=plan.study,
-        profile=plan.profile,
-        race=race,
-        processes=made,
-        notes=list(_notes(folder, made, race.short if race else set(), unreadable, unread)),
-        unread=[*unreadable, *(each.problem for each in made if each.problem)],
-    )
-
-
-def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceilings | None = None) -> Process:
-    readable = read_records([path])
-    record = next(iter(readable), None)
-    if record is not None and ceilings is not None:
-        values = {**record.environment, "ceilings": ceilings}
-        record = replace(record, environment=read_environment(dumps(values)))
-    problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
-    made = Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
-    return made.without_samples()
-
-
 def _notes(
-    folder: Path, processes: Sequence[Process], short: Set[str], unreadable: Sequence[str], unread: UserError | None
+    folder: Path, processes: Sequence[Process], short: Collection[str], unread: Sequence[str], error: UserError | None
 ) -> Iterator[str]:
-    """What a reader should know of a folder's records and of its plan, which may be `unread`."""
-    place, names = _place(folder), {each.name for each in processes} | short
-    others = sorted(path for path in folder.glob(RECORDS) if path.stem not in names)
-    yield from listed([*unreadable, *(each.problem for each in processes if each.problem)])
-    if disturbed := [each.disturbed for each in processes if each.disturbed]:
+    """What a reader should know of a folder's records, and of its plan, which can't be read if there is an `error`."""
+    place = _place(folder)
+    yield from listed(unread)
+    if disturbed := [process.disturbed for process in processes if process.disturbed]:
         yield (
             f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
             "counts them. The same sweep with retry=failed measures them again."
         )
     if short:
-        yield (f"{len(short):,} records in {place} are of short windows of a search: too short to publish.")
-    if unread is not None:
+        yield f"{len(short):,} records in {place} are of short windows of a search: too short to publish."
+    if error is not None:
         is_missing = not os.path.lexists(folder / PLAN)
         yield (
-            (f"{place} has no {PLAN}" if is_missing else str(unread).replace(str(folder), place))
+            (f"{place} has no {PLAN}" if is_missing else str(error).replace(str(folder), place))
             + ": the cells of all its records are shown, in the order in which they were measured. "
             "Which study they belong to, and which cells were planned but not measured, is unknown."
         )
-    elif others:
-        named = ", ".join([*(path.name for path in others[:MAX_NAMED]), *["..."][: len(others) > MAX_NAMED]])
+        return
+    names = {*short, *(process.name for process in processes)}
+    if others := sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names):
         yield (
             f"Not in the plan of {place}, and not shown: {counted(len(others), 'record')} (of cells that are no "
-            f"longer wanted, or of other code, versions or machines): {named}"
+            f"longer wanted, or of other code, versions or machines): {', '.join(others[:MAX_NAMED])}"
+            + (", ..." if len(others) > MAX_NAMED else "")
         )
 
 
-def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
-    """The same sweeps; processes with lower ceilings than others of their device are read again and judged by these."""
-    every = [each for sweep in sweeps for each in sweep.processes if each.record is not None]
-    environments = {each.environment_key: each.environment for each in every}
-    own = {key: ceilings_in(environment) for key, environment in environments.items()}
-    best: dict[str, Ceilings] = {}
-    for device, key in dict.fromkeys((each.device_key, each.environment_key) for each in every):
-        if (found := own[key]) is not None:
-            best[device] = best[device].joined(found) if device in best else found
+def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """The same sweeps; each process is judged by the highest ceilings that any has of its device."""
+    probed: dict[str, Ceilings | None] = {}  # by environment
+    best: dict[str, Ceilings] = {}  # by device
+    for sweep in sweeps:
+        for process in sweep.processes:
+            key, device = process.environment_key, process.device_key
+            if process.record is None or key in probed:
+                continue
+            ceilings = probed[key] = ceilings_in(process.environment)
+            if ceilings is not None:
+                best[device] = best[device].joined(ceilings) if device in best else ceilings
 
-    def speeds(found: Ceilings | None) -> list[object]:
-        return [] if found is None else [getattr(found, name) for name in SPEEDS]
+    def judged(process: Process) -> Process:
+        highest, ceilings = best.get(process.device_key), probed.get(process.environment_key)
+        if highest is None or not process.is_ok or (ceilings and _speeds(ceilings) == _speeds(highest)):
+            return process
+        return process.with_ceilings(highest)
 
-    def is_lower(each: Process) -> bool:
-        return each.device_key in best and speeds(own[each.environment_key]) != speeds(best[each.device_key])
+    return [replace(sweep, processes=list(map(judged, sweep.processes))) for sweep in sweeps]
 
-    def again(each: Process) -> Process:
-        assert each.path is not None
-        judged = _of_file(each.path, each.cell, each.label, costs, best[each.device_key])
-        return changed(judged, folder=each.folder, is_confirming=each.is_confirming)
 
-    lower = [each for each in every if is_lower(each)]
-    judged = dict(zip(map(id, lower), mapped(again, lower), strict=True))
-    return [replace(sweep, processes=[judged.get(id(each), each) for each in sweep.processes]) for sweep in sweeps]
+def _speeds(ceilings: Ceilings) -> list[object]:
+    return [getattr(ceilings, name) for name in SPEEDS]
+
+
+def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """The same sweeps with the cells of their processes: processes of one cell may be of several sweeps."""
+    named = [[changed(process, folder=sweep.folder) for process in sweep.processes] for sweep in sweeps]
+    # A confirming process may stand in several sweeps.
+    once = {("" if each.is_confirming else each.folder, each.name): each for of_sweep in named for each in of_sweep}
+    by_folder = grouped(cells_of(once.values()), lambda cell: cell.folder)
+    made = []
+    for sweep, processes in zip(sweeps, named, strict=True):
+        cells = by_folder.get(sweep.folder, [])
+        num = sum(cell.is_older for cell in cells)
+        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: in no answer"] if num else []
+        made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
+    return made
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
@@ -335,7 +312,7 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:
         return list(sweeps), []
-    last = max(sweeps, key=lambda sweep: max((each.started_at for each in sweep.processes), default=""))
+    last = max(sweeps, key=lambda sweep: max((process.started_at for process in sweep.processes), default=""))
     cells = last.cells[-SHOWN:]
     notice = (
         f"{num_cells:,} cells are too many for one page: its answers are of all, and it shows the last "

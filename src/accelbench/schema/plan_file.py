@@ -16,7 +16,7 @@ from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import dumps, fitted, is_missing, load, loads, read_json, safe, write_json, writing
+from accelbench.schema.serialize import dumps, fitted, is_missing, load, read_json, safe, write_json, writing
 from accelbench.schema.text import one_line
 
 AGAIN = "; run the sweep again"
@@ -66,26 +66,11 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         file.write_bytes(text)
 
 
-def read_entry(text: bytes) -> WantedCell:
-    """The cell of an entry's JSON. Raises UserError: it is not readable, or its settings hold a secret."""
-    try:
-        values = loads(text)
-        cell = records.read_cell(dumps(values["cell"]))
-        named = {"record_name": values["record"], "label": values["label"], "planned_in": values.get("planned_in", "")}
-        wanted = load(WantedCell, {"cell": cell, **safe(named)})
-        if not wanted.record_name.startswith(f"{cell.id}-") or values["cell_id"] != cell.id:
-            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-    except records.UNREADABLE as error:
-        raise UserError(f"not a readable entry of a plan ({error})") from error
-    return wanted
+def read_plan(folder: Path) -> PlanFile:
+    """Reads `folder`/plan.json.
 
-
-def read_entries(folder: Path) -> tuple[PlanFile, list[bytes]]:
-    """`folder`/plan.json without its cells, and the JSON of its entries, which `read_entry` takes.
-
-    To read all cells of a plan takes ten times as long, and the objects of very many would fill the memory.
-
-    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
+    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable, or a setting
+    in it is a secret.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -93,19 +78,22 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[bytes]]:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        entries = [dumps(entry) for entry in values["cells"]]
-        return fitted(PlanFile, safe({**values, "cells": []})), entries
+        plan = fitted(PlanFile, safe({**values, "cells": []}))
+        return replace(plan, cells=[_wanted(entry) for entry in values["cells"]])
 
 
-def read_plan(folder: Path) -> PlanFile:
-    """Reads `folder`/plan.json. Raises as `read_entries` does."""
-    plan, entries = read_entries(folder)
-    with records.explained(folder / PLAN, "plan", AGAIN):
-        return replace(plan, cells=[*map(read_entry, entries)])
+def _wanted(entry: Any) -> WantedCell:
+    """The cell of an entry of a plan. Raises ValueError, KeyError, TypeError: it is not readable."""
+    cell = records.read_cell(dumps(entry["cell"]))
+    named = {"record_name": entry["record"], "label": entry["label"], "planned_in": entry.get("planned_in", "")}
+    wanted = load(WantedCell, {"cell": cell, **safe(named)})
+    if not wanted.record_name.startswith(f"{cell.id}-") or entry["cell_id"] != cell.id:
+        raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+    return wanted
 
 
 def read_planned(folder: Path) -> records.Readable:
-    """The readable records that `folder`/plan.json names, in its order. Raises as `read_entries` does."""
+    """The readable records that `folder`/plan.json names, in its order. Raises as `read_plan` does."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 

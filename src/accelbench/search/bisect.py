@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from accelbench import lock
-from accelbench.compare.answer import MARGIN, SpeedRatio, compare_processes, difference
+from accelbench.compare.comparison import MARGIN, SpeedRatio, compare_processes, difference
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import Interrupted, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Prepared, check_request

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.errors import UnknownChoiceError
-from accelbench.measuring.time_limit import NotInTimeError, in_time
 from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import record_paths
@@ -21,8 +20,6 @@ from accelbench.sinks.mlflow_fields import Key, key_of, ran
 
 TRACKERS = ("mlflow", UNTRACKED)
 PATIENCE_S = 3.0  # failed attempts may take this long in total
-LIMIT_S, EACH_S = 30.0, 1.0  # for an answer of the store, and for each run that it gets
-OPENING = 40  # so many runs' time may opening the store take, which may have to be created
 
 
 class Delivery:
@@ -53,18 +50,17 @@ class Delivery:
         """Opens the store: MLflow's import and its database take seconds."""
         if self._is_on:
             self._is_on = False  # it is opened once
-            self._store = self._attempt(lambda: open_store(self._root), OPENING)
+            self._store = self._attempt(lambda: open_store(self._root))
 
     def add(self, record: Record) -> None:
         """Keeps the record for `deliver` or `finish`."""
-        self._waiting.append(record)
+        if record.status != Status.skipped:
+            self._waiting.append(record)
 
     def deliver(self) -> None:
         """Delivers the records that were kept if the store is open. Not to be called while a cell is timed."""
         while self._store and self._waiting:
-            record = self._waiting.pop(0)
-            if record.status != Status.skipped:
-                self._attempt(partial(self._store.deliver, record))
+            self._attempt(partial(self._store.deliver, self._waiting.pop(0)))
 
     def finish(self) -> None:
         """Delivers the records that were kept."""
@@ -74,24 +70,22 @@ class Delivery:
 
     def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
         """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and the report."""
-        cells = cells_of(processes)
         if self._store:
-            self._attempt(lambda: self._store.relate(cells, report), len(cells))
+            self._attempt(lambda: self._store.relate(cells_of(processes), report))
 
     def loss(self) -> str:
         """A line if something did not reach the tracker; else empty."""
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""
 
-    def _attempt(self, action: Callable[[], Any], num: int = 1) -> Any:
+    def _attempt(self, action: Callable[[], Any]) -> Any:
         """What it returned; None if it failed."""
         start = time.monotonic()
         try:
-            return within(num, action)
+            return action()
         except Exception as error:  # a tracker may raise anything, and the sweep goes on
             self.problem = self.problem or one_line(error)
             self._lost_s += time.monotonic() - start
-            if self._lost_s > PATIENCE_S and self._store:
-                self._store.stop()  # it may still wait in its thread
+            if self._lost_s > PATIENCE_S:
                 self._store = None
             return None
 
@@ -107,19 +101,6 @@ def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str
     for processes in sweeps:
         delivery.relate((each for each in processes if each.environment.get(TRACKING) != UNTRACKED), report)
     return delivery.loss()
-
-
-def within(num: int, action: Callable[[], Any]) -> Any:
-    """What the action returns that delivers `num` runs.
-
-    Raises TimeoutError: it takes too long. A server that sends a byte now and then never exceeds a time limit of
-    MLflow's, which is one between two bytes. The thread that waits for it ends with this process at the latest.
-    """
-    limit_s = LIMIT_S + num * EACH_S
-    try:
-        return in_time(action, limit_s)
-    except NotInTimeError:
-        raise TimeoutError(f"no answer within {limit_s:g} s") from None
 
 
 def open_store(root: Path) -> Any:
@@ -173,14 +154,13 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
 
 def _deliver(root: Path, found: list[Process]) -> int:
     """The number of records that had no run."""
-    store = within(OPENING, partial(open_store, root))
-    suites = {each.cell.suite for each in ran(found)}
-    delivered = {suite: within(len(found), partial(store.delivered, suite)) for suite in suites}
+    store = open_store(root)
+    delivered = {suite: store.delivered(suite) for suite in {process.cell.suite for process in ran(found)}}
     num_delivered = 0
-    for (_, suite), sweep in grouped(found, lambda each: (each.folder, each.cell.suite)).items():
-        missing = [each for each in ran(sweep) if key_of(each) not in delivered[suite]]
-        for record in records.read_all([each.path for each in missing if each.path]):
-            num_delivered += within(1, partial(store.deliver, record))
+    for (_, suite), sweep in grouped(found, lambda process: (process.folder, process.cell.suite)).items():
+        missing = [process for process in ran(sweep) if key_of(process) not in delivered[suite]]
+        for record in records.read_all([process.path for process in missing if process.path]):
+            num_delivered += store.deliver(record)
         if missing:
-            within(len(sweep), partial(store.relate, cells_of(sweep)))
+            store.relate(cells_of(sweep))
     return num_delivered

@@ -54,10 +54,6 @@ class Store:
             self._client: Any = MlflowClient(location.tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
 
-    def stop(self) -> None:
-        """Makes what another thread does with the store fail at its next call to the server."""
-        self._client = None
-
     def deliver(self, record: Record) -> bool:
         """Makes the run of the process of a record; False: it is there. Another writer waits meanwhile."""
         with locked(self._root):

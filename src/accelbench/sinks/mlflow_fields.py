@@ -27,7 +27,7 @@ from accelbench.judging.warnings import Kind, relative_half_width
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json, digest, grouped
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -136,17 +136,17 @@ def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
 
 
 def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
-    records = [each.record for each in cell.counted or cell.processes if each.record]
+    records = [process.record for process in cell.counted or cell.processes if process.record]
     word: str = ALONE if cell.speed else cell.outcome
-    if group is None or len(group.cells) == 1:
-        run = _run(cell, records)
-    elif group.fastest.measured_key == cell.measured_key:
-        word = FASTEST
-        run = _run(cell, records, f"{word} of {len(group.cells)}", 1.0, group)
-    else:
-        gap = group.gap_to(cell)
-        word, slow = gap.word, f"{significant(gap.ratio)} times as slow as {group.text(gap.first)}"
-        run = _run(cell, records, f"{slow} ({word})", min(1.0, 1 / gap.ratio), group)
+    answer, share = "", None
+    others = group if group and len(group.cells) > 1 else None
+    if others and others.fastest.measured_key == cell.measured_key:
+        word, answer, share = FASTEST, f"{FASTEST} of {len(others.cells)}", 1.0
+    elif others:
+        gap = others.gap_to(cell)
+        word, share = gap.word, min(1.0, 1 / gap.ratio)
+        answer = f"{significant(gap.ratio)} times as slow as {others.text(gap.first)} ({word})"
+    run = _run(cell, records, answer, share, others)
     params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
     return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
 
@@ -154,12 +154,12 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
 def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
     """The run of the newest sweep that measured these cells; None if nothing ran."""
     processes = ran(process for cell in cells for process in cell.processes)
-    records = [each.record for each in processes if each.record]
+    records = [process.record for process in processes if process.record]
     if not records:
         return None
-    sweep, times = sweep_of(records), (min(map(start_ms, records)), max(map(_end_ms, records)))
+    sweep, begin_ms, end_ms = sweep_of(records), min(map(start_ms, records)), max(map(_end_ms, records))
     tags = {SWEEP: sweep, NOTE: about(cells)}
-    return Run(f"sweep {sweep[5:16]}", *times, tags, series=_thinned(_means(processes)))
+    return Run(f"sweep {sweep[5:16]}", begin_ms, end_ms, tags, series=_thinned(_means(processes)))
 
 
 def about(cells: Sequence[MeasuredCell]) -> str:
@@ -180,17 +180,13 @@ def _run(
 ) -> Run:
     """The run of a process, or of a cell of several, with how it compares with its group."""
     record = process.record
-    assert record
+    assert record is not None
     name, metrics = run_name(process.cell), _metrics(process, record, share)
-    words = [answer, _outcome(process), str(process.row["device_name"] or "")]
-    if record.data is not None and record.data.stand_in:
-        words.append(f"stand-in for {record.data.name}")
-    words = list(filter(None, words))
+    stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
+    words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
     bars = list(map(vars, Answer(group).candidates)) if group else []
-    content = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks}
-    text = json.dumps({**content, "error": record.error})
-    note = [f"**{words[0]}**" + "".join(f" · {word}" for word in words[1:])]
+    note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     if bars:
         rows = [f"| {bar['text']} | {bar['rate']} | {bar['verdict']} |" for bar in bars]
         note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
@@ -198,13 +194,21 @@ def _run(
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
-    times = min(map(start_ms, records)), max(map(_end_ms, records))
+    card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
     # A text can't end the script that it is in.
-    files = {"card.html": CARD.read_text().replace("CONTENT", text.replace("<", "\\u003c"))}
-    # A disturbed process finished: its description reports what became of its speed.
-    status = {Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED")
-    data = None if record.cell.model.batch else record.data
-    return Run(name, *times, tags, metrics, _params(record), files=files, data=data, status=status)
+    html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
+    return Run(
+        name,
+        min(map(start_ms, records)),
+        max(map(_end_ms, records)),
+        tags,
+        metrics,
+        _params(record),
+        files={"card.html": html},
+        data=None if record.cell.model.batch else record.data,
+        # A disturbed process finished: its description reports what became of its speed.
+        status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
+    )
 
 
 def _end_ms(record: Record) -> int:
@@ -214,13 +218,16 @@ def _end_ms(record: Record) -> int:
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
     """The published figures; series over the epochs are further metrics, which leave less room for these."""
     rate = process.number("samples_per_s")
-    figures: Row = {"speed": rate and rate * speed_unit(process.cell)[0], "share": share}
-    rounded = {name: float(f"{value:.2e}") for name, value in figures.items() if value is not None}
+    rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
+    metrics = {name: float(f"{value:.2e}") for name, value in rounded.items() if value is not None}
     # One more is `NUM_PROCESSES`, of a cell. The others are the same ones of a cell and its only process.
     most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
-    names = [name for name in COLUMNS if process.row[name] is not None][:most]
-    known = {name: process.row.get(name) for name in (NUM_PROCESSES, *names)}
-    return rounded | {name: float(value) for name, value in known.items() if value is not None}
+    known = [name for name in COLUMNS if process.row[name] is not None]
+    for name in (NUM_PROCESSES, *known[:most]):
+        value = process.row.get(name)
+        if value is not None:
+            metrics[name] = float(value)
+    return metrics
 
 
 def _outcome(process: Process) -> str:
@@ -266,8 +273,9 @@ def _curves(record: Record) -> Iterator[Point]:
         return
     for number, epoch in enumerate(measured.epochs, 1):
         for kind, part in (("", epoch), ("test_", epoch.evaluation)):
-            for name in ("accuracy", "loss"):
-                yield Point(f"epoch/{kind}{name}", getattr(part, name, None), _end_ms(record), number)
+            if part is not None:
+                yield Point(f"epoch/{kind}accuracy", part.accuracy, _end_ms(record), number)
+                yield Point(f"epoch/{kind}loss", part.loss, _end_ms(record), number)
     key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
     for each in measured.target.evaluations if measured.target else ():
         yield Point(key, each.value, start_ms(record) + round(1000 * each.ended_s), each.num_steps)
@@ -277,15 +285,16 @@ def _system(record: Record) -> Iterator[Point]:
     """What was sampled of the process and its machine."""
     system = record.system or SystemSeries()
     for name, values in system.values.items():
-        for step, t_s in enumerate(system.t_s):
-            yield Point(f"system/{name}", values[step], start_ms(record) + round(1000 * t_s), step)
+        for step, (t_s, value) in enumerate(zip(system.t_s, values, strict=True)):
+            yield Point(f"system/{name}", value, start_ms(record) + round(1000 * t_s), step)
 
 
 def _means(processes: Iterable[Process]) -> Iterator[Point]:
     """The mean system metrics of each process, one point a process."""
-    for step, process in enumerate(sorted(processes, key=lambda each: each.started_at)):
-        # The peak is known of failed ones, too.
-        for column, name in {**SERIES, "peak_host_mb": "peak_host_memory_mb"}.items():
+    # The peak is known of failed ones, too.
+    names = {**SERIES, "peak_host_mb": "peak_host_memory_mb"}
+    for step, process in enumerate(sorted(processes, key=lambda process: process.started_at)):
+        for column, name in names.items():
             yield Point(f"system/{name}", process.number(column), start_ms(process), step)
 
 

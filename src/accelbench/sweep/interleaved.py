@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.arrivals import reference_of
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
@@ -81,20 +80,16 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
-    """So many seeds of each cell, and twice as many of its reference, as MLPerf's reference points have.
-
-    Of each seed, all settings run before those of the next one; what only the references need comes last.
+    """So many seeds of each cell: of each seed, all settings run before those of the next one.
 
     Raises UserError: a seed is too large, or there are too many.
     """
-    references = list(map(reference_of, cells))
-    check_cells(num * (len(cells) + 2 * len(references)), "--seeds")
+    check_cells(num * len(cells), "--seeds")
     for cell in cells:
-        if cell.seed + 2 * num > MAX_SEED:
+        if cell.seed + num > MAX_SEED:
             raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")
-    asked = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
-    further = [replace(cell, seed=cell.seed + more) for more in range(2 * num) for cell in references]
-    return list({cell.id: cell for cell in [*asked, *further]}.values())
+    seeded = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
+    return list({cell.id: cell for cell in seeded}.values())
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:

@@ -127,7 +127,6 @@ def tabulate_known(
 
 
 BAR_WIDTH = 8
-WORD_WIDTH = 12  # of words that stay whole on a narrow terminal; names of cells are longer ones
 LEAST_WIDTH = 6  # of names: a narrower terminal folds numbers at spaces, and cuts off bars and words to their right
 COLOURS = {
     **{Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xla_cpu: "magenta"},
@@ -135,19 +134,11 @@ COLOURS = {
 }
 
 
-def rendered(table: Table, width: int) -> RichTable:
-    """`table` for rich to print on `width` columns: the cells with the most room beside their words fold first."""
+def rendered(table: Table) -> RichTable:
+    """`table` for rich to print, which folds the widest columns first."""
     made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
-    widths = [max(map(len, texts)) for texts in columns]
-    least = [min(WORD_WIDTH, max(len(word) for text in texts for word in text.split() or [""])) for texts in columns]
-    room = width - 2 * len(widths)
-    for _ in range(sum(widths) - room if sum(least) <= room else 0):
-        roomiest = max(range(len(widths)), key=lambda i: widths[i] - least[i])
-        widths[roomiest] -= widths[roomiest] > least[roomiest]
-    for heading, numeric, taken in zip(table.headings, table.numeric, widths, strict=True):
-        own = taken if sum(widths) <= room else None  # else rich folds the widest
-        made.add_column(heading, justify="right" if numeric else "left", overflow="fold", width=own)
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(entry.text) for entry in row))
     return made

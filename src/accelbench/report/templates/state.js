@@ -3,7 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const CELLS = DATA.rows.map(values => Object.fromEntries(DATA.names.map((name, index) => [name, values[index]])));
 const BY_NAME = new Map(CELLS.map(cell => [cell.name, cell]));
-const COLUMNS = DATA.columns.map(([heading, name, kind]) => ({heading, name, kind}));
+const COLUMNS = DATA.columns;
 const SEARCHED = COLUMNS.filter(column => column.kind === "word").map(column => column.name);
 const METRICS = DATA.metrics.length ? DATA.metrics : [{name: "samples_per_s", heading: "throughput (samples/s)"}];
 const NONE = "none";  // a filter's word for an empty value

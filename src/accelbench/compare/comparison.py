@@ -36,6 +36,7 @@ SAID = {
 }
 # The parts of an environment that a selection compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: (*CODE, "git")}
+NONE = {"none"}
 MANY = 20  # pairs: with as many or more, one false alarm is to be expected
 
 
@@ -118,7 +119,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
         say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        say(console, _of_environments(found, verdicts[0]) or SAID[verdicts[0]][1].format(margin=100 * terms.margin))
+        say(console, _conclusion(found, verdicts[0], terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(console, f"B: {counts}" if counts else "nothing ran")
@@ -153,42 +154,33 @@ def _missing(found: SpeedRatio, limit: float) -> str:
             return f"{MIN_PROCESSES} processes a side: {letter} has {num}; measure with repeats={MIN_PROCESSES}"
     if not found.interleaved:
         return "interleaved processes: measure with `compare --run`"
+    if found.low is None or found.low >= 1 - limit:
+        return ""
     num = 2 * max(found.num_first, found.num_second)
-    if found.low is None:
-        return "a speed of each process"
-    if found.low < 1 - limit:
-        return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
-    return ""
+    return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
 
 
-def _of_environments(found: Compared, verdict: Verdict) -> str | None:
-    """Such as `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for mlp in fp32, sure`; None if more may differ."""
+def _conclusion(found: Compared, verdict: Verdict, margin: float) -> str:
+    """Such as `B is faster than A`; of two environments `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for ...`."""
     ((one, comparison),) = found.pairs
-    processes = one.first + one.second
-    alike = [
-        ({**each.environment.get("machine", {}), "python": None}, *map(each.environment.get, (*CODE, "variables")))
-        for each in processes
-    ]
-    is_sure = are_interleaved(one.first, one.second) and not comparison.hangs_on_few and alike == alike[:1] * len(alike)
-    is_sure = is_sure and not any(each.was_beside_others for each in processes)
-    if not is_sure or [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
-        return None
-    sides = [next(each for each in side if each.rates) for side in (one.first, one.second)]
-    called = names([(each.cell.python, each.environment) for each in sides])
-    slow, fast = called if verdict == Verdict.faster else called[::-1]
-    ratio, cell = significant(math.exp(abs(math.log(comparison.ratio or 1.0)))), sides[0].cell
-    return f"{fast} is {ratio} times as fast as {slow} for {cell.model.name} in {cell.precision}, sure"
+    if [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
+        return SAID[verdict][1].format(margin=100 * margin)
+    sides = [next(process for process in side if process.rates) for side in (one.first, one.second)]
+    slow, fast = names([(side.cell.python, side.environment) for side in sides])
+    ratio, cell = comparison.ratio or 1.0, sides[0].cell
+    if verdict == Verdict.slower:
+        slow, fast, ratio = fast, slow, 1 / ratio
+    return f"{fast} is {significant(ratio)} times as fast as {slow} for {cell.model.name} in {cell.precision}"
 
 
 def difference(comparison: SpeedRatio) -> str:
-    """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`; where single processes decide it, that they do."""
+    """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
-    values = (comparison.ratio, comparison.low, comparison.high, comparison.medians or 1.0)
-    ratio, low, high, medians = (f"{100 * (value - 1):+,.1f} %" for value in values)
-    few = f"; {medians} by their medians, so single ones decide" if comparison.hangs_on_few else ""
-    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}{few}"
+    values = (comparison.ratio, comparison.low, comparison.high)
+    ratio, low, high = (f"{100 * (value - 1):+,.1f} %" for value in values)
+    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}"
 
 
 def _other_work(matching: Matching) -> list[str]:
@@ -203,8 +195,8 @@ def _other_work(matching: Matching) -> list[str]:
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     """A line for each part that differs but git and the job. Raises UserError: a side is of several machines."""
-    found = [_environment_values(records.environments()) for records in (first, second)]
-    for records, values in zip((first, second), found, strict=True):
+    sides = [_environment_values(records.environments()) for records in (first, second)]
+    for records, values in zip((first, second), sides, strict=True):
         mixed = next((name for name in values if name.startswith("machine.") and len(values[name]) > 1), None)
         if mixed:
             raise UserError(
@@ -212,15 +204,16 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
                 f"name one with {records.name.partition('@')[0]}@WORD of its CPU, GPU or TPU"
             )
     selected = {part for records in (first, second) if records.selection for part in SELECTED[records.selection]}
-    has_several = any(each.cell.python for records in (first, second) for each in records.processes)
+    has_several = any(process.cell.python for process in first.processes + second.processes)
     lines = []
-    for name in dict.fromkeys([*found[0], *found[1]]):
-        a, b = (values.get(name, {"none"}) for values in found)
-        # What one environment lacks, its cells do without, unless they would use it unasked.
-        is_lacking = has_several and name.startswith("versions.") and name.partition(".")[2] not in UNASKED
-        is_other_engines = (name.startswith("code.") or is_lacking) and {"none"} in (a, b)
-        if (a != b or len(a) > 1) and not (name.startswith("git") or name == "node.job" or is_other_engines):
-            head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        part, _, inner = name.partition(".")
+        a, b = (values.get(name, NONE) for values in sides)
+        # Each engine has its own code. What one environment lacks, its cells do without, unless they'd use it unasked.
+        may_lack = part == "code" or (part == "versions" and has_several and inner not in UNASKED)
+        is_alike = (a == b and len(a) == 1) or (may_lack and NONE in (a, b))
+        if not is_alike and part != "git" and name != "node.job":
+            head = "Compared" if part in selected else "The environment differs"
             lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
     return lines
 
