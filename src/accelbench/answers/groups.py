@@ -20,8 +20,6 @@ CRITERIA = {
     "energy": ("energy_j_per_sample", -1),
     "money": ("cost_per_million_samples", -1),
 }
-UNBEATEN = "unbeaten"
-MAX_UNBEATEN = 8  # of one model and mode
 
 
 @dataclass(frozen=True)
@@ -182,33 +180,12 @@ def _machine(group: Group) -> str:
     return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
 
 
-def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
-    """The Pareto front, fastest first.
-
-    A cell is left out if another is at least as good by every criterion that is known of all cells.
-    """
-    criteria = [
-        (column, sign) for column, sign in CRITERIA.values() if all(cell.number(column) is not None for cell in cells)
-    ]
-    merits = {id(cell): [sign * (cell.number(column) or 0.0) for column, sign in criteria] for cell in cells}
-    front: list[MeasuredCell] = []
-    for cell in sorted(
-        cells, key=lambda cell: merits[id(cell)], reverse=True
-    ):  # in this order, none beats an earlier one
-        pairs = [zip(merits[id(better)], merits[id(cell)], strict=True) for better in front]
-        if criteria and not any(all(a >= b for a, b in pair) for pair in pairs):
-            front.append(cell)
-    return front
-
-
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
-    """The best cells of a group, each with what it is best by (`throughput, latency`); then the rest of the front."""
-    criteria: dict[str, list[str]] = {}
+    """The best cells of a group, each with what it is best by, such as `throughput, latency`."""
+    best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
-        known = {each.measured_key: sign * value for each in group.cells if (value := each.number(column)) is not None}
+        known = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]
         if known:
-            criteria.setdefault(max(known, key=lambda key: known[key]), []).append(criterion)
-    for each in unbeaten(group.cells)[:MAX_UNBEATEN]:
-        criteria.setdefault(each.measured_key, [UNBEATEN])
-    by_key = {each.measured_key: each for each in group.cells}
-    return [(group, by_key[key], ", ".join(of_one)) for key, of_one in criteria.items()]
+            _, cell = max(known, key=lambda pair: pair[0])
+            best.setdefault(cell.measured_key, (cell, []))[1].append(criterion)
+    return [(group, cell, ", ".join(criteria)) for cell, criteria in best.values()]

@@ -30,13 +30,19 @@ def data_text(process: Process) -> str:
 def feeding_text(process: Process) -> str:
     """How the data are fed and measured if that is not the usual way, such as `jpeg flip fit`; else empty."""
     cell = process.cell
-    usual = (vocab.Pipeline.array, vocab.Augment.none, vocab.Protocol.window)
-    is_fixed = cell.target.definition == vocab.Definition.fixed
-    target = f"to {cell.target.text} ({f'fixed length, epochs={cell.epochs}' if is_fixed else 'first passage'})"
-    protocol = target if cell.protocol == vocab.Protocol.target else cell.protocol
-    pairs = zip((cell.data.pipeline, cell.data.augment, protocol), usual, strict=True)
-    part = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
-    return " ".join([*part, *(value for value, default in pairs if value != default)])
+    words = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
+    if cell.data.pipeline != vocab.Pipeline.array:
+        words.append(cell.data.pipeline)
+    if cell.data.augment != vocab.Augment.none:
+        words.append(cell.data.augment)
+    if cell.protocol == vocab.Protocol.target:
+        is_fixed = cell.target.definition == vocab.Definition.fixed
+        words.append(
+            f"to {cell.target.text} ({f'fixed length, epochs={cell.epochs}' if is_fixed else 'first passage'})"
+        )
+    elif cell.protocol != vocab.Protocol.window:
+        words.append(cell.protocol)
+    return " ".join(words)
 
 
 def workload_text(process: Process) -> str:
@@ -125,16 +131,20 @@ def options_text(row: Row) -> str | None:
 def switches_text(row: Row) -> str:
     """The same of `schema.cell.Options` alone; empty if all are off."""
     enabled = [name for name in FLAGS if row[name]]
-    return " + ".join([*enabled, *([str(row["allocator"])] if row["allocator"] != vocab.Allocator.default else [])])
+    if row["allocator"] != vocab.Allocator.default:
+        enabled.append(str(row["allocator"]))
+    return " + ".join(enabled)
 
 
 def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
     words = [str(row["engine"])]
-    if row["backend"] == vocab.KerasBackend.jax:
-        words += [vocab.KerasBackend.jax, *([] if row["jit_compile"] else ["uncompiled"])]  # compiling is JAX' default
+    if row["backend"] == vocab.KerasBackend.jax:  # whose default is to compile
+        words += [vocab.KerasBackend.jax] if row["jit_compile"] else [vocab.KerasBackend.jax, "uncompiled"]
     elif row["jit_compile"]:
         words.append("jit_compile")
     if row["steps_per_execution"] not in (None, 1):
         words.append(f"{row['steps_per_execution']} steps per execution")
-    return " ".join([*words, *(["xla_processes"] if row["xla_processes"] else [])])
+    if row["xla_processes"]:
+        words.append("xla_processes")
+    return " ".join(words)

@@ -12,9 +12,9 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 from accelbench.schema.vocab import Mode
 
 NOTE = (
-    "Best by each known criterion; unbeaten: no other cell is at least as good by all of them. The speed of a cell is "
-    "the median of its processes, its other figures are of the one nearest to it. ± is half of the speed's 95 % "
-    "interval. Doubts: how many the cell has; the table of every cell has their text."
+    "Best by each known criterion. The speed of a cell is of all its processes, its other figures are of the one "
+    "nearest to it. ± is half of the speed's 95 % interval. Doubts: how many the cell has; the table of every cell has "
+    "their text."
 )
 NEXT_BEST = (
     "Next best: the fastest cell that differs in device, precision, engine or options; of a single setting, in the "
