@@ -87,7 +87,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
     It needs no raw samples of the record.
     """
-    work, ceilings = record.measurement and record.measurement.work, ceilings_of(record)
+    work, ceilings = record.measurement.work if record.measurement else None, ceilings_of(record)
     ceiling, rate = ceilings.ceiling_of(record.cell.precision) if ceilings else None, row["flops_per_s"]
     if work is not None:
         row = row | {"ceiling_flops_per_s": ceiling}

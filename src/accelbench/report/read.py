@@ -19,7 +19,7 @@ from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.parallel import without_collection
-from accelbench.schema.plan_file import PlanFile, RaceFile, read_race
+from accelbench.schema.plan_file import PlanFile, RaceFile, WantedCell, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, grouped
@@ -118,7 +118,7 @@ def read_all(
         sweep = _shown(folder, sweeps[folder])
         repeated += [changed(process, is_confirming=True) for process in sweep.processes]
         if not sweep.processes:
-            found[0].notes += sweep.notes
+            found[0].notes.extend(sweep.notes)
     joined = []
     for sweep in found:
         known = {(process.cell.suite, process.measured_key) for process in sweep.processes}
@@ -182,23 +182,39 @@ def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process
     """The sweep of a folder with these readable and unreadable records. Raises UserError: nothing there is readable."""
     race = read_race(folder)
     short = race.short if race else set()
-    if isinstance(plan, PlanFile):
-        processes = []
-        for wanted in plan.cells:
-            path = folder / f"{wanted.record_name}.json"
-            if path in made:
-                processes.append(changed(made[path], label=wanted.label))
-            else:
-                named = {"cell": wanted.cell, "name": wanted.record_name, "label": wanted.label, "path": path}
-                processes.append(Process(**named, record=None, problem=unread.get(path)))
-        about = {"suite": plan.suite, "title": plan.title, "study": plan.study, "profile": plan.profile}
-    else:
+    if isinstance(plan, UserError):
         processes = _without_plan(folder, plan, made, unread, short)
         suites = dict.fromkeys(process.cell.suite for process in processes)
-        about = {"suite": ", ".join(suites), "title": folder.resolve().name}
-    notes = _notes(folder, processes, short, list(unread.values()), plan if isinstance(plan, UserError) else None)
-    name = clean(folder.resolve().name)
-    return Sweep(**about, folder=name, race=race, processes=processes, notes=list(notes), unread=list(unread.values()))
+        notes = _notes(folder, processes, short, list(unread.values()), plan)
+        plan = PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=[])
+    else:
+        processes = [_planned(folder / f"{wanted.record_name}.json", wanted, made, unread) for wanted in plan.cells]
+        notes = _notes(folder, processes, short, list(unread.values()))
+    return Sweep(
+        folder=clean(folder.resolve().name),
+        suite=plan.suite,
+        title=plan.title,
+        study=plan.study,
+        profile=plan.profile,
+        race=race,
+        processes=processes,
+        notes=list(notes),
+        unread=list(unread.values()),
+    )
+
+
+def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
+    """The process of a planned cell, whose record is at `path` once there is one."""
+    if path in made:
+        return changed(made[path], label=wanted.label)
+    return Process(
+        cell=wanted.cell,
+        name=wanted.record_name,
+        label=wanted.label,
+        record=None,
+        problem=unread.get(path),
+        path=path,
+    )
 
 
 def _without_plan(
@@ -236,7 +252,11 @@ def _place(folder: Path) -> str:
 
 
 def _notes(
-    folder: Path, processes: Sequence[Process], short: Collection[str], unread: Sequence[str], error: UserError | None
+    folder: Path,
+    processes: Sequence[Process],
+    short: Collection[str],
+    unread: Sequence[str],
+    error: UserError | None = None,
 ) -> Iterator[str]:
     """What a reader should know of a folder's records, and of its plan, which can't be read if there is an `error`."""
     place = _place(folder)
