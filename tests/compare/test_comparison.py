@@ -138,8 +138,6 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     status, text = answered(records(), late, max_slower=0.05, anyway=True)
     assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
     assert status == 1
-    new = RecordSet(name="new", processes=records(900.0, num=10, python="/new").processes[5:])
-    assert answered(records(), new, anyway=True)[1].endswith("B is slower than A\n")
     elsewhere = RecordSet(name="late", processes=records(900.0, num=10, environment=THERE).processes[5:])
     assert " slower " in answered(records(), elsewhere)[1]  # two machines take no turns
 

@@ -13,13 +13,12 @@ def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
     found = compare(first, [[110.0, 110.0, 5000.0]] * 6)
     assert (found.num_first, found.num_second) == (5, 6)
     assert found.ratio == found.low == found.high == pytest.approx(1.1)
-    # One process, 50 times slower than its others, makes A the slower one on average, though A's median is higher.
+    # One process, 50 times slower than its others, makes A the slower one on average.
     found = compare([[100.0]] * 4 + [[2.0]], [[95.0], [96.0], [94.0], [95.0], [95.5]])
     logs = [math.log(value) for value in (found.low, found.ratio, found.high)]
     assert found.verdict() == Verdict.cant_tell
     assert logs[1] == pytest.approx((logs[0] + logs[2]) / 2, rel=0.3)  # the interval is that of this estimate
-    told = r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes; -5.0 % by their medians, so single ones decide"
-    assert re.fullmatch(told, difference(found))
+    assert re.fullmatch(r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes", difference(found))
 
 
 @pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (0, 5)])

@@ -144,7 +144,7 @@ def _show_best(chosen: Namespace, context: Context) -> int:
         if each.others:
             console.print(bars(each))
         if (len(best) > 1 or chosen.price_per_hour) and (table := tabulate_known("", OF_ONE, best)) is not None:
-            console.print(rendered(table))
+            console.print(rendered(table, console.width))
             explained = [NOTE]
         for line in terminal.remarks(each, planned):
             say(console, line)

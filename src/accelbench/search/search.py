@@ -289,7 +289,7 @@ class _Search(BaseSearch):
             for line in group.sentences():
                 say(console, line)
             if (table := group.table()) is not None:
-                console.print(rendered(table))
+                console.print(rendered(table, console.width))
         if self.disturbed:
             num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
             say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")

@@ -173,7 +173,7 @@ class _Search(BaseSearch):
         for best in best_settings(found):
             say(console, f"\n{best.what}: {best.sentence}")
             if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
-                console.print(rendered(table))
+                console.print(rendered(table, console.width))
         for line in self.unprobed:
             say(console, line)
         took_s = sum(record.wall_s for record in self.records.values())

@@ -250,7 +250,7 @@ def _show_figures(
     shown = [column for column in best.FIGURES if column.heading in FIGURES]
     columns = [Column(heading, lambda cell: word(name(cell))), *shown]
     if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
-        console.print(rendered(table))
+        console.print(rendered(table, console.width))
 
 
 def sentence(answer: Answer) -> Text:

@@ -127,6 +127,7 @@ def tabulate_known(
 
 
 BAR_WIDTH = 8
+WORD_WIDTH = 12  # of words that stay whole on a narrow terminal; names of cells are longer ones
 LEAST_WIDTH = 6  # of names: a narrower terminal folds numbers at spaces, and cuts off bars and words to their right
 COLOURS = {
     **{Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xla_cpu: "magenta"},
@@ -134,11 +135,19 @@ COLOURS = {
 }
 
 
-def rendered(table: Table) -> RichTable:
-    """`table` for rich to print, which folds the widest columns first."""
+def rendered(table: Table, width: int) -> RichTable:
+    """`table` for rich to print on `width` columns: the cells with the most room beside their words fold first."""
+    columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
+    widths = [max(map(len, texts)) for texts in columns]
+    words = [[word for text in texts for word in text.split()] for texts in columns]
+    rooms = [most - min(WORD_WIDTH, max(map(len, each), default=0)) for most, each in zip(widths, words, strict=True)]
+    while sum(widths) + 2 * len(widths) > width and max(rooms) > 0:
+        roomiest = rooms.index(max(rooms))
+        widths[roomiest] -= 1
+        rooms[roomiest] -= 1
     made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading, numeric in zip(table.headings, table.numeric, strict=True):
-        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for heading, numeric, taken in zip(table.headings, table.numeric, widths, strict=True):
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold", max_width=taken)
     for row in table.rows:
         made.add_row(*(Text(entry.text) for entry in row))
     return made
