@@ -13,6 +13,8 @@ from bench.gpu_check.findings import within
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from marks import slow
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -42,7 +44,7 @@ def test_long_steps_have_narrower_bounds_and_the_plain_loops_before_and_after_co
     ("code", "seconds", "found"),
     [
         ("print('noise'); raise ValueError('broken')", 30, ["1", "ended with status 1: ValueError: broken"]),
-        ("import time; time.sleep(60)", 3.0, ["1", "did not end within 3 s"]),
+        slow("import time; time.sleep(60)", 3.0, ["1", "did not end within 3 s"]),
     ],
     ids=["raises", "hangs"],
 )
@@ -72,6 +74,7 @@ def bare_packages(folder):
                 (folder / top).symlink_to(distribution.locate_file(top))
 
 
+@pytest.mark.slow
 def test_its_parts_and_its_tests_need_no_other_packages_than_the_check_names(tmp_path):
     bare_packages(tmp_path)
     code = "import sys, pytest; from bench.gpu_check import cells, marked_tests\n"

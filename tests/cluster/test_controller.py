@@ -16,11 +16,10 @@ import pytest
 from rich.console import Console
 
 from accelbench.cluster import controller, dispatch
-from accelbench.cluster.controller import Need, shared_folder, shares
+from accelbench.cluster.controller import shared_folder, shares
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.project import workplace
-from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from cluster.jobs import ProcessEngine
@@ -73,14 +72,6 @@ def files(project):
 
 def rounds(project):
     return list((project / SHARED).glob("round-*"))
-
-
-def test_cells_that_need_the_same_are_one_group():
-    needs = [(Device.cpu, 1), (Device.gpu, 1), (Device.cpu, 2), (Device.xla_cpu, 1), (Device.gpu, 2)]
-    cells = [make_cell(device=device, devices=num) for device, num in needs]
-    found = {str(need): [cells.index(cell) for cell in group] for need, group in grouped(cells, Need.of).items()}
-    assert found == {"cpu": [0, 2, 3], "gpu": [1], "2 x gpu": [4]}
-    assert Need.of(cells[4]) == Need(Device.gpu, 2)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +134,6 @@ def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_un
     stopped(KeyboardInterrupt, None, submit=submit, cancel=cancelled.extend, states=states)
     assert known == ["0"]
     assert cancelled == ["0", "7"]
-
-
-def test_an_interrupt_stays_one_if_the_jobs_can_not_be_cancelled(stopped, monkeypatch):
-    collected = []
-    monkeypatch.setattr(controller.Controller, "_wait", Mock(side_effect=KeyboardInterrupt))
-    monkeypatch.setattr(controller.Controller, "_collect", lambda self, retry: collected.append(retry) or {})
-    refuse = Mock(side_effect=UserError("executor=slurm: scancel failed: no reason"))
-    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
-    assert len(collected) == 2  # before and after
 
 
 def test_jobs_of_an_earlier_start_are_waited_for_and_not_submitted_again(stopped):

@@ -7,9 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from honest.modules import Lit, Manual
 from honest.networks import WIDTH, Plain, energy, vectors
-from own_modules import made
 
 
 def deep(layers=6, width=256):
@@ -287,23 +285,3 @@ class NumpysThreads(Plain):
         wide = np.resize(x.numpy(), (1024, 1024))
         mixed = torch.from_numpy((wide @ self.table)[: len(x), :WIDTH].copy())
         return super().forward(x + 0.1 * mixed)
-
-
-# LightningModules.
-
-
-def two_rows(self, batch, *args):
-    return [part[:2] for part in batch]
-
-
-NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
-CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
-
-
-class KeepsPrediction(Lit):
-    kept = None
-
-    def predict_step(self, batch, batch_idx):
-        if self.kept is None:
-            self.kept = self(batch[0])
-        return self.kept

@@ -1,4 +1,7 @@
-"""LightningModules that are sound, and DataModules for them; those that are not are in `accidents`."""
+"""LightningModules that are sound, DataModules for them, and those that do something else than their authors believe.
+
+The latter are not in `accidents`, since each cell's process imports that file, and Lightning takes seconds.
+"""
 
 import copy
 
@@ -9,6 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from honest.networks import CLASSES, WIDTH, Plain
+from own_modules import made
 
 
 class Data(pl.LightningDataModule):
@@ -221,3 +225,23 @@ class Scripted(Lit):
     def __init__(self):
         super().__init__()
         self.net = torch.jit.script(self.net)
+
+
+# Accidents.
+
+
+def two_rows(self, batch, *args):
+    return [part[:2] for part in batch]
+
+
+NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
+CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
+
+
+class KeepsPrediction(Lit):
+    kept = None
+
+    def predict_step(self, batch, batch_idx):
+        if self.kept is None:
+            self.kept = self(batch[0])
+        return self.kept

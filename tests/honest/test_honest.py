@@ -72,7 +72,7 @@ def accident(target, found, modes="infer", precisions="fp32", quick="", where="a
 
 
 def spoiled(target, found, modes="train", quick="", **more):
-    return expanded(f"accidents.{target}", Library.lightning, modes, "fp32", quick, found, more)
+    return expanded(f"modules.{target}", Library.lightning, modes, "fp32", quick, found, more)
 
 
 ALL = "infer train measure measure_train"
