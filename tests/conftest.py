@@ -25,8 +25,9 @@ import pytest  # noqa: E402
 from accelbench.engines.lightning import light_import  # noqa: E402, F401  # as the processes of cells import it
 from accelbench.engines.registry import host_spec  # noqa: E402
 from accelbench.isolation.hosts import Hosts  # noqa: E402
+from accelbench.judging.verdict import judge  # noqa: E402
 from accelbench.schema import json_schema, record  # noqa: E402
-from accelbench.schema.vocab import Engine  # noqa: E402
+from accelbench.schema.vocab import Engine, Status  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = (
@@ -82,6 +83,15 @@ def _elsewhere(tmp_path_factory):
         yield
 
 
+class JudgedHosts(Hosts):
+    """Their outcomes have the status that the measurement deserves, as a record has."""
+
+    def run(self, cell, *folders, **files):
+        outcome = super().run(cell, *folders, **files)
+        reason = judge(cell, outcome.measurement) if outcome.measurement else None
+        return replace(outcome, status=Status.invalid, reason=reason) if reason else outcome
+
+
 @pytest.fixture(scope="session")
 def hosts():
     """The processes that real cells are forked from: each imports its framework once for all tests."""
@@ -90,7 +100,7 @@ def hosts():
         spec = host_spec(cell)
         return spec if cell.engine == Engine.keras else replace(spec, preload=(*spec.preload, "seedless"))
 
-    with Hosts(seedless) as running:
+    with JudgedHosts(seedless) as running:
         yield running
 
 

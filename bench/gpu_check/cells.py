@@ -19,6 +19,7 @@ from typing import Any
 from accelbench.devices.registry import look
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.verdict import judge
 from accelbench.project import MANIFEST, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.cell import Cell, KerasSettings, Options, Window
@@ -220,6 +221,8 @@ def measure(hosts: Hosts, tried: Cell) -> Measurement:
         outcome = hosts.run(tried, Path(folder))
     if outcome.status != Status.ok or outcome.measurement is None:
         raise CellFailedError(f"{outcome.status}: {outcome.reason}")
+    if why := judge(tried, outcome.measurement):
+        raise CellFailedError(f"{Status.invalid}: {why}")
     return outcome.measurement
 
 

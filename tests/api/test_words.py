@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from accelbench.api.run import words_of
-from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings.compose import cells_of, compose
 from fakes import make_project
@@ -22,16 +21,6 @@ from fakes import make_project
 )
 def test_settings_become_the_words_of_the_command_line(settings, values, words):
     assert words_of(settings, values) == words
-
-
-def test_a_mistake_names_the_setting():
-    for settings, values, message in (
-        ("--cfg job", {}, "--cfg: a flag of the command line"),
-        ("", {"batch_size": []}, "an axis needs at least one value"),
-        ("", {"batch_size": object()}, "a object is no setting"),
-    ):
-        with pytest.raises(UserError, match=message):
-            words_of(settings, values)
 
 
 def test_hydra_reads_odd_texts_as_they_are(tmp_path, monkeypatch):

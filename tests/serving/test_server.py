@@ -12,7 +12,7 @@ import pytest
 
 from accelbench.devices import packages
 from accelbench.errors import UserError
-from accelbench.isolation.processes import children
+from accelbench.isolation.sampler import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Generator, Protocol
 from accelbench.serving import batcher

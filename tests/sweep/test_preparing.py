@@ -10,13 +10,12 @@ from rich.console import Console
 from accelbench import lock
 from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
-from accelbench.errors import UserError
 from accelbench.isolation.messages import Outcome
 from accelbench.project import Workplace
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sweep import context, forecast
+from accelbench.sweep import forecast
 from accelbench.sweep.context import prepare_missing
 from accelbench.sweep.session import Preflight
 from fakes import make_cell
@@ -41,20 +40,6 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images
     assert said(tmp_path, "random") == ""
     assert read_manifest(tmp_path / "data" / "random").name == "random"
     assert not (tmp_path / "data" / "random").exists()
-
-
-@pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
-def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
-    with pytest.raises(UserError, match=told):
-        said(tmp_path, name)
-    assert not (tmp_path / "data" / name).exists()
-
-
-def test_what_takes_long_says_how_far_it_came(monkeypatch):
-    said = []
-    monkeypatch.setattr(context, "PACE_S", -1)
-    assert list(context.paced("ab", said.append, "Checks network")) == ["a", "b"]
-    assert said == ["Checks network 1 of 2 ...", "Checks network 2 of 2 ..."]
 
 
 AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_images: 400}\n"

@@ -2,10 +2,12 @@ import dataclasses
 
 import pytest
 
-from accelbench.isolation.hosts import ProbeFailedError
+from accelbench.isolation.messages import Outcome
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.verdict import verdict
 from accelbench.schema.ceilings import read_ceilings
-from accelbench.schema.measurement import Block, Work
+from accelbench.schema.measurement import Block, SystemSeries, Work
+from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Precision, Status
 from accelbench.sweep.prober import Prober, slow_formats
 from fakes import make_ceilings, make_cell, make_measurement, make_record
@@ -17,6 +19,11 @@ OTHERS = "others used 1.0 of 2 cores"
 
 def ceilings(fp32):
     return make_ceilings(flops_per_s={"fp32": fp32}, how={"fp32": "matmul"}, probed=["fp32"])
+
+
+def beside_busy_core(is_busy):
+    values = {"other_cpu_utilization_percent": [100.0 * is_busy], "cpu_utilization_percent": [190.0]}
+    return SystemSeries(started_boot_s=0.0, t_s=[1.0], values=values, num_cores=2)
 
 
 class FakeHosts:
@@ -31,10 +38,10 @@ class FakeHosts:
     def probe(self, cell, precisions):
         self.asked.append(list(precisions))
         if not self.rates:
-            raise ProbeFailedError("no such device")
+            return Outcome(status=Status.failed, reason="no such device")
         self.busy -= 1
-        disturbed = dict.fromkeys(precisions, OTHERS) if self.busy >= 0 else {}
-        return dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions), disturbed=disturbed)
+        probed = dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions))
+        return Outcome(status=Status.ok, ceilings=probed, system=beside_busy_core(self.busy >= 0))
 
 
 class Machine:
@@ -68,11 +75,14 @@ def prober(tmp_path, said):
     return prober
 
 
-def record_of(flops_per_second, status=Status.ok, **work):
-    """A cell's record whose steps of 32 samples compute so much: 320 samples in 0.1 s, 10 steps."""
+def judged(one, flops_per_second, **work):
+    """The record of a cell whose steps of 32 samples compute so much: 320 samples in 0.1 s, 10 steps."""
     done = Work(**(work or {"flops": round(flops_per_second * 0.01), "bytes": 1000, "num_operators": 3}))
-    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
-    return make_record(CELL, status, environment=ENVIRONMENT, measurement=make_measurement(work=done, blocks=blocks))
+    measured = make_measurement(work=done, blocks=[Block(num_steps=10, num_samples=320, seconds=0.1)] * 8)
+    found = one.after(CELL, measured, "mlp")
+    status, reason = verdict(CELL, measured, found)
+    environment = {**ENVIRONMENT, "ceilings": plain(found)}
+    return make_record(CELL, status, environment=environment, measurement=measured, reason=reason)
 
 
 def test_a_device_is_probed_once_on_a_machine_and_anew_for_another_or_other_versions(prober, said, tmp_path):
@@ -114,21 +124,21 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
     prober(rates[0]).ceilings(CELL)  # some other day
     one = prober(*rates[1:])
     one.ceilings(CELL)
-    judged = one.judged(record_of(rate))
-    assert judged.status == (Status.invalid if reason else Status.ok)
-    assert (judged.reason or "").startswith(reason or "")
-    assert warnings_of(summarise(judged)) == ([warning] if warning else [])
-    assert judged.environment["ceilings"]["flops_per_s"] == {"fp32": ceiling}
-    assert sum(f"about 5 s, again: {judged.label} was faster)" in each for each in said) == len(rates) - 1
+    found = judged(one, rate)
+    assert found.status == (Status.invalid if reason else Status.ok)
+    assert (found.reason or "").startswith(reason or "")
+    assert warnings_of(summarise(found)) == ([warning] if warning else [])
+    assert found.environment["ceilings"]["flops_per_s"] == {"fp32": ceiling}
+    assert sum("about 5 s, again: mlp was faster)" in each for each in said) == len(rates) - 1
 
 
 @pytest.mark.parametrize(("large", "status"), [(1.0, Status.ok), (0.5, Status.ok), (0.1, Status.invalid)])
 def test_convolutions_with_large_kernels_may_exceed_the_ceiling_by_far(prober, large, status):
     one = prober(1e9, 1e9, 1e9, 1e9)
     one.ceilings(CELL)
-    judged = one.judged(record_of(4e9, flops=40_000_000, large_kernels=large))
-    assert judged.status == status
-    assert bool(warnings_of(summarise(judged))) == (status == Status.ok)
+    found = judged(one, 4e9, flops=40_000_000, large_kernels=large)
+    assert found.status == status
+    assert bool(warnings_of(summarise(found))) == (status == Status.ok)
 
 
 @pytest.fixture
@@ -146,25 +156,21 @@ def test_a_probe_beside_other_load_is_repeated_on_the_quiet_machine(load_counts,
 def test_a_ceiling_beside_other_load_is_no_share_and_the_row_says_why(load_counts, prober):
     one = prober(*[90e9] * 4, busy=4, waits=[False] * 4)
     assert one.ceilings(CELL).disturbed == {"fp32": OTHERS}
-    row = summarise(one.judged(record_of(84e9)))
+    row = summarise(judged(one, 84e9))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
     assert row["flops_per_s"] == pytest.approx(84e9)
     assert f"no share of the ceiling, which was probed beside other load ({OTHERS})" in row["notes"]
 
 
-def test_it_is_taken_again_when_a_cell_comes_near_and_for_no_other_cell_twice(load_counts, prober):
-    one = prober(90e9, 80e9, 85e9, 171e9, busy=3, waits=[False] * 3)
+def test_it_is_taken_again_after_the_first_cell_and_in_the_next_sweep(load_counts, prober, tmp_path):
+    one = prober(90e9, 80e9, busy=2, waits=[False] * 2)
     one.ceilings(CELL)
-    for rate, num_left in ((10e9, 2), (20e9, 2), (70e9, 2), (80e9, 0)):
-        judged = one.judged(record_of(rate))
-        assert len(one.hosts.rates) == num_left
-    assert summarise(judged)["mfu"] == pytest.approx(80 / 171)
-
-
-def test_the_next_sweep_takes_it_again_once_the_machine_is_quiet(load_counts, prober, tmp_path):
-    prober(90e9, busy=1, waits=[False]).ceilings(CELL)
-    assert prober(waits=[False]).ceilings(CELL).disturbed == {"fp32": OTHERS}
-    again = prober(171e9, waits=[True]).ceilings(CELL)
+    for rate in (10e9, 20e9):
+        found = judged(one, rate)
+        assert one.hosts.rates == []
+    assert summarise(found)["mfu"] is None
+    assert read_ceilings(tmp_path, ENVIRONMENT) == {}
+    again = prober(171e9).ceilings(CELL)
     assert (again.flops_per_s, again.disturbed) == ({"fp32": 171e9}, {})
     assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"] == again
 

@@ -1,23 +1,30 @@
-"""`accelbench.measure`: a live network or a function, in this process, under the clock of cells."""
+"""`accelbench.measure`: a network or a function of the user's, in a fresh process, under the clock of cells."""
 
+import atexit
 import dataclasses
 import inspect
+import io
 import os
-import random
+import pickle
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
+
+import cloudpickle
 
 from accelbench import lock
 from accelbench.api import html
-from accelbench.devices.proc import check_clocks
 from accelbench.devices.registry import look
-from accelbench.engines.registry import SUBSTITUTING
-from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError
+from accelbench.engines.pytorch.spec import SLOW
+from accelbench.engines.registry import HostSpec, host_spec
+from accelbench.errors import InvalidError, UnknownChoiceError, UserError
 from accelbench.grid import fingerprint, support
-from accelbench.isolation.processes import Sampler
+from accelbench.isolation.hosts import Hosts
+from accelbench.isolation.messages import Outcome
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.judging.warnings import Kind
@@ -26,8 +33,7 @@ from accelbench.project import workplace
 from accelbench.schema import measurement as schema
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in, read_ceilings
-from accelbench.schema.cell import Cell, Window
-from accelbench.schema.measurement import SystemSeries
+from accelbench.schema.cell import Cell, Options, Window
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serialize import plain
 from accelbench.schema.text import one_line
@@ -36,17 +42,15 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's on the CPU
-OTHERS = "other_cpu_utilization_percent"
-# Environment variables that change the precision in which libraries compute, unseen.
-OF_PRECISION = ("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW")
-PRECISION_VARIABLES = sorted(name for name in SUBSTITUTING if name.startswith(OF_PRECISION))
-NOT_ISOLATED = "not isolated: measured in a process that does other things"
 OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
+SENDER = "accelbench.api.sent"  # the module that measures what was sent
+SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # in a message: the argument's name is enough
+SENT = "sent.pickle"  # see `sent`, which imports torch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Measurement(html.Figures):
-    """One network or function, measured in this process. Unknown numbers are None, never 0."""
+    """One network or function, as it was measured. Unknown numbers are None, never 0."""
 
     name: str  # of the network's class or the function, or as the user chose it
     device: str  # `cpu` or `gpu`; of a function, the device that was waited for
@@ -73,8 +77,8 @@ class Measurement(html.Figures):
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
             lines.append(["work", f"{significant(self.flops / 1e9)} GFLOP a step{share}"])
-        said = {"note": self.notes, "tip": self.tips, "doubt": self.warnings}
-        return lines + [[name, text] for name, texts in said.items() for text in texts]
+        remarks = {"note": self.notes, "tip": self.tips, "doubt": self.warnings}
+        return lines + [[kind, text] for kind, texts in remarks.items() for text in texts]
 
     def __repr__(self) -> str:
         """What was measured, and a line for each figure and doubt."""
@@ -99,11 +103,11 @@ def measure(
     window: Window | None = None,
     name: str | None = None,
 ) -> Measurement:
-    """Measures a `torch.nn.Module` that lives in this process, or a function, for some seconds.
+    """Measures a `torch.nn.Module` or a function, which may be defined in a notebook, for some seconds.
 
-    A copy of the module runs, so that it stays as it is: weights, buffers, gradients, mode, dtype and device; so do
-    PyTorch's settings and the random generators, also after an error or Ctrl-C. A function without arguments is
-    measured as it is: each call is a step. It waits until nothing else is measured on the machine, and writes nothing.
+    It is pickled (by cloudpickle), and a copy of it runs in a fresh process, as a cell does: nothing changes here. One
+    call of a function, which takes no arguments, is a step. `measure` waits until nothing else is measured on the
+    machine, and writes nothing. The first call starts a process that imports PyTorch, which later calls use too.
 
     Args:
         model_or_function: the module; or the function, for which what is said of a module is refused.
@@ -121,156 +125,196 @@ def measure(
         name: for people; None for the name of the class or the function.
 
     Raises:
-        UserError: a mistake in the arguments, or the device or precision is not supported here.
+        UserError: a mistake in the arguments, something that can't be pickled, or code that fails; or the device or
+            precision is not supported here.
         InvalidError: another device or precision ran than was asked for, or the output is wrong.
     """
-    given = model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name
-    asked = _Asked(*given)
-    asked.check()
-    cell = asked.cell(window or Window())
+    arguments = dict(locals())
+    torch = sys.modules.get("torch")  # without it, nothing is a module
+    is_function = torch is None or not isinstance(model_or_function, torch.nn.Module)
+    _check_choices(arguments)
+    if is_function:
+        _check_function(arguments)
+        sent = {"function": model_or_function}
+        cell = _cell(arguments, model_or_function, [])
+    else:
+        _check_network(arguments)
+        from accelbench.engines.pytorch.structure import tensors_in  # it imports torch
+
+        tensors = list(tensors_in(batch))
+        if not tensors:
+            raise UserError(f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
+        # A compiled network can't be pickled; its process compiles it.
+        network = getattr(model_or_function, "_orig_mod", model_or_function)
+        sent = {"network": network, "batch": batch, "loss": loss, "samples": samples}
+        cell = _cell(arguments, type(network), tensors)
+        cell = dataclasses.replace(cell, options=Options(compile=network is not model_or_function))
+    if (reason := support.why_not(cell, look(cell.device))) is not None:
+        raise UserError(reason)
+    pickles = {name: _pickled(name, value) for name, value in sent.items() if value is not None}
+    started_at, start_s = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     with lock.hold_measuring(print):
-        record, raw = _measured(asked, cell)
-    return _of_row(_judged(record, raw), record.cell, raw, is_function=asked.is_function)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """The arguments of `measure`, in their order."""
-
-    target: Any
-    batch: Any
-    mode: str
-    device: str
-    precision: str
-    loss: Callable[[Any, Any], Any] | None
-    optimizer: str
-    learning_rate: float
-    samples: int | None
-    name: str | None
-
-    @property
-    def is_function(self) -> bool:
-        torch = sys.modules.get("torch")  # without it, nothing is a module
-        return torch is None or not isinstance(self.target, torch.nn.Module)
-
-    def check(self) -> None:
-        """Raises a UserError if an argument is unknown, missing, or means nothing for what is measured."""
-        if isinstance(self.target, type) or not callable(self.target):
-            raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {self.target!r}")
-        for flag, value, choices in (
-            ("device", self.device, DEVICES),
-            ("mode", self.mode, vocab.STEP_MODES),
-            ("precision", self.precision, vocab.NOT_QUANTIZED),
-            ("optimizer", self.optimizer, OPTIMIZERS),
-        ):
-            if value not in choices:
-                raise UnknownChoiceError(flag, value, choices)
-        if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
-            raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
-        if not self.is_function:
-            self._check_network()
-            return
-        for flag in OF_NETWORKS:
-            given, usual = getattr(self, flag), inspect.signature(measure).parameters[flag].default
-            if given is not usual and (usual is None or given != usual):
-                raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
-
-    def _check_network(self) -> None:
-        if self.batch is None:
-            raise UserError("batch: is missing: what the module is called with, such as a tensor")
-        if (self.mode == vocab.Mode.train) != (self.loss is not None):
-            raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
-        # The defaults would measure it elsewhere, or in another format, than it is.
-        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
-        if first is not None and first.is_cuda and self.device == vocab.Device.cpu:
-            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
-        if first is not None and first.dtype.itemsize != 4 and self.precision == vocab.Precision.fp32:
-            raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
-        if set_here := [name for name in PRECISION_VARIABLES if os.environ.get(name)]:
-            raise UserError(f"{', '.join(set_here)}: it may change the precision unseen: start Python without it")
-
-    def cell(self, window: Window) -> Cell:
-        """The cell that is nearest to it; the number of samples may not be known yet. UserError: it can't run here."""
-        kind = self.target if self.is_function else type(self.target)
-        called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
-        cell = Cell(
-            suite="",
-            engine=vocab.Engine.pytorch,
-            device=vocab.Device(self.device),
-            model=ModelSpec(
-                name=one_line(called),
-                library=vocab.Library.custom,
-                network=f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', called)}",
-                output=vocab.ModelOutput.any,
-                loss="loss" if self.loss else None,
-                optimizer=self.optimizer,
-                learning_rate=self.learning_rate,
-            ),
-            data=DataSpec(name=vocab.OWN_BATCHES, pipeline=vocab.Pipeline.host),
-            mode=vocab.Mode(self.mode),
-            precision=vocab.Precision(self.precision),
-            batch_size=self.samples or 1,
-            protocol=vocab.Protocol.window,
-            epochs=1,
-            window=window,
-            timeout_s=TIMEOUT_S,
-        )
-        check_clocks()
-        if (reason := support.why_not(cell, look(cell.device))) is not None:
-            raise UserError(reason)
-        return cell
-
-
-def _measured(asked: _Asked, cell: Cell) -> tuple[Record, schema.Measurement]:
-    # Only the clock runs between the steps: the machine is looked at before and after.
+        outcome = _outcome(cell, pickles)
+    if outcome.measurement is None:
+        error = UserError(SETTING.sub(r"\1", outcome.reason or outcome.status))
+        if outcome.error:
+            error.add_note(outcome.error)
+        raise error
     environment = fingerprint.fingerprint(vocab.Engine.pytorch)
-    started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
-    sampler = Sampler(os.getpid())
-    generator = random.getstate()
-    # They import torch, which draws a random number.
-    from accelbench.api.live import measure_function, measure_network
-
-    random.setstate(generator)
-    try:
-        if asked.is_function:
-            measurement = measure_function(asked.target, cell)
-        else:
-            cell, measurement = measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
-    except UnsupportedError as error:
-        raise UserError(str(error)) from error
-    sampler.sample()
-    found = read_ceilings(workplace().cache, environment).get(cell.device.value)
-    # Of the whole process: what it had before is not the model's.
-    measurement = dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None)
-    # What other processes used of the machine, as one value for the whole measurement.
-    steady, others = measurement.steady_boot_s, sampler.series().values.get(OTHERS, [])[-1:]
-    load = {OTHERS: others} if others else {}
+    ceilings = read_ceilings(workplace().cache, environment).get(cell.device.value)
     record = Record(
         cell=cell,
         identity="0" * 8,
         status=vocab.Status.ok,
         started_at=started_at,
-        wall_s=time.perf_counter() - start,
-        # The numbers of a process that does other things are warned of, however busy the machine was.
-        environment={**environment, "ceilings": plain(found), BUSY: ALLOWED},
-        measurement=measurement,
-        system=SystemSeries(started_boot_s=steady[0], t_s=[0.0], values=load) if steady and load else None,
+        wall_s=time.perf_counter() - start_s,
+        # Nothing waits for a quiet machine: if others used it, that is a doubt.
+        environment={**environment, "ceilings": plain(ceilings), BUSY: ALLOWED},
+        measurement=outcome.measurement,
+        system=outcome.system,
     )
-    return record, measurement
+    return _of_record(record, outcome.measurement, is_function=is_function)
 
 
-def _judged(record: Record, measurement: schema.Measurement) -> Row:
-    """The row of the record; an InvalidError if its numbers are not those of what was asked for."""
-    name = record.cell.model.name
-    if (why := judge(record.cell, measurement)) is not None:
-        raise InvalidError(f"{name}: {why}")
-    if (why := judge(record.cell, measurement, ceilings_in(record.environment))) is not None:
+def _check_choices(arguments: dict[str, Any]) -> None:
+    target, samples = arguments["model_or_function"], arguments["samples"]
+    if isinstance(target, type) or not callable(target):
+        raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {target!r}")
+    choices = {"device": DEVICES, "mode": vocab.STEP_MODES, "precision": vocab.NOT_QUANTIZED, "optimizer": OPTIMIZERS}
+    for flag, words in choices.items():
+        if arguments[flag] not in words:
+            raise UnknownChoiceError(flag, arguments[flag], words)
+    if samples is not None and (not isinstance(samples, int) or samples < 1):
+        raise UserError(f"samples={samples}: should be a whole number, at least 1")
+
+
+def _check_function(arguments: dict[str, Any]) -> None:
+    for flag in OF_NETWORKS:
+        value, usual = arguments[flag], inspect.signature(measure).parameters[flag].default
+        if value is not usual and (usual is None or value != usual):
+            raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
+
+
+def _check_network(arguments: dict[str, Any]) -> None:
+    if arguments["batch"] is None:
+        raise UserError("batch: is missing: what the module is called with, such as a tensor")
+    if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
+        raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
+    # The defaults would measure it elsewhere, or in another format, than it is.
+    weights = arguments["model_or_function"].parameters()
+    first = next((weight for weight in weights if weight.is_floating_point()), None)
+    if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
+        raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
+    if first is not None and first.dtype.itemsize != 4 and arguments["precision"] == vocab.Precision.fp32:
+        raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
+
+
+def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:
+    """The cell of a function, or of a network, whose batch has `tensors`; `named` has the name.
+
+    Raises UserError: the number of the batch's samples is unknown.
+    """
+    name = arguments["name"] or getattr(named, "__name__", type(named).__name__).replace("<lambda>", "function")
+    num_samples = arguments["samples"] or 1
+    if tensors and not arguments["samples"]:
+        num_samples = tensors[0].size(0) if tensors[0].dim() else 0
+        if not num_samples:
+            shape = tuple(tensors[0].shape)
+            raise UserError(f"samples: its number is unknown, since the batch's first tensor has the shape {shape}")
+    is_on_gpu = bool(tensors) and all(tensor.is_cuda for tensor in tensors)
+    torch = sys.modules.get("torch")
+    return Cell(
+        suite="",
+        engine=vocab.Engine.pytorch,
+        device=vocab.Device(arguments["device"]),
+        model=ModelSpec(
+            name=one_line(name),
+            library=vocab.Library.custom,
+            network=f"{SENDER}.network",
+            factory=True,
+            output=vocab.ModelOutput.any,
+            batch=f"{SENDER}.batch",
+            loss=f"{SENDER}.loss" if arguments["loss"] else None,
+            samples=f"{SENDER}.samples" if arguments["samples"] else None,
+            optimizer=arguments["optimizer"],
+            learning_rate=arguments["learning_rate"],
+        ),
+        data=DataSpec(name=vocab.RANDOM, pipeline=vocab.Pipeline.device if is_on_gpu else vocab.Pipeline.host),
+        mode=vocab.Mode(arguments["mode"]),
+        precision=vocab.Precision(arguments["precision"]),
+        batch_size=num_samples,
+        protocol=vocab.Protocol.window,
+        epochs=1,
+        window=arguments["window"] or Window(),
+        threads=torch.get_num_threads() if torch else None,  # as here
+        timeout_s=TIMEOUT_S,
+    )
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Also pickles modules of TorchScript, which have a format of their own."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """How `value` is pickled."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(value, torch.jit.ScriptModule):
+            return super().reducer_override(value)
+        buffer = io.BytesIO()
+        torch.jit.save(value, buffer)
+        return torch.jit.load, (io.BytesIO(buffer.getvalue()),)
+
+
+def _pickled(name: str, value: Any) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer).dump(value)
+    except Exception as error:  # a user's class may raise anything
+        raise UserError(
+            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), and so not be sent to a fresh "
+            "process: measure a function that makes what it needs, or name the network's class (model.target=...)"
+        ) from error
+    return buffer.getvalue()
+
+
+def _outcome(cell: Cell, sent: dict[str, bytes]) -> Outcome:
+    """Measures what is sent in a fresh process."""
+    hosts = _kept_hosts()
+    with open(hosts.folder / SENT, "wb") as file:
+        pickle.dump((os.getcwd(), sys.path), file)
+        pickle.dump(sent, file)
+    try:
+        return hosts.run(cell, hosts.folder)
+    except BaseException:  # such as Ctrl-C: the hosts still measure
+        _kept_hosts.cache_clear()
+        hosts.__exit__()
+        raise
+
+
+@cache
+def _kept_hosts() -> Hosts:
+    """Hosts that end with this process: they import PyTorch once."""
+    hosts = Hosts(_host_spec)
+    hosts.__enter__()
+    atexit.register(hosts.__exit__)
+    return hosts
+
+
+def _host_spec(cell: Cell) -> HostSpec:
+    """The host of a cell's engine, which also imports those slow packages that this process has imported."""
+    spec = host_spec(cell)
+    slow = [name for name in SLOW if name in sys.modules]
+    return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
+
+
+def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) -> Measurement:
+    """Raises an InvalidError if the numbers are not those of what was asked for."""
+    cell = record.cell
+    if (why := judge(cell, raw)) is not None:
+        raise InvalidError(f"{cell.model.name}: {why}")
+    if (why := judge(cell, raw, ceilings_in(record.environment))) is not None:
         wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
-        raise InvalidError(f"{name}: {why}; {wrong}")
-    return summarise(record)
-
-
-def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool) -> Measurement:
+        raise InvalidError(f"{cell.model.name}: {why}; {wrong}")
+    row = summarise(record)
     if is_function:
         row |= dict.fromkeys(("precision", "mode", "num_params"))
     return Measurement(
@@ -281,7 +325,7 @@ def _of_row(row: Row, cell: Cell, raw: schema.Measurement, *, is_function: bool)
         precision=None if is_function else raw.precision,
         samples=cell.batch_size,
         flops=raw.work.flops if raw.work else None,
-        warnings=[*warnings_of(row), NOT_ISOLATED],
+        warnings=warnings_of(row),
         tips=remarks_in(row, Kind.tip),
         notes=remarks_in(row, Kind.note),
         row=row,

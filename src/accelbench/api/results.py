@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.groups import Limit, groups
+from accelbench.answers.groups import Group, Limit, groups
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import FASTEST, answers, verdict_text
@@ -122,18 +122,18 @@ class Results(list[Result]):
 
         Raises UserError: no result counts, or they are of several models, modes or data, whose speeds don't compare.
         """
-        found = groups(each._cell for each in self)
-        works = {each.fastest.workload_key: workload_text(each.fastest) for each in found}
-        if len(works) > 1:
-            raise UserError(f"best: these are different works, choose the results of one: {'; '.join(works.values())}")
+        ranked = groups(result._cell for result in self)
+        works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
+        if len({group.fastest.workload_key for group in ranked}) > 1:
+            raise UserError(f"best: these are different works, choose the results of one: {'; '.join(works)}")
         if percentile not in NUM_SAMPLES_FOR:
             raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
         limit = None if latency_ms is None else Limit(latency_ms, percentile)
-        inside = [within.fastest for each in found if (within := each.within(limit)) is not None]
-        if not inside:
+        cells = [inside.fastest for group in ranked if (inside := group.within(limit)) is not None]
+        if not cells:
             raise UserError("best: no ok cell" + ("" if limit is None else f" is within {limit}"))
-        fastest = max(inside, key=lambda each: each.speed or 0.0)
-        return next(each for each in self if each._cell.measured_key == fastest.measured_key)
+        fastest = max(cells, key=lambda cell: cell.speed or 0.0)
+        return next(result for result in self if result._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
         """A row for each result, with the columns of `cells.csv`."""
@@ -187,29 +187,38 @@ def read(folder: str | Path) -> Results:
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     """A table for notebooks: each work's fastest cell first; bars are shares of its speed."""
-    found = groups(each._cell for each in results)
-    ranked = {cell.measured_key: (group, cell) for group in found for cell in group.cells}
+    ranked: dict[Any, tuple[Group, MeasuredCell]] = {}
+    for group in groups(result._cell for result in results):
+        ranked |= {cell.measured_key: (group, cell) for cell in group.cells}
     places = {key: place for place, key in enumerate(ranked)}
-    ordered = sorted(results, key=lambda each: places.get(each._cell.measured_key, len(places)))
-    units = {speed_unit(each._cell.cell)[1] for each in results}
+    ordered = sorted(results, key=lambda result: places.get(result._cell.measured_key, len(places)))
+    units = {speed_unit(result._cell.cell)[1] for result in results}
     unit = min(units) if len(units) == 1 else "speed"
     times = {"first token (ms)": "ttft_ms", "a token (ms)": "tpot_p50_ms"} if "tokens/s" in units else {}
     rows: list[list[str]] = []
-    shares, marked = [], []
-    for each in ordered:
-        of = each._cell
-        size, low, high = speed_unit(of.cell)[0], each.samples_per_s_low, each.samples_per_s_high
-        interval = html.interval(low and size * low, high and size * high)
-        figures = [speed_text(of.cell, each.samples_per_s).removesuffix(f" {unit}"), interval]
-        figures += [significant(of.number(column) if each.is_ok else None) for column in times.values()]
-        figures.append(significant(each.latency_p50_ms))
-        group, cell = ranked.get(of.measured_key, (None, None))
-        against = verdict_text(group, cell) if group and cell and len(group.cells) > 1 else ""
-        said = [*filter(None, [served_text(of.row)]), *each.warnings]
-        about = "; ".join(said) if each.is_ok else ": ".join(filter(None, [each.status, each.reason]))
-        marked += [len(rows)] if against == FASTEST else []
-        rows.append([each.label, *figures, against, about])
-        shares.append((cell.speed or 0.0) / (group.fastest.speed or 1.0) if group and cell else None)
+    shares: list[float | None] = []
+    marked = []
+    for result in ordered:
+        cell = result._cell
+        size, low, high = speed_unit(cell.cell)[0], result.samples_per_s_low, result.samples_per_s_high
+        row = [result.label, speed_text(cell.cell, result.samples_per_s).removesuffix(f" {unit}")]
+        row.append(html.interval(low and size * low, high and size * high))
+        row += [significant(cell.number(column) if result.is_ok else None) for column in times.values()]
+        row.append(significant(result.latency_p50_ms))
+        against, share = "", None
+        if cell.measured_key in ranked:
+            group, counted = ranked[cell.measured_key]
+            share = (counted.speed or 0.0) / (group.fastest.speed or 1.0)
+            if len(group.cells) > 1:
+                against = verdict_text(group, counted)
+        if result.is_ok:
+            about = "; ".join(filter(None, [served_text(cell.row), *result.warnings]))
+        else:
+            about = ": ".join(filter(None, [result.status, result.reason]))
+        if against == FASTEST:
+            marked.append(len(rows))
+        rows.append([*row, against, about])
+        shares.append(share)
     headings = ["cell", unit, "95 % interval", *times, "p50 (ms)", "", "doubts, or why there is no number"]
     return html.page(lines, headings, rows, shares, marked)
 

@@ -195,9 +195,13 @@ class Controller:
             for need, group in grouped(todo, Need.of).items():
                 paths, names = [], []
                 for cells in shares(group, self.engine.num_jobs):
-                    of_cells = {cell.id: labels[cell.id] for cell in cells}
-                    known = {"sweep_id": self.context.sweep_id, "project": str(Path.cwd())}
-                    part = Part(**known, options=options, cells=cells, labels=of_cells)
+                    part = Part(
+                        sweep_id=self.context.sweep_id,
+                        project=str(Path.cwd()),
+                        options=options,
+                        cells=cells,
+                        labels={cell.id: labels[cell.id] for cell in cells},
+                    )
                     paths.append(new.folder / f"part-{len(new.parts())}.json")
                     write_json(paths[-1], part)
                 for job in self.engine.submit(paths, need, new.job_name):
@@ -225,9 +229,10 @@ class Controller:
             self._cancel(spread)
             self._collect(Retry.none)
             raise
-        ends = {job: self.engine.last_words(spread.folder, job) for job in spread.unfinished_jobs()}
-        lines = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
-        self._problems = lines or listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
+        self._problems = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
+        if not self._problems:
+            ends = {job: self.engine.last_words(spread.folder, job) for job in spread.unfinished_jobs()}
+            self._problems = listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
     def _wait(self, spread: Round) -> None:
         """Waits until no job runs or is to run, and delivers the records that come meanwhile."""
@@ -268,16 +273,20 @@ class Controller:
         found, unreadable = read_or_set_aside(paths)
         for line in listed(unreadable):
             self.context.say(line, "yellow")
-        present = sorted(filter(self._is_of_today, found), key=lambda record: record.started_at)
-        done = {each.cell.id: each for each in present if stands(each, retry, cells[each.cell.id])}
-        for record in present:
-            if not stands(record, retry, cells[record.cell.id]):
-                replaced = self.folder / REPLACED
-                replaced.mkdir(exist_ok=True)
-                for path in folder.glob(f"{record.name}.*"):  # and its weights
-                    shutil.move(path, replaced / path.name)
-        kept = [(done[item.cell.id], item.label) for item in self.ready.planned if item.cell.id in done]
-        self.context.write_plan([WantedCell(record.cell, record.name, label) for record, label in kept])
+        done: dict[str, Record] = {}
+        for record in sorted(filter(self._is_of_today, found), key=lambda record: record.started_at):
+            if stands(record, retry, cells[record.cell.id]):
+                done[record.cell.id] = record
+                continue
+            replaced = self.folder / REPLACED
+            replaced.mkdir(exist_ok=True)
+            for path in folder.glob(f"{record.name}.*"):  # and its weights
+                shutil.move(path, replaced / path.name)
+        wanted = []
+        for item in self.ready.planned:
+            if (known := done.get(item.cell.id)) is not None:
+                wanted.append(WantedCell(known.cell, known.name, item.label))
+        self.context.write_plan(wanted)
         return done
 
     def _is_of_today(self, record: Record) -> bool:

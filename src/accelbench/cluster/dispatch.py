@@ -1,12 +1,16 @@
 """Measures a sweep where its settings say: on this machine, or in the jobs of a cluster."""
 
-from collections.abc import Sequence
-from contextlib import closing
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+
+from rich.console import Console
 
 from accelbench.cluster.controller import ClusterEngine, Controller
 from accelbench.errors import UserError, how_to_install
+from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped
@@ -15,42 +19,53 @@ from accelbench.sweep import run as local
 from accelbench.sweep.run import SweepResult
 
 
-def run(cells: Sequence[Cell], options: SweepOptions, *arguments: Any, **named: Any) -> SweepResult:
+def run(
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    console: Console,
+    out: Path | None = None,
+    *,
+    hosts: Hosts,
+    show: Callable[[SweepResult], None] | None = None,
+) -> SweepResult:
     """As `sweep.run.run` for the cells of each data set, by the jobs of a cluster if `options` say so.
 
     Raises UserError: cells have no record.
     """
     records: list[Record] = []
-    for of_data in grouped(cells, lambda cell: cell.data.name).values():
-        result = _run(of_data, options, *arguments, **named)
-        records += result.records
-        options = replace(options, out=str(result.folder))
+    engine = engine_of(options.executor)
+    with closing(engine) if engine else nullcontext():
+        for of_data in grouped(cells, lambda cell: cell.data.name).values():
+            controller = Controller(engine) if engine else None
+            measure = controller.measure if controller else None
+            result = local.run(of_data, options, console, out, hosts=hosts, show=show, measure=measure)
+            if controller is not None:
+                controller.check_complete(result.records)
+            records += result.records
+            options = replace(options, out=str(result.folder))
     return replace(result, records=records)
 
 
-def _run(cells: Sequence[Cell], options: SweepOptions, *arguments: Any, **named: Any) -> SweepResult:
-    if options.executor.name == Executor.local:
-        return local.run(cells, options, *arguments, **named)
-    with closing(engine_of(options.executor)) as engine:
-        controller = Controller(engine)
-        result = local.run(cells, options, *arguments, **named, measure=controller.measure)
-    controller.check_complete(result.records)
-    return result
+def engine_of(executor: ExecutorConfig) -> ClusterEngine | None:
+    """The engine that the user has chosen; None for this machine.
 
-
-def engine_of(executor: ExecutorConfig) -> ClusterEngine:
-    """The engine that the user has chosen. Raises UserError: it is not installed, or its cluster is not there."""
+    Raises UserError: it is not installed, or its cluster is not there.
+    """
     try:
         if executor.name == Executor.slurm:
             from accelbench.cluster.on_slurm import SlurmEngine
 
             return SlurmEngine(executor.slurm)
-        from accelbench.cluster.on_ray import RayEngine
+        if executor.name == Executor.ray:
+            if executor.ray.address == "local":  # with it, Ray's own address is the loopback's; read by its import
+                os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            from accelbench.cluster.on_ray import RayEngine
 
-        return RayEngine(executor.ray)
+            return RayEngine(executor.ray)
     except ModuleNotFoundError as error:
         if error.name not in ("submitit", "ray"):
             raise
         extra = executor.name.value
         problem = f"executor={extra}: {error.name} is not installed: {how_to_install(extra)}"
         raise UserError(problem) from error
+    return None

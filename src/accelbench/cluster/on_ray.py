@@ -10,7 +10,6 @@ from typing import Any
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before its import: Ray would report its use
 
 import ray
-from ray._private import services
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -85,14 +84,8 @@ class RayEngine(ClusterEngine):
 
 
 def _start_on_loopback() -> None:
-    """Starts a Ray on the loopback alone, without the dashboard, which runs anybody's jobs."""
-    # `ray.init` would put the machine's address in the place of the loopback's.
-    resolve = services.resolve_ip_for_localhost
-    services.resolve_ip_for_localhost = lambda host: host
-    try:
-        ray.init(address=LOCAL, include_dashboard=False, _node_ip_address=LOOPBACK, **QUIET)
-    finally:
-        services.resolve_ip_for_localhost = resolve
+    """Starts a Ray on the loopback only, without the dashboard, which runs anybody's jobs."""
+    ray.init(address=LOCAL, include_dashboard=False, **QUIET)
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()
         raise UserError(f"executor.ray.address={LOCAL}: Ray {ray.__version__} does not stay on the loopback")

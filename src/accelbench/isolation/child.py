@@ -70,45 +70,49 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
 
 def respond(request: Request) -> Outcome:
     """Does what `request` asks for; an exception becomes the answer."""
+    cell, data_folder = request.cell, Path(request.data_folder)
+    answer = Outcome(status=Status.ok)
     try:
-        return _done(request)
+        engine: Any = importlib.import_module(request.engine)
+        match request.do:
+            case Do.run:
+                answer = _measured(engine, request)
+            case Do.check if hasattr(engine, "check"):  # one with networks of its own alone needs no check
+                answer = replace(answer, work=engine.check(cell, data_folder))
+            case Do.count:
+                answer = replace(answer, work=engine.count_step(cell))
+            case Do.export:
+                engine.export(cell, data_folder, Path(request.exported or ""))
+            case Do.probe:
+                answer = replace(answer, ceilings=engine.run(cell.device, request.precisions))
     except UnsupportedError as error:
         return Outcome(status=Status.skipped, reason=message_of(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
-        return _failure(error, has_own_code=bool(request.cell.own_code))
+        return _failure(error, has_own_code=bool(cell.own_code))
+    return answer
 
 
-def _done(request: Request) -> Outcome:
-    engine, cell, data_folder = importlib.import_module(request.engine), request.cell, Path(request.data_folder)
-    if request.do == Do.probe:
-        return Outcome(status=Status.ok, ceilings=engine.run(cell.device, request.precisions))
-    if request.do == Do.check:
-        # An engine with networks of its own alone needs no check.
-        return Outcome(status=Status.ok, work=engine.check(cell, data_folder) if hasattr(engine, "check") else None)
-    if request.do == Do.count:
-        return Outcome(status=Status.ok, work=engine.count_step(cell))
+def _measured(engine: Any, request: Request) -> Outcome:
     paths = {"weights": request.weights, "exported": request.exported, "requests": request.requests}
-    known: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
-    if request.do == Do.export:
-        engine.export(cell, data_folder, known["exported"])
-        return Outcome(status=Status.ok)
+    options: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
+    if request.work is not None:
+        options["work"] = request.work
     if request.kept is not None and os.environ.get("RANK", "0") == "0" and os.access(request.kept, os.W_OK):
         progress.kept_path = request.kept
-    if request.work is not None:
-        known["work"] = request.work
-    measurement: Measurement | None = engine.run(cell, data_folder, **known)
+    measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **options)
     if measurement is None:  # this rank is not the first, which has the measurement
         return Outcome(status=Status.ok)
-    if (ran := allocators.running()) is not None:
-        told = f"allocator=default ran with {ran.word} ({ran.library}), as the environment's variables ask for"
-        is_replaced = cell.options.allocator == Allocator.default and ran.word != "glibc"
-        notes = [*measurement.notes, *[told] * is_replaced]
-        measurement = replace(measurement, allocator=ran.word, allocator_library=ran.library, notes=notes)
+    if (allocator := allocators.running()) is not None:
+        notes = measurement.notes
+        if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
+            ran = f"{allocator.word} ({allocator.library})"
+            notes = [*notes, f"allocator=default ran with {ran}, as the environment's variables ask for"]
+        measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
     try:
         load(Measurement, plain(measurement))
     except (TypeError, ValueError) as error:  # TypeError: of a number of numpy, for example
         return Outcome(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
-    # Whether it is ok is the host's to judge.
+    # Whether it is valid is the sweep's to judge.
     return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=measurement.peak_host_bytes)
 
 
@@ -116,20 +120,24 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)
-    by_user, kind = isinstance(error, UserError), type(error).__name__
-    reason = text if by_user else f"{kind}: {text}" if text else kind
+    is_users = isinstance(error, UserError)
+    reason = text
+    if not is_users:
+        reason = ": ".join(filter(None, [type(error).__name__, text]))
     notes = [*getattr(error, "__notes__", [])]
-    if has_own_code and (explaining := sys.modules.get(EXPLAINING)) is not None:
-        notes += explaining.explained(text)
+    calls = []
+    if has_own_code:
+        calls = users_calls(error)
+        if (explaining := sys.modules.get(EXPLAINING)) is not None:
+            notes += explaining.explained(text)
     reason = "; ".join([summary(reason), *notes])
-    calls = users_calls(error) if has_own_code else []
-    if calls and not by_user:
-        reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"
     lines = traceback.format_exception(error)
     if calls:  # a traceback through frameworks hides them
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
+        if not is_users:
+            reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"
     status = Status.oom if is_out_of_memory(error) else Status.failed
-    return Outcome(status=status, reason=reason, error="".join(lines), user_error=by_user)
+    return Outcome(status=status, reason=reason, error="".join(lines), user_error=is_users)
 
 
 def is_the_users(path: str) -> bool:

@@ -13,16 +13,14 @@ from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 from shutil import disk_usage, rmtree
-from typing import Any
+from typing import IO, Any
 
 from accelbench.devices import interpreters
 from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
-from accelbench.judging.verdict import load_beside
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
-from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Evaluated, Unfinished, Work
 from accelbench.schema.serialize import canonical_json, digest
@@ -40,15 +38,12 @@ MAX_EXPORTS_BYTES = 2 << 30  # of all exported networks together: the temporary 
 MAX_EXPORTS_SHARE = 0.5  # of the room that there would be without them
 
 
-class ProbeFailedError(Exception):
-    """A device could not be probed; the message says why."""
-
-
 class Hosts:
     """One host per environment that cells need, started when first needed, ended on leaving the context.
 
     `margin_s` seconds beyond a request's `timeout_s`, a host that does not answer is killed. `listener` gets what cells
     and hosts printed, after they ended; `meanwhile` is called while a cell runs, as soon as nothing is timed there.
+    `folder` is the TMPDIR of the cells, which is removed at the end.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
@@ -56,19 +51,20 @@ class Hosts:
         self.meanwhile: Callable[[], None] | None = None
         self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
-        self._works: dict[str, Work] = {}
+        self._works: dict[str | None, Work] = {}  # of a step, by the settings that it depends on
         self._counted: dict[str, Work | None] = {}  # by the cell's id
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
     def __enter__(self) -> "Hosts":
-        self._scratch = self._stack.enter_context(scratch_folder())
+        self.folder = self._stack.enter_context(scratch_folder())
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._stack:
             for host in self._hosts.values():
-                self._show(host.kill())
+                if not host.is_lost:
+                    host.kill()
             self._hosts.clear()
 
     def start(self, cell: Cell) -> None:
@@ -80,37 +76,39 @@ class Hosts:
 
         The process may still be ending. It has ended before another one starts. If the engine loads an exported
         network, and no cell before has had it exported, another process does that first. The file `weights` gets the
-        trained weights, and `requests` the raw times of each request; None: they are not saved.
+        trained weights, and `requests` the raw times of each request; None: they are not saved. If it is measured, its
+        status is `ok`: whether the measurement is valid is not judged here.
         """
         spec = self._spec_of(cell)
-        # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
-        others = dict.fromkeys(("seed", "repeat", "server"))
-        counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
-        request = _request(spec, cell, data_folder)
+        request = _request(spec, cell, data_folder, Do.run, cell.timeout_s)
         if spec.exported_as is not None:
-            exports = self._scratch / "exports"
+            exports = self.folder / "exports"
             exports.mkdir(parents=True, exist_ok=True)
             exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # the data set may calibrate it
             request = replace(request, exported=str(exported))
             if not exported.exists():
                 make_room(exports)
-                outcome = self._ask(spec, replace(request, do=Do.export))
+                outcome = self._host(spec).ask(replace(request, do=Do.export), self._margin_s)
                 if outcome.status != Status.ok:
                     return outcome
-        request = replace(
-            request,
-            work=self._works.get(counted_as) if counted_as else None,
-            weights=None if weights is None else str(weights.absolute()),
-            requests=None if requests is None else str(requests.absolute()),
-            num_processes=spec.num_processes,
-        )
-        with open(os.memfd_create("kept"), "rb") as file:
-            request = replace(request, kept=f"/proc/{os.getpid()}/fd/{file.fileno()}")
-            outcome = self._ask(spec, request, self.meanwhile)
-            if outcome.measurement is None and (content := file.read()):
-                with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # of code that writes to it
-                    outcome = _with_kept(outcome, cell, content, requests)
-        work = outcome.measurement.work if outcome.measurement is not None else None
+        # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
+        others = dict.fromkeys(("seed", "repeat", "server"))
+        counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
+        with open(os.memfd_create("kept"), "rb") as kept:
+            request = replace(
+                request,
+                work=self._works.get(counted_as),
+                weights=None if weights is None else str(weights.absolute()),
+                requests=None if requests is None else str(requests.absolute()),
+                num_processes=spec.num_processes,
+                kept=f"/proc/{os.getpid()}/fd/{kept.fileno()}",
+            )
+            outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
+            content = b"" if outcome.measurement else kept.read()
+        if content:
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # of code that writes to it
+                return _with_kept(outcome, cell, content, requests)
+        work = outcome.measurement.work if outcome.measurement else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
         return outcome
@@ -118,77 +116,55 @@ class Hosts:
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
         spec = self._spec_of(cell)
-        request = replace(_request(spec, cell, data_folder), timeout_s=CHECK_TIMEOUT_S, do=Do.check)
-        return self._ask(spec, request)
+        return self._host(spec).ask(_request(spec, cell, data_folder, Do.check, CHECK_TIMEOUT_S), self._margin_s)
 
     def count(self, cell: Cell) -> Work | None:
         """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
         if cell.id not in self._counted:
             spec = self._spec_of(cell)
-            request = replace(_request(spec, cell, Path()), timeout_s=CHECK_TIMEOUT_S, do=Do.count)
-            self._counted[cell.id] = self._ask(spec, request).work
+            request = _request(spec, cell, Path(), Do.count, CHECK_TIMEOUT_S)
+            self._counted[cell.id] = self._host(spec).ask(request, self._margin_s).work
         return self._counted[cell.id]
 
     def can_probe(self, cell: Cell) -> bool:
         return self._spec_of(cell).prober is not None
 
-    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings:
-        """The ceilings of the cell's device, measured in a fresh process. Raises ProbeFailedError."""
+    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
+        """Has the ceilings of the cell's device measured in a fresh process, if it `can_probe` them."""
         spec = self._spec_of(cell)
-        assert spec.prober is not None
-        request = replace(_request(spec, cell, Path()), timeout_s=PROBE_TIMEOUT_S, do=Do.probe)
-        outcome = self._ask(spec, replace(request, engine=spec.prober, precisions=list(precisions)))
-        if outcome.ceilings is None:
-            raise ProbeFailedError(outcome.reason or outcome.status)
-        reason = load_beside(outcome.system)
-        return replace(outcome.ceilings, disturbed=dict.fromkeys(outcome.ceilings.probed, reason) if reason else {})
+        request = _request(spec, cell, Path(), Do.probe, PROBE_TIMEOUT_S)
+        request = replace(request, engine=spec.prober or "", precisions=list(precisions))
+        return self._host(spec).ask(request, self._margin_s)
 
     def _host(self, spec: HostSpec) -> "_Host":
-        if spec.key not in self._hosts:
-            self._hosts[spec.key] = _Host(spec, self._scratch, next(self._numbers))
-        return self._hosts[spec.key]
+        host = self._hosts.get(spec.key)
+        if host is None or host.is_lost:
+            host = self._hosts[spec.key] = _Host(spec, self.folder, next(self._numbers), self._show)
+        return host
 
-    def _ask(self, spec: HostSpec, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
-        Path(self._scratch).mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
-        host = self._host(spec)
-        reason = "the process that starts cells died"
-        with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log", delete=False) as log:
-            try:
-                outcome = host.ask(replace(request, log=log.name), self._margin_s, meanwhile)
-            except TimeoutError as error:
-                outcome, reason = None, str(error)
-            if self.listener is not None:
-                self._show(log.read().decode(errors="replace"))
-        Path(log.name).unlink(missing_ok=True)
-        if outcome is None:
-            del self._hosts[spec.key]
-            printed = host.kill()
-            self._show(printed)
-            return Outcome(status=Status.killed, reason=reason, error=printed or None)
-        return outcome
+    def _show(self, log: IO[bytes]) -> None:
+        if self.listener is not None and (printed := log.read().decode(errors="replace").strip()):
+            self.listener(printed)
 
-    def _show(self, printed: str) -> None:
-        if self.listener is not None and printed.strip():
-            self.listener(printed.strip())
+
+def _request(spec: HostSpec, cell: Cell, data_folder: Path, do: Do, timeout_s: float) -> Request:
+    return Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=timeout_s, do=do)
 
 
 def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | None) -> Outcome:
     """With what was measured before its process ended without a measurement, and how far it came in its reason."""
     if cell.protocol == Protocol.target:
-        seen = Unfinished(evaluations=[decode(Evaluated, line) for line in content.splitlines()])
-        said = f"evaluated {len(seen.evaluations)} times until then"
+        evaluations = [decode(Evaluated, line) for line in content.splitlines()]
+        unfinished = Unfinished(evaluations=evaluations)
+        progress = f"evaluated {len(evaluations)} times until then"
     elif requests is None or not (times := until_killed(content, cell)).size:
         return outcome
     else:
         num, answered = times.shape[1], int((times[3] >= 0).sum())
-        digest = write_times([*times], requests)
-        seen = Unfinished(num_requests=num, num_answered=answered, requests_digest=digest)
-        said = f"{answered:,} of {num:,} requests were answered until then"
-    return replace(outcome, unfinished=seen, reason=f"{outcome.reason}; {said}")
-
-
-def _request(spec: HostSpec, cell: Cell, data_folder: Path) -> Request:
-    return Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
+        kept_as = write_times([*times], requests)
+        unfinished = Unfinished(num_requests=num, num_answered=answered, requests_digest=kept_as)
+        progress = f"{answered:,} of {num:,} requests were answered until then"
+    return replace(outcome, unfinished=unfinished, reason=f"{outcome.reason}; {progress}")
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
@@ -213,8 +189,11 @@ def _only_accelbench(folder: Path) -> str:
 class _Host:
     """A running host process, its standard input and a pipe of answers. What it prints goes into a nameless file."""
 
-    def __init__(self, spec: HostSpec, folder: Path, number: int) -> None:
+    is_lost = False  # whether it was killed, since it does not answer
+
+    def __init__(self, spec: HostSpec, folder: Path, number: int, show: Callable[[IO[bytes]], None]) -> None:
         check_clocks()  # a host and its cells inherit them
+        self.folder, self.show = folder, show
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         if spec.python is None:
             file, variables = sys.executable, interpreters.own_variables()
@@ -243,38 +222,47 @@ class _Host:
                 start_new_session=True,  # so that Ctrl-C reaches the parent only
             )
         self.has_answered = False
-        with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
-            self._send(spec.preload)
+        self._send(spec.preload)
 
     def _send(self, message: object) -> None:
-        self.process.stdin.write(encode(message).encode() + b"\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
+            self.process.stdin.write(encode(message).encode() + b"\n")
+            self.process.stdin.flush()
 
-    def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome | None:
-        """The outcome of `request`; None if the host died. Raises TimeoutError after `margin_s` beyond its limit."""
+    def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome:
+        """The outcome of `request`. If the host has died, or does not answer `margin_s` after its limit, it is killed.
+
+        `meanwhile` is called once nothing more is timed. What is printed is shown.
+        """
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
-        try:
-            self._send(request)
-        except BrokenPipeError:
-            return None
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
-                raise TimeoutError(f"the host did not answer for {margin_s:g} s beyond timeout_s")
-            part = self.answers.read(1 << 20)
-            if not part:
-                return None
-            line += part
-            if line.startswith(b"\n"):
-                del line[0]
-                if meanwhile is not None:
-                    meanwhile()
+        self.folder.mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
+        with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".log", delete=False) as log:
+            self._send(replace(request, log=log.name))
+            line, reason = bytearray(), ""
+            while not line.endswith(b"\n"):
+                if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
+                    reason = f"the host did not answer for {margin_s:g} s beyond timeout_s"
+                    break
+                part = self.answers.read(1 << 20)
+                if not part:
+                    reason = "the process that starts cells died"
+                    break
+                line += part
+                if line.startswith(b"\n"):
+                    del line[0]
+                    if meanwhile is not None:
+                        meanwhile()
+            self.show(log)
+        Path(log.name).unlink(missing_ok=True)
+        if reason:
+            return Outcome(status=Status.killed, reason=reason, error=self.kill() or None)
         self.has_answered = True
         return decode(Outcome, bytes(line))
 
     def kill(self) -> str:
         """Kills the host and every process below it, also orphans; returns the end of the host's output."""
+        self.is_lost = True
         self.process.kill()
         end_marked(self._mark)
         self.process.wait()
@@ -282,5 +270,8 @@ class _Host:
             self.process.stdin.close()
         self.answers.close()
         with self.log:
-            self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))
+            start = max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT)
+            self.log.seek(start)
+            self.show(self.log)
+            self.log.seek(start)
             return self.log.read().decode(errors="replace")

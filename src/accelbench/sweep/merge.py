@@ -14,8 +14,7 @@ from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS,
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.record import check_settings, cleared
-from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, json_text, loads, open_regular, read_bytes, writing
+from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, loads, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.context import set_aside
 
@@ -130,31 +129,40 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
     path, target, source = wanted
     there = target / path.name
     try:
-        clean = _clean(read_bytes(path))
+        content = _content(path)
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
         return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
     present = None
     if not is_missing(there):
         try:
-            present = _clean(read_bytes(there))
+            present = _content(there)
         except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
     if present is None:
         with tempfile.NamedTemporaryFile(dir=target, prefix=PREFIX, suffix=SUFFIX) as file:
-            file.write(clean)
+            file.write(content)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
             try:
                 os.link(file.name, there)
             except FileExistsError:  # another process of this merge, or another merge, was faster
                 return _merge_record(wanted)
-    elif present != clean:
+    elif present != content:
         which = "another measurement of this cell, on this machine or an equal one"
         return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
-    lost = [_add_file(path.with_suffix(ending), target) for ending in (SAFETENSORS, REQUESTS, MLLOG)]
-    problems = [f"{source}: left out {each}" for each in lost if each]
-    return Merged(num_new=int(present is None), num_same=int(present is not None), problems=problems)
+    done = Merged(num_new=int(present is None), num_same=int(present is not None))
+    for ending in (SAFETENSORS, REQUESTS, MLLOG):
+        if problem := _add_file(path.with_suffix(ending), target):
+            done.problems.append(f"{source}: left out {problem}")
+    return done
+
+
+def _content(path: Path) -> bytes:
+    """A record's file as it is: who reads it clears it of secrets. Raises ValueError: it is no JSON."""
+    content = read_bytes(path)
+    loads(content)
+    return content
 
 
 def _add_file(path: Path, target: Path) -> str:
@@ -168,13 +176,3 @@ def _add_file(path: Path, target: Path) -> str:
         with writing(target / path.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)
     return ""
-
-
-def _clean(content: bytes) -> bytes:
-    """A record's file without secrets. Raises ValueError: it is no JSON, or its settings hold a secret."""
-    values = loads(content)
-    if not isinstance(values, dict):
-        return content
-    check_settings(values.get("cell"))
-    clean = cleared(values)
-    return content if clean is values else json_text(clean).encode()

@@ -13,22 +13,20 @@ from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError, WriteError, writing_errors
 from accelbench.grid.estimate import Length
 from accelbench.grid.fingerprint import of_cell
-from accelbench.isolation.hosts import Hosts, ProbeFailedError
-from accelbench.judging.roofline import ceilings_of, flops_per_s
-from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, judge, verdict_on
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.roofline import ceilings_of_cell, flops_per_s
+from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside
 from accelbench.presentation import significant
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_of_machine, read_ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record
-from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Device, Engine, Precision, Status
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.vocab import Device, Engine, Precision
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
 PROBING_ENGINE = Engine.pytorch
 SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
 MAX_REPROBES = 3  # for each device in one sweep
-NEAR = 0.85  # a share of a ceiling that was probed beside other load
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 Probed = tuple[Device, str | None]  # a device, and the other interpreter whose packages drive it (`Cell.python`)
@@ -79,7 +77,7 @@ class Prober:
     Cells in another interpreter are compared with what the device did there: other packages may make more of it.
     `root` is the folder of ceilings.json, `environment` the fingerprint for `PROBING_ENGINE`: ceilings of another one
     do not count. The precisions of all `cells` are probed at once. If other load disturbed a probe, and `quiet` waits
-    for its end, it is repeated.
+    for its end, it is repeated; one that stays disturbed is not kept.
     """
 
     def __init__(
@@ -98,17 +96,17 @@ class Prober:
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""
-        if _probed(cell) not in self.known:
-            self.known[_probed(cell)] = known = self._read(cell)
-            of_cells = [cell.precision, *(other.precision for other in self.cells if _probed(other) == _probed(cell))]
-            wanted = list(dict.fromkeys(word for precision in of_cells for word in formats_of(precision)))
-            if unprobed := [word for word in wanted if known is None or word not in known.probed]:
+        key = _probed(cell)
+        if key not in self.known:
+            self.known[key] = kept = self._kept(cell)
+            precisions = [cell.precision]
+            precisions += [other.precision for other in self.cells if _probed(other) == key]
+            wanted = dict.fromkeys(word for precision in precisions for word in formats_of(precision))
+            if unprobed := [word for word in wanted if kept is None or word not in kept.probed]:
                 self.probe(cell, unprobed)
-            else:
-                self._repeat(cell, wanted)
-        return self.known[_probed(cell)]
+        return self.known[key]
 
-    def _read(self, cell: Cell) -> Ceilings | None:
+    def _kept(self, cell: Cell) -> Ceilings | None:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "once for these packages") -> None:
@@ -116,67 +114,55 @@ class Prober:
 
         Prints `why`.
         """
-        if self._probe_once(cell, precisions, why):
-            self._repeat(cell, precisions)
+        load = self._probe_once(cell, precisions, why)
+        if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
+            self._probe_once(cell, precisions, "again")
 
-    def _repeat(self, cell: Cell, precisions: Sequence[Precision]) -> None:
-        known = self.known[_probed(cell)]
-        if again := [word for word in precisions if known and word in known.disturbed]:
-            reason = known.disturbed[again[0]] if known else ""
-            if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})", _seconds(again)):
-                self._probe_once(cell, again, "again")
-
-    def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> bool:
+    def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
+        """Returns the load that disturbed the probe; None if there was none, or nothing was probed."""
         device, cell = cell.device, replace(cell, engine=PROBING_ENGINE, keras=None)
-        before = self.known.setdefault(_probed(cell), self._read(cell))
+        known = self.known.setdefault(_probed(cell), self._kept(cell))
         if not self.hosts.can_probe(cell):
-            return False
+            return None
         about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
         self.say(f"Probing what {device} can do at most ({about}) ...")
-        try:
-            found = self.hosts.probe(cell, precisions)
-        except ProbeFailedError as error:
-            self.say(f"{device} could not be probed: {error}. Its cells have no share of a ceiling.")
-            return False
-        if is_allowed():
-            found = replace(found, disturbed={})
-        self.known[_probed(cell)] = joined = before.joined(found) if before else found
+        outcome = self.hosts.probe(cell, precisions)
+        ceilings = outcome.ceilings
+        if ceilings is None:
+            self.say(f"{device} could not be probed: {outcome.reason}. Its cells have no share of a ceiling.")
+            return None
+        load = None if is_allowed() else load_beside(outcome.system)
+        if load:
+            ceilings = replace(ceilings, disturbed=dict.fromkeys(ceilings.probed, load))
+        self.known[_probed(cell)] = joined = known.joined(ceilings) if known else ceilings
         try:
             with writing_errors(CEILINGS):
-                keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
+                if not load:
+                    keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
-        return True
+        return load
 
-    def judged(self, record: Record) -> Record:
-        """`record` with its device's ceilings; invalid if it is faster than they allow."""
-        # The device is probed again for a cell above the ceiling, since another process may have slowed the probe; and
-        # if that is known, after the first undisturbed cell and one that comes near it.
-        record, measured = self._with_ceilings(record), record.measurement
-        word, _ = verdict_on(record)
-        if word != Status.ok or measured is None:
-            return record
-        probed, rate = _probed(record.cell), flops_per_s(record.cell, measured)
-        while rate and (why := self._too_low(record, rate)) and self.num_reprobes[probed] < MAX_REPROBES:
-            self.num_reprobes[probed] += 1
-            self.probe(record.cell, formats_of(record.cell.precision), f"again: {why}")
-            record = self._with_ceilings(record)
-        reason = judge(record.cell, measured, self.known.get(probed))
-        return replace(record, status=Status.invalid, reason=reason) if reason else record
+    def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
+        """The ceilings of the cell's device, if known. They are probed again if an ok and undisturbed cell was faster.
 
-    def _with_ceilings(self, record: Record) -> Record:
-        known = self.known.get(_probed(record.cell))
-        return replace(record, environment={**record.environment, "ceilings": plain(known)})
+        So they are after the first such cell if other load disturbed the probe. `label` is the cell's.
+        """
+        key = _probed(cell)
+        while self.num_reprobes[key] < MAX_REPROBES and (why := self._why_too_low(cell, measured, label)):
+            self.num_reprobes[key] += 1
+            self.probe(cell, formats_of(cell.precision), f"again: {why}")
+        return self.known.get(key)
 
-    def _too_low(self, record: Record, rate: float) -> str:
-        """Why the ceiling may be too low; empty if it is not."""
-        known, precision = self.known.get(_probed(record.cell)), record.cell.precision
-        if known is not None and (load := known.disturbance(precision)):
-            first = not self.num_reprobes[_probed(record.cell)]
-            is_near = rate > NEAR * (known.ceiling_of(precision) or math.inf)
-            return f"it was disturbed ({load})" if first or is_near else ""
-        ceiling = _ceiling(record)
-        return f"{record.label} was faster" if ceiling is not None and rate > ceiling else ""
+    def _why_too_low(self, cell: Cell, measured: Measurement | None, label: str) -> str | None:
+        known = self.known.get(_probed(cell))
+        if known is None or measured is None or (rate := flops_per_s(cell, measured)) is None:
+            return None
+        if load := known.disturbance(cell.precision):
+            return None if self.num_reprobes[_probed(cell)] else f"it was disturbed ({load})"
+        ceilings = ceilings_of_cell(known, cell, measured.num_devices)
+        ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
+        return f"{label} was faster" if ceiling is not None and rate > ceiling else None
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
@@ -186,11 +172,6 @@ def _seconds(precisions: Sequence[Precision]) -> int:
 
 def _probed(cell: Cell) -> Probed:
     return cell.device, cell.python
-
-
-def _ceiling(record: Record) -> float | None:
-    ceilings = ceilings_of(record)
-    return ceilings.ceiling_of(record.cell.precision) if ceilings else None
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.presentation import counted
-from accelbench.project import CONFIRMED, PLAN, shown
+from accelbench.project import CONFIRMED, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -73,7 +74,7 @@ def run(
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
-    show = show or (lambda done: conclude(done, console))
+    show = show or partial(conclude, console=console)
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.
@@ -81,7 +82,28 @@ def run(
             ready = context.prepare(cells)
             context.set_aside_plan()
             try:
-                result.records = (measure or _measure)(context, ready, delivery)
+                if measure is not None:
+                    result.records = measure(context, ready, delivery)
+                else:
+                    result.records, todo = known(context, ready.planned)
+                    if result.records:
+                        context.say(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
+                    hosts.meanwhile = delivery.deliver
+                    ends_s = time.monotonic() + (options.ends_after_s or math.inf)
+                    with Session(
+                        context, ready, todo
+                    ) as session:  # before the plan is written: it may refuse the cells
+                        context.write_plan(ready.planned)
+                        if sum(item.skip_reason is None for item in todo) > 1:
+                            delivery.open()  # while the host imports its framework
+                        for item in todo:
+                            if time.monotonic() >= ends_s:
+                                num = counted(len(ready.planned), "cell")
+                                context.say(f"The budget is used up: {len(result.records)} of {num} have their record.")
+                                break
+                            record = session.measure(item)
+                            result.records.append(record)
+                            delivery.add(record)
             except (KeyboardInterrupt, ChangedError) as stop:
                 result.records, _ = known(context, ready.planned)
                 result.waited_s = context.waited_s
@@ -103,33 +125,6 @@ def run(
         if loss := delivery.loss():
             context.say(loss, "yellow")
     return result
-
-
-def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    measured, todo = known(context, ready.planned)
-    if measured:
-        context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
-    context.hosts.meanwhile = delivery.deliver
-    num_known, ends_s = len(measured), time.monotonic() + (context.options.ends_after_s or math.inf)
-    with Session(context, ready, todo) as session:  # before the plan is written: it may refuse the cells
-        context.write_plan(ready.planned)
-        try:
-            if sum(item.skip_reason is None for item in todo) > 1:
-                delivery.open()  # while the host imports its framework
-            for item in todo:
-                if time.monotonic() >= ends_s:
-                    num = counted(len(ready.planned), "cell")
-                    context.say(f"The budget is used up: {len(measured)} of {num} have their record.")
-                    break
-                measured.append(session.measure(item))
-                delivery.add(measured[-1])
-        finally:  # a cell's code may have deleted files; an interrupted sweep keeps its records too
-            if not (context.folder / PLAN).exists():
-                context.write_plan(ready.planned)
-            for record in measured[num_known:]:
-                if not (context.folder / f"{record.name}.json").exists():
-                    context.write_record(record)
-    return measured
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:

@@ -2,13 +2,12 @@
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.text import Text
 
@@ -21,13 +20,14 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging.target import mllog
-from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, why_disturbed
+from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, is_allowed, verdict
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
+from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Ended, Measurement, Work
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
-from accelbench.schema.serialize import canonical_json, plain, without_secrets
+from accelbench.schema.serialize import canonical_json, grouped, plain, without_secrets
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Protocol, Status
 from accelbench.serving import calibration
@@ -37,6 +37,7 @@ from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress, own_calls
 
+Word = Status | Literal["disturbed"]
 MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 # Of accelbench's own networks, the tests know that they run: no check of them.
 CHECKED = frozenset(Library) - {Library.accelbench}
@@ -95,14 +96,12 @@ class Session:
         self._preflight.check(runnable)
         failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
         if self.context.refuses and runnable and len(failures) == len(runnable):
-            raise UserError(
-                "\n".join(dict.fromkeys(f"{each.reason}\n{own_calls(each.error)}".strip() for each in failures))
-            )
+            texts = [f"{failure.reason}\n{own_calls(failure.error)}".strip() for failure in failures]
+            raise UserError("\n".join(dict.fromkeys(texts)))
         for cell, work in self._preflight.works:
             self.evidence.learn(cell, work)
         runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
-        for device, python in dict.fromkeys((cell.device, cell.python) for cell in runnable):
-            cells = [cell for cell in runnable if (cell.device, cell.python) == (device, python)]
+        for (device, _), cells in grouped(runnable, lambda cell: (cell.device, cell.python)).items():
             if (ceilings := self._prober.ceilings(cells[0])) is not None:
                 self.evidence.ceilings[device] = ceilings
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
@@ -129,57 +128,70 @@ class Session:
         """
         if item.skip_reason is None and (change := self._changed(item)) is not None:
             raise ChangedError(f"{change} after the sweep began: run it again")
-        self._progress.start(item)
-        failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
-        environment = self.ready.environment(item.cell)
-        environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
-        environment |= {TRACKING: self.context.options.tracking} if self.context.options.tracking == UNTRACKED else {}
-        environment |= {BUSY: ALLOWED} if is_allowed() else {}
-        record = self._run(item, failure, environment)
-        reason, left_s = why_disturbed(record), left_s - 2 * record.wall_s
-        if reason is not None:
-            self._progress.begin("waiting for a quiet machine")
-            is_quiet = self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s)
-            self.context.waited_s = self._quiet.waited_s
-            if is_quiet:
-                self._progress.start(item)
-                record = _with_note(self._run(item, failure, environment), f"measured again: the first time, {reason}")
-        record = self._prober.judged(record)
-        if record.status == Status.ok and (change := self._changed(item)) is not None:
-            reason = f"{change} while it was measured: run the sweep again"
-            record = replace(record, status=Status.invalid, reason=reason)
-        self.context.write_record(record)
-        if lines := mllog(record):
-            (self.context.folder / f"{record.name}{MLLOG}").write_text(lines)
-        self._progress.finish(record)
-        return record
-
-    def _run(self, item: Planned, failure: Outcome | None, environment: Mapping[str, Any]) -> Record:
-        # The record of no process if the cell is skipped, or the check of its network failed.
-        weights = self.context.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
-        requests = self.context.folder / f"{item.record_name}{REQUESTS}" if item.cell.protocol in SERVING else None
-        started_at, start = datetime.now(UTC), time.perf_counter()
+        cell, options, folder = item.cell, self.context.options, self.context.folder
+        environment = self.ready.environment(cell)
+        unmeasured = self._preflight.failure(cell)
         if item.skip_reason is not None:
-            outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
-        else:
-            outcome = failure or self.context.hosts.run(item.cell, self.ready.data_folder, weights, requests)
-        served = outcome.unfinished if outcome.measurement is None else outcome.measurement.serving
+            unmeasured = Outcome(status=Status.skipped, reason=item.skip_reason)
+        weights = folder / f"{item.record_name}{SAFETENSORS}" if cell.save_weights else None
+        requests = folder / f"{item.record_name}{REQUESTS}" if cell.protocol in SERVING else None
+        note = None
+        while True:
+            self._progress.start(item)
+            started_at, start_s = datetime.now(UTC), time.perf_counter()
+            outcome = unmeasured or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
+            wall_s = time.perf_counter() - start_s
+            status, reason = _verdict(cell, outcome)
+            if status != DISTURBED or note or not self._is_quiet(item.label, reason, left_s - 2 * wall_s):
+                break
+            note = f"measured again: the first time, {reason}"
+        measured = outcome.measurement
+        served = measured.serving if measured else outcome.unfinished
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # of an earlier record of this name
-        ended = {field.name: getattr(outcome, field.name) for field in fields(Ended)}
-        ended["measurement"] = without_secrets(self._completed(item.cell, outcome.measurement))
-        return Record(
-            **ended,
-            cell=item.cell,
+        ceilings = self._prober.after(cell, measured if status == Status.ok else None, item.label)
+        if status == Status.ok:
+            status, reason = _verdict(cell, outcome, ceilings)
+        if status in (Status.ok, DISTURBED) and (change := self._changed(item)) is not None:
+            status, reason = Status.invalid, f"{change} while it was measured: run the sweep again"
+        if measured is not None and note:
+            measured = replace(measured, notes=[*measured.notes, note])
+        environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
+        environment["ceilings"] = plain(ceilings)
+        if options.tracking == UNTRACKED:
+            environment[TRACKING] = UNTRACKED
+        if is_allowed():
+            environment[BUSY] = ALLOWED
+        record = Record(
+            status=Status.ok if status == DISTURBED else status,
+            reason=None if status == DISTURBED else reason,
+            error=outcome.error,
+            user_error=outcome.user_error,
+            measurement=without_secrets(self._completed(cell, measured)),
+            system=outcome.system,
+            unfinished=outcome.unfinished,
+            cell=cell,
             label=item.label,
             identity=item.identity,
             started_at=started_at.isoformat(timespec="milliseconds"),
-            wall_s=time.perf_counter() - start,
+            wall_s=wall_s,
             environment=without_secrets(environment),
             sweep_id=self.context.sweep_id,
             of_search=self.context.of_search,
             data=without_secrets(self.ready.data),
         )
+        self.context.write_record(record)
+        if lines := mllog(record):
+            (folder / f"{record.name}{MLLOG}").write_text(lines)
+        self._progress.finish(record)
+        return record
+
+    def _is_quiet(self, label: str, why: str | None, left_s: float) -> bool:
+        """Waits for a quiet machine; whether it is quiet."""
+        self._progress.begin("waiting for a quiet machine")
+        is_quiet = self._quiet.comes(f"{label} was disturbed ({why})", left_s)
+        self.context.waited_s = self._quiet.waited_s
+        return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
         """With what the generator of requests itself does, if it made any, or who planned a training to a target."""
@@ -203,10 +215,11 @@ class Session:
         return None if path is None else f"{one_line(shown(path))} was changed"
 
 
-def _with_note(record: Record, note: str) -> Record:
-    if (measured := record.measurement) is None:
-        return record
-    return replace(record, measurement=replace(measured, notes=[*measured.notes, note]))
+def _verdict(cell: Cell, outcome: Outcome, ceilings: Ceilings | None = None) -> tuple[Word, str | None]:
+    """The status of the cell, `disturbed` included, and the reason if it is not ok."""
+    if outcome.measurement is None:
+        return outcome.status, outcome.reason
+    return verdict(cell, outcome.measurement, ceilings, None if is_allowed() else outcome.system)
 
 
 class Preflight:
@@ -221,23 +234,22 @@ class Preflight:
         """Checks one of all cells with the same network, batches and mode; returns how many networks were checked."""
         # That with the smallest batch; if it fails, the next larger too: batch normalisation can't train on a single
         # sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
-        batches: dict[tuple[str, bool], dict[int, Cell]] = defaultdict(dict)
-        for cell in cells:
-            if cell.model.library in CHECKED:
-                batches[_key(cell)].setdefault(cell.batch_size, cell)
+        groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
         right = set()
-        for key in paced(sorted(batches), self._say, "Checks network"):
-            for num, size in enumerate(sorted(batches[key]) if key[0] not in right else ()):
-                outcome = self._hosts.check(batches[key][size], self._data_folder)
+        for key in paced(sorted(groups), self._say, "Checks network"):
+            if key[0] in right:
+                continue
+            of_sizes = {cell.batch_size: cell for cell in reversed(groups[key])}
+            for size, cell in sorted(of_sizes.items()):
+                outcome = self._hosts.check(cell, self._data_folder)
                 # Only an exception is a verdict: running out of time or memory says nothing.
-                if outcome.status == Status.failed:
-                    self._failures[key, size] = replace(outcome, user_error=True)
-                    continue
-                self.works.append((batches[key][size], outcome.work))
-                if num == 0:
-                    right.add(key[0])
-                break
-        return len({network for network, _ in batches})
+                if outcome.status != Status.failed:
+                    self.works.append((cell, outcome.work))
+                    if size == min(of_sizes):
+                        right.add(key[0])
+                    break
+                self._failures[key, size] = replace(outcome, user_error=True)
+        return len({network for network, _ in groups})
 
     def failure(self, cell: Cell) -> Outcome | None:
         """How the check of the cell's network and batch failed; None if it did not, or if there was none."""

@@ -43,7 +43,7 @@ def guarded(model: ModelSpec) -> Iterator[None]:
             f"torch {torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
         )
 
-    with _replacing(load):
+    with replacing(load):
         yield
 
 
@@ -79,12 +79,13 @@ def verified(url: str) -> Iterator[None]:
             copy.seek(0)
             return torch_load(copy, *args, **{**settings, "weights_only": True})
 
-        with _replacing(load):
+        with replacing(load):
             yield
 
 
 @contextmanager
-def _replacing(load: Load) -> Iterator[None]:
+def replacing(load: Load) -> Iterator[None]:
+    """Inside, `load` is in the place of `torch.load`."""
     before = torch.load
     torch.load = load
     try:

@@ -34,25 +34,23 @@ POLL_S = 0.001
 
 def children(pid: int) -> list[int]:
     """The process ids of the children, zombies included; empty if the process has ended."""
-    found: list[int] = []
+    pids: list[int] = []
     # The kernel's list costs some microseconds per thread; psutil reads every process of the machine. A thread or
     # process may end meanwhile: then it has no children.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
             with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered: half the time
-                found += [int(word) for word in file.read().split()]
-    return found
+                pids += map(int, file.read().split())
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
     """The process ids of all descendants, zombies included."""
-    found, waiting = [], [pid]
-    while waiting:
-        below = children(waiting.pop())
-        found += below
-        waiting += below
-    return found
+    pids = children(pid)
+    for descendant in pids:  # the list grows
+        pids += children(descendant)
+    return pids
 
 
 def end_orphans(own: Collection[int]) -> None:
@@ -62,11 +60,10 @@ def end_orphans(own: Collection[int]) -> None:
         for pid in orphans:
             with contextlib.suppress(PermissionError):  # it has become another user's
                 os.kill(pid, signal.SIGKILL)
-        ended = [pid for pid in orphans if os.waitpid(pid, os.WNOHANG)[0]]
+            os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > deadline:
             return
-        if not ended:
-            time.sleep(POLL_S)
+        time.sleep(POLL_S)
 
 
 FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
@@ -110,55 +107,51 @@ class Sampler:
     def __init__(self, pid: int, num_gpus: int = 0, others: Sequence[int] = ()) -> None:
         """Starts without a sample; the utilisation of the first one is measured from here.
 
-        `pid` is the root of the processes, and so are `others`, which may end; the first `num_gpus` GPUs count.
+        `pid` is the root of the processes, whose end ends the samples; so are `others`, which may end before. The first
+        `num_gpus` GPUs count.
         """
-        self._others_pids = others
-        self._root: int | None = None
+        self._roots = [pid, *others]
         self._queries = _queries(num_gpus)
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
+        self._last: _Moment | None = None  # None once the root has ended
         self.pause_s = SHORTEST_PAUSE_S
-        try:
+        with contextlib.suppress(OSError):  # it has ended, or the system has no /proc
             self._started_s = started_boot_s(pid)
             self._cores = os.sched_getaffinity(0)
-            self._last = self._look(pid)
-            self._root = pid
-        except OSError:  # it has ended, or the system has no /proc
-            pass
+            self._last = self._look()
 
-    def sample(self) -> bool:
-        """Takes one sample, if the root is still alive; returns whether it was."""
-        if self._root is None:
-            return False
+    def sample(self) -> None:
+        """Takes one sample, if the root is still alive."""
+        before = self._last
+        if before is None:
+            return
         start_s = time.thread_time()
         try:
-            before, self._last = self._last, self._look(self._root)
+            self._last = now = self._look()
         except OSError:
-            self._root = None
-            return False
-        memory_bytes = self._last.usage.memory_bytes
-        self._memory_bytes.append(memory_bytes)
-        sampled: dict[str, float | None] = {
-            "host_memory_mb": memory_bytes / MB,
-            **_shares(before, self._last),
-            **{name: gpu.ask(query) for name, query in self._queries.items()},
-        }
+            self._last = None
+            return
+        self._memory_bytes.append(now.usage.memory_bytes)
+        sampled: dict[str, float | None] = {"host_memory_mb": now.usage.memory_bytes / MB, **_shares(before, now)}
+        for name, query in self._queries.items():
+            sampled[name] = gpu.ask(query)
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
         for name, value in sampled.items():
             self._values.setdefault(name, []).append(value)
         rest_s = PAUSE_PER_COST * (time.thread_time() - start_s)
         self.pause_s = min(max(SHORTEST_PAUSE_S, rest_s), LONGEST_PAUSE_S)
-        return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
         """The samples so far.
 
         The peak of memory is `peak_bytes`, or the largest sample up to `until_s` of CLOCK_BOOTTIME if that is larger.
         """
-        pairs = zip(self._times_s, self._memory_bytes, strict=True)
-        peaks = [size for t_s, size in pairs if until_s is None or self._started_s + t_s <= until_s]
-        peaks += [peak_bytes] if peak_bytes is not None else []
+        peaks = [] if peak_bytes is None else [peak_bytes]
+        for t_s, num_bytes in zip(self._times_s, self._memory_bytes, strict=True):
+            if until_s is None or self._started_s + t_s <= until_s:
+                peaks.append(num_bytes)
         return SystemSeries(
             started_boot_s=self._started_s if self._times_s else None,
             t_s=self._times_s,
@@ -167,10 +160,11 @@ class Sampler:
             num_cores=len(self._cores) if self._times_s else None,
         )
 
-    def _look(self, root: int) -> _Moment:
+    def _look(self) -> _Moment:
         """Raises an OSError if the root has ended."""
-        below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
-        tree = [root, *self._others_pids, *below]
+        tree = [*self._roots]
+        for root in self._roots:
+            tree += descendants(root)
         return _Moment(time.monotonic(), _measure(tree), cpu_times(self._cores), _waits(tree))
 
 
@@ -178,48 +172,37 @@ def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
     """What happened between two samples; None if they are too near, or a sum has decreased."""
     # It does when a process ends that its parent does not wait for: what it used is then lost.
     wall_s = after.at_s - before.at_s
-    used, now = before.usage, after.usage
     # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
-    spent, system = now.cpu_ticks - used.cpu_ticks, now.system_ticks - used.system_ticks
-    faults = now.page_faults - used.page_faults
-    is_known = wall_s >= SHORTEST_INTERVAL_S and min(spent, system, faults) >= 0
-    busy_s = after.machine.busy_s - before.machine.busy_s - spent / TICKS_PER_S
-    waited_ns = [max(0, ns - before.waited_ns.get(thread, 0)) for thread, ns in after.waited_ns.items()]
+    cpu_ticks = after.usage.cpu_ticks - before.usage.cpu_ticks
+    system_ticks = after.usage.system_ticks - before.usage.system_ticks
+    page_faults = after.usage.page_faults - before.usage.page_faults
+    others_s = after.machine.busy_s - before.machine.busy_s - cpu_ticks / TICKS_PER_S
+    waited_ns = sum(max(0, ns - before.waited_ns.get(thread, 0)) for thread, ns in after.waited_ns.items())
     shares = {
-        "cpu_utilization_percent": 100 * spent / TICKS_PER_S / wall_s,
-        "cpu_system_percent": 100 * system / TICKS_PER_S / wall_s,
-        "page_faults_per_s": faults / wall_s,
-        "waiting_percent": sum(waited_ns) / 1e7 / wall_s if any(after.waited_ns.values()) else None,
-        "other_cpu_utilization_percent": max(0.0, 100 * busy_s / wall_s),
+        "cpu_utilization_percent": 100 * cpu_ticks / TICKS_PER_S / wall_s,
+        "cpu_system_percent": 100 * system_ticks / TICKS_PER_S / wall_s,
+        "page_faults_per_s": page_faults / wall_s,
+        "waiting_percent": waited_ns / 1e7 / wall_s if any(after.waited_ns.values()) else None,
+        "other_cpu_utilization_percent": max(0.0, 100 * others_s / wall_s),
         "steal_percent": 100 * (after.machine.stolen_s - before.machine.stolen_s) / wall_s,
     }
-    return shares if is_known else dict.fromkeys(shares)
+    if wall_s < SHORTEST_INTERVAL_S or min(cpu_ticks, system_ticks, page_faults) < 0:
+        return dict.fromkeys(shares)
+    return shares
 
 
 def _measure(tree: Sequence[int]) -> _Usage:
     """What the tree uses; raises an OSError if its root has ended."""
-    of_each = [_of_process(tree[0])]
-    if of_each[0].memory_bytes == 0:  # a zombie, or about to be one
+    usages = [_usage(tree[0])]
+    if usages[0].memory_bytes == 0:  # a zombie, or about to be one
         raise ProcessLookupError(f"process {tree[0]} has ended")
     for pid in tree[1:]:
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            of_each.append(_of_process(pid))
-    return _Usage(*map(sum, zip(*of_each, strict=True)))
+            usages.append(_usage(pid))
+    return _Usage(*map(sum, zip(*usages, strict=True)))
 
 
-def _waits(pids: Iterable[int]) -> dict[str, int]:
-    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes."""
-    # Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
-    found: dict[str, int] = {}
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file
-            for thread in os.listdir(f"/proc/{pid}/task")[: MAX_THREADS - len(found)]:
-                with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
-                    found[thread] = int(file.read().split()[1])
-    return found
-
-
-def _of_process(pid: int) -> _Usage:
+def _usage(pid: int) -> _Usage:
     """Raises an OSError if the process has been waited for. One file, proc_pid_stat(5): psutil's three cost more."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # from the third one on
@@ -230,6 +213,18 @@ def _of_process(pid: int) -> _Usage:
         system_ticks=system + children_system,
         page_faults=sum(map(int, fields[7:11])),
     )
+
+
+def _waits(pids: Iterable[int]) -> dict[str, int]:
+    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes."""
+    # Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    waited_ns: dict[str, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file
+            for thread in os.listdir(f"/proc/{pid}/task")[: MAX_THREADS - len(waited_ns)]:
+                with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+                    waited_ns[thread] = int(file.read().split()[1])
+    return waited_ns
 
 
 def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:

@@ -1,0 +1,212 @@
+"""What `accelbench.measure` measures in a cell's process: the network or the function that was sent there.
+
+A network is that of a cell with `model.target`, whose functions are `network`, `batch`, `loss` and `samples`.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AsyncContextDecorator, ContextDecorator
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from inspect import isroutine
+from multiprocessing.pool import AsyncResult
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+from accelbench.devices import malloc_thresholds
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.backends import Backend, backend_for
+from accelbench.engines.pytorch.structure import mapped
+from accelbench.engines.pytorch.weights import replacing, torch_load
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement, Observed
+from accelbench.schema.vocab import Device
+
+SENT = "sent.pickle"  # the file with what was sent, in the folder of the data
+# Types of results whose work did not run, or may still run.
+UNFINISHED = (
+    *(Awaitable, AsyncIterator, Iterator, ContextDecorator, AsyncContextDecorator),
+    *(Future, AsyncResult, threading.Thread, BaseProcess, subprocess.Popen),
+)
+MOST_PENDING = 32  # results that are kept until they are waited for
+_sent: dict[str, bytes] = {}  # pickles, by the name of an argument of `measure`
+
+
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
+    """Measures what was sent; see `engines.pytorch.engine.run`."""
+    with open(data_folder / SENT, "rb") as file:
+        folder, sys.path[:] = pickle.load(file)
+        os.chdir(folder)
+        _sent.update(pickle.load(file))
+    if "function" not in _sent:
+        return engine.run(cell, data_folder)
+    backend = backend_for(cell.device)
+    backend.use_threads(cell, 1)
+    malloc_thresholds.restore()
+    return _FunctionRun(cell, _unpickled("function"), backend).measure()
+
+
+def _unpickled(name: str) -> Any:
+    # The pickle of a tensor calls torch.load, which is guarded against files of others while a network is built.
+    with replacing(torch_load):
+        return pickle.loads(_sent[name])
+
+
+def network() -> nn.Module:
+    """A copy of the network, in host memory."""
+    sent: nn.Module = _unpickled("network")
+    return sent.to(device="cpu")
+
+
+def batch(batch_size: int) -> Any:
+    """A copy of the batch, in host memory."""
+    return mapped(_unpickled("batch"), lambda tensor: tensor.detach().cpu())
+
+
+@cache
+def _loss() -> Callable[[Any, Any], Any]:
+    unpickled: Callable[[Any, Any], Any] = _unpickled("loss")
+    return unpickled
+
+
+def loss(output: Any, batch: Any) -> Any:
+    """The user's loss."""
+    return _loss()(output, batch)
+
+
+def samples(batch: Any) -> int:
+    """The number that the user gave."""
+    number: int = _unpickled("samples")
+    return number
+
+
+class _FunctionRun(CellRun):
+    """A run of a function, one call of which is a step. On the CPU it must not use a GPU, which nothing waits for."""
+
+    backend: Backend
+    fetches_inside = True  # what moves data, if anything does, is part of the function
+    build_s, num_params = 0.0, 0
+
+    def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
+        super().__init__(cell, Path(), backend)
+        self.function = function
+        self.returned = Returned(cell.device)
+        wait_for_device = backend.wait
+
+        def wait() -> None:
+            self.returned.wait()
+            wait_for_device()
+
+        backend.wait = wait  # type: ignore[method-assign]
+
+    def new_step(self) -> Any:
+        def nothing(*_: object) -> None: ...
+
+        return SimpleNamespace(
+            fetch=nothing,
+            copy_in=nothing,
+            compute=lambda batch: self.returned.add(self.function()),
+            copy_out=nothing,
+            num_samples=lambda batch: self.cell.batch_size,
+        )
+
+    def run_steps(self) -> None:
+        super().run_steps()
+        self.timing.copy_out_s = []  # the function has no output to copy
+        if self.cell.device == Device.cpu and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            raise UserError(
+                "device='cpu': the function used the GPU, and its time on the CPU is not that of its work: use "
+                "device='gpu', which waits for it"
+            )
+
+    def observe(self) -> Observed:
+        return Observed(  # what the function computes is unknown
+            device=self.cell.device,
+            device_name=self.device_name(),
+            precision=self.cell.precision,
+            num_devices=1,
+            threads=torch.get_num_threads() if self.cell.device == Device.cpu else None,
+        )
+
+
+class Returned:
+    """Refuses a first result that shows that nothing ran, and waits for results that are still computed, as JAX's."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.waits: bool | None = None  # whether results have to be waited for; None before the first one
+        self.pending = deque[Any]()
+
+    def add(self, result: Any) -> None:
+        """Takes the result of one call. Raises UserError: the work did not run, or can't be waited for."""
+        if self.waits is None:
+            if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # as of jax.jit
+                raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")
+            values = list(_values(result))
+            self.waits = any(hasattr(value, "block_until_ready") for value in values)
+            for value in values:
+                self._check(value)
+        if self.waits:
+            self.pending.append(result)
+            if len(self.pending) > MOST_PENDING:
+                _wait_for(self.pending.popleft())
+
+    def wait(self) -> None:
+        """Returns when all results are there."""
+        while self.pending:
+            _wait_for(self.pending.popleft())
+
+    def _check(self, value: Any) -> None:
+        graph = getattr(type(value), "__dask_graph__", None)
+        is_future = hasattr(type(value), "add_done_callback")
+        if isinstance(value, UNFINISHED) or is_future or (graph is not None and graph(value) is not None):
+            raise UserError(
+                f"measure: the function returns {_name(value)}, which has not run or may still run: have it await, "
+                "read, compute or wait for that, and return the result"
+            )
+        is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+        if not is_array or not hasattr(type(value), "device"):  # a table may have a column of this name
+            return
+        place = str(value.device).lower()
+        is_on_gpu = "cuda" in place or "gpu" in place
+        if "cpu" not in place and not (is_on_gpu and self.device == Device.gpu):
+            problem = f"the function's result is on {place}, which nothing waits for"
+            raise UserError(f"device='{self.device}': {problem}{': use device=gpu' if is_on_gpu else ''}")
+
+
+def _wait_for(result: Any) -> None:
+    for value in _values(result):
+        if hasattr(value, "block_until_ready"):
+            value.block_until_ready()
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """The values that a result holds, also in containers within it."""
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, tuple | list | set | frozenset):
+        parts = list(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, field.name) for field in fields(value)]
+    else:
+        yield value
+        return
+    for part in parts:
+        yield from _values(part)
+
+
+def _name(value: Any) -> str:
+    return f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
