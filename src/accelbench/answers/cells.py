@@ -222,9 +222,7 @@ def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
 
     The same two cells get the same word in either order, and reciprocal ratios.
     """
-    is_turned = second.measured_key < first.measured_key
-    one, other = (second, first) if is_turned else (first, second)
-    found = one.judged.get(other.measured_key)
-    if found is None:
-        found = one.judged[other.measured_key] = judge(one.side, other.side)
-    return Gap(first=first, second=second, **vars(found.turned if is_turned else found))
+    key = second.measured_key
+    if key not in first.judged:
+        first.judged[key] = judge(first.side, second.side)
+    return Gap(first=first, second=second, **vars(first.judged[key]))

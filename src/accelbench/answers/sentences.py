@@ -9,7 +9,7 @@ from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
 from accelbench.judging.row import warnings_of
-from accelbench.judging.warnings import DISAGREED, output_error_text
+from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
 from accelbench.schema.vocab import Protocol
 
@@ -138,12 +138,11 @@ class Answer:
         return max(0, len(self.others) - MAX_CANDIDATES + 1)
 
     def _candidate(self, cell: MeasuredCell, largest: float) -> Candidate:
-        names = [each.name for each in cell.counted]
+        alike = [cell]
         if self.group.others:
-            alike = (each for each in self.group.cells if setting_key(each) == setting_key(cell))
-            names = [process.name for each in alike for process in each.processes if process.is_ok]
+            alike = [each for each in self.group.cells if setting_key(each) == setting_key(cell)]
         return Candidate(
-            names=names,
+            names=[process.name for each in alike for process in each.processes if process.is_ok],
             text=self.group.text(cell),
             label=self.group.short_text(cell),
             device=cell.cell.device.value,
@@ -164,8 +163,7 @@ class Answer:
             return ""
         if self.limit is not None and self.limit.percentile != 50:
             return f", p{self.limit.percentile} of a step {significant(self.fastest.number(self.limit.column))} ms"
-        disagrees = " (which disagrees with the rate)" * (DISAGREED in self.fastest.doubts)
-        return f", median step {significant(p50_ms)} ms{disagrees}"
+        return f", median step {significant(p50_ms)} ms"
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:

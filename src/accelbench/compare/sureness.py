@@ -138,12 +138,6 @@ class Judgement:
         return f"{significant(self.low)} to {significant(self.high)} times"
 
     @property
-    def turned(self) -> "Judgement":
-        """The same of the second cell over the first."""
-        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
-        return replace(self, ratio=1 / self.ratio, low=low, high=high)
-
-    @property
     def is_interleaved(self) -> bool:
         """Whether the ratio is one of interleaved processes."""
         return self.low is not None
