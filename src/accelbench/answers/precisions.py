@@ -18,7 +18,9 @@ def worth(cells: Sequence[MeasuredCell]) -> str:
     nums = Counter(device for device, _ in {(device, machine) for _, device, machine in found})
     lines = []
     for (value, device, machine), of_one in found.items():
-        on = f" on the {device}" * (len(nums) > 1) + f" ({machine})" * (nums[device] > 1)
+        on = f" on the {device}" if len(nums) > 1 else ""
+        if nums[device] > 1:
+            on += f" ({machine})"
         said = summary(of_one, value, of_one[0].base_value)
         lines.append(f"With the same engine and batch{on}, {said}.{_probed(of_one[0])}")
     return "\n".join(lines)

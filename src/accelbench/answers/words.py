@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from accelbench.answers.process import Process
 from accelbench.judging.verdict import DISTURBED
-from accelbench.presentation import UNKNOWN, significant
+from accelbench.presentation import UNKNOWN, counted, significant
 from accelbench.schema import interpreters, vocab
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.record import Row, number_of
@@ -23,7 +23,9 @@ def data_text(process: Process) -> str:
     """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
     row, cell = process.row, process.cell
     data = str(row["data"]) + (f" ({cell.model.batch.rpartition('.')[2]})" if cell.model.batch else "")
-    words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"], feeding_text(process)]
+    if row["stand_in"]:
+        data += " (stand-in)"
+    words = [data, row["input_shape"], feeding_text(process)]
     return " ".join(str(part) for part in words if part)
 
 
@@ -120,7 +122,7 @@ def options_text(row: Row) -> str | None:
         per_device = ", a process each" if row["xla_processes"] else ""
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["asked_threads"] is not None:
-        enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
+        enabled.append(counted(int(row["asked_threads"]), "thread"))
     if row["engine"] != vocab.Engine.pytorch:
         enabled.append(engine_text(row))
     if row["python"] is not None:

@@ -187,7 +187,7 @@ def _other_work(matching: Matching) -> list[str]:
     different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in matching.varied.items() if name in MEANING]
     for one in matching.pairs:
         data = [[each.data for each in side if each.data] for side in (one.first, one.second)]
-        a, b = ({f"{d.name}{' (a stand-in)' * d.stand_in} {d.digest[:8]}" for d in side} for side in data)
+        a, b = ({f"{d.name}{' (a stand-in)' if d.stand_in else ''} {d.digest[:8]}" for d in side} for side in data)
         if a and b and a != b:
             return [*different, f"the data of {one.label}: {_listed(a)} | {_listed(b)}"]
     return different
@@ -254,7 +254,9 @@ def described(records: RecordSet) -> str:
     """How many processes have each outcome, and their git revisions."""
     outcomes = Counter(process.outcome for process in records.processes)
     states = [environment.get("git", {}) for environment in records.environments()]
-    revisions = {f"{(git.get('revision') or 'unknown')[:8]}{' (changed)' * bool(git.get('dirty'))}" for git in states}
+    revisions = {
+        f"{(git.get('revision') or 'unknown')[:8]}{' (changed)' if git.get('dirty') else ''}" for git in states
+    }
     return f"{', '.join(f'{num} {outcome}' for outcome, num in outcomes.most_common())}; git {_listed(revisions)}"
 
 

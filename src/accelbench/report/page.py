@@ -125,8 +125,13 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         for record in sweep.records
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
     }
-    found = [(machine, check) for machine in machines.values() if (check := read_selfcheck(cache, machine)) is not None]
-    return [f"{machine.get('cpu_name')}: " * (len(machines) > 1) + check.sentence for machine, check in found]
+    sentences = []
+    for machine in machines.values():
+        check = read_selfcheck(cache, machine)
+        if check is not None:
+            name = f"{machine.get('cpu_name')}: " if len(machines) > 1 else ""
+            sentences.append(name + check.sentence)
+    return sentences
 
 
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
