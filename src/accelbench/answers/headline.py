@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import NamedTuple
 
-from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, Word
 from accelbench.answers.precisions import worth
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import best_settings, capacities
+from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import MODES
 from accelbench.judging.row import remarks_in, warnings_of
 from accelbench.judging.warnings import Kind

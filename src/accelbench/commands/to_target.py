@@ -39,7 +39,7 @@ def run(sides: Sequence[str], chosen: Namespace, context: Context) -> int:
     budget_s = budget_in_s(chosen, DEFAULT_BUDGET)
     target = ["protocol=target", f"target.accuracy={chosen.target}"]
     with Hosts() as hosts:
-        from accelbench.answers.arrivals import MIN_SEEDS, target_answers
+        from accelbench.answers.time_to_goal import MIN_SEEDS, target_answers
         from accelbench.report.read import read
         from accelbench.settings.compose import cells_of, compose, words_in
         from accelbench.sweep import run as sweep

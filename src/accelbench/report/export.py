@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, process_rows
 from accelbench.answers.process import Process
+from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import MODES
 from accelbench.judging.row import warnings_of
 from accelbench.judging.target import mllog, mllog_line

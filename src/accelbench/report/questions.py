@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from accelbench.answers.arrivals import Run, Setting, TargetAnswer, target_answers
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
+from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.read import Sweep

@@ -12,11 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
+from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import disturbed_text, speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned

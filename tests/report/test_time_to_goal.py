@@ -5,9 +5,9 @@ import io
 from rich.console import Console
 
 import accelbench
-from accelbench.answers.arrivals import target_answers
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
+from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process
