@@ -84,7 +84,6 @@ def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp
     os.utime(path, (1, 1))
     assert fingerprint.identity(cell, DATA, FINGERPRINT) == first
     path.write_bytes(b"more")
-    plan.forget_files()
     assert fingerprint.identity(cell, DATA, FINGERPRINT) != first
 
 

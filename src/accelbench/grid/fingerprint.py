@@ -1,10 +1,9 @@
 """What a number depends on: the machine, the versions, the code that measures; and the identity of a record.
 
-The digest of the code that measures is over the files of `ROOMS` and of the engine, by their syntax, without comments
-and docstrings. An edit here that changes no number measures the cells again all the same.
+The digest of the code that measures is over the bytes of the files of `ROOMS` and of the engine. Any edit there
+measures the cells again, also one that changes no number.
 """
 
-import ast
 import os
 import platform
 import subprocess
@@ -24,7 +23,7 @@ from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.secrets import kept
-from accelbench.schema.serialize import digest, read_bytes, sha256_of
+from accelbench.schema.serialize import digest, sha256_of
 from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
@@ -100,14 +99,14 @@ PACKAGE_NAME = "accelbench"
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The sha256 over what the code says that measures the cells of `engine`; of every engine if it is None.
+    """The sha256 over the code that measures the cells of `engine`; of every engine if it is None.
 
     Raises FileNotFoundError: `package` holds no such code.
     """
     paths = sorted(set(measuring_files(package, engine)))
     if not paths:
         raise FileNotFoundError(f"{package}: not the folder of the accelbench package")
-    return digest({str(path.relative_to(package)): _said(read_bytes(path)) for path in paths})
+    return digest({str(path.relative_to(package)): sha256_of(path) for path in paths})
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
@@ -117,21 +116,6 @@ def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
         files += package.glob(place if place.endswith(".py") else f"{place}/**/*.py")
     return files
-
-
-@cache  # the engines of a sweep share most files
-def _said(text: bytes) -> str:
-    """A file's syntax without comments and docstrings."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            body[:] = [each for each in body if not _is_text(each)]
-    return ast.dump(tree)
-
-
-def _is_text(statement: ast.AST) -> bool:
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
@@ -153,19 +137,24 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
     """
     found = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
-        found["model.weights"] = weights_digest(cell.model.weights_file, Path.cwd())
+        found["model.weights"] = _weights_digest(Path.cwd() / cell.model.weights_file)
     if (library := allocators.library(cell.options.allocator)) is not None:
         found["allocator"] = allocators.checksum(library)
     return {"files": found} if found else {}
 
 
-@cache
-def weights_digest(path: str, folder: Path) -> str:
-    """The sha256 of a file of weights, from the working folder `folder`. Raises UserError: it can't be read."""
+def _weights_digest(path: Path) -> str:
+    """The sha256 of a file of weights. Raises UserError: it can't be read."""
     try:
-        return sha256_of(folder / path)
+        stat = path.stat()
+        return _digest_of(path, stat.st_mtime_ns, stat.st_ino)
     except OSError as error:
         raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
+
+
+@cache  # of a file as it is now: reading one takes long
+def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
+    return sha256_of(path)
 
 
 def git_variables() -> dict[str, str]:

@@ -8,7 +8,6 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
@@ -43,24 +42,24 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
     return total.hexdigest()
 
 
-def source_files(flag: str, path: str, places: Sequence[str] | None = None) -> dict[Path, Path]:
+def source_files(flag: str, path: str) -> dict[Path, Path]:
     """Name -> file of the source of the user's class or function at a dotted path: its module, and what that imports.
 
     Of installed packages, only the one that is named counts. Where a module may import what its text does not name, all
-    of its package counts, or without a package all modules of its folder. It is searched in `places`, by default the
-    current folder, then Python's path.
+    of its package counts, or without a package all modules of its folder. It is searched in the current folder, then in
+    Python's path.
 
     Raises UserError: there is no such package; the message names the setting `flag`.
     """
     name = path.partition(".")[0]
-    found = PathFinder.find_spec(name, ["", *sys.path] if places is None else places)
+    found = PathFinder.find_spec(name, ["", *sys.path])
     if found is None or not (found.submodule_search_locations or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
     folders = [Path(folder) for folder in found.submodule_search_locations or []]
     home = folders[0].parent if folders else Path(str(found.origin)).parent
     if len(folders) < 2 and not INSTALLED.intersection(home.parts):
-        imported = _imported(path, list(dict.fromkeys([home.absolute(), *map(Path, own_folders())])))
-        if imported:
+        homes = list(dict.fromkeys([home.absolute(), *map(Path, own_folders())]))
+        if imported := _imported(path, homes):
             return imported
     files: dict[Path, Path] = {}
     for folder in folders or [home]:
@@ -117,20 +116,23 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 def check_own_code(cells: Iterable[Cell]) -> None:
     """Raises a UserError if code that `cells` name is missing, or no Python, or if `python` would run another copy."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
-        files, name = source_files(flag, path), path.partition(".")[0]
+        source_files(flag, path)  # it is there
         _check_text(flag, path)
-        with suppress(UserError):  # not there
-            # The identity has the digest of the copy here, so that the other interpreter must run the same one.
-            if python is None or name in VERSIONED:
-                continue
-            found = PathFinder.find_spec(name, own_folders())  # of a folder without __init__.py, any package is before
-            is_first = found is not None and (found.origin or not look(python, name).modules.get(name))
-            if is_first and source_files(flag, path, own_folders()) == files:
-                continue
-        raise UserError(
-            f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be "
-            "in the working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
-        )
+        name = path.partition(".")[0]
+        # The identity has the digest of the copy here, so that the other interpreter must run the same one.
+        if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
+            raise UserError(
+                f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be in the "
+                "working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
+            )
+
+
+def _is_same_copy(name: str, python: str) -> bool:
+    here, there = (PathFinder.find_spec(name, paths) for paths in (["", *sys.path], own_folders()))
+    if here is None or there is None or here.origin != there.origin:
+        return False
+    # Before a folder without __init__.py comes any package of that name.
+    return there.origin is not None or not look(python, name).modules.get(name)
 
 
 def _check_text(flag: str, path: str) -> None:

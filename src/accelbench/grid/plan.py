@@ -1,5 +1,6 @@
 """Plans the cells of a sweep on this machine's data and environment: each record's name, and why a cell is skipped."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from accelbench.devices import interpreters
 from accelbench.devices.registry import look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
-from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files, weights_digest
+from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files
 from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace
@@ -21,9 +22,6 @@ from accelbench.schema.interpreters import OWN, names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
-
-Stamp = tuple[int, int, int]  # time of the last change, size, inode
-Sources = tuple[tuple[str, str], ...]  # settings that name the user's files, and their values
 
 
 @dataclass(frozen=True)
@@ -88,22 +86,6 @@ def plan(
     ]
 
 
-def _sources(cell: Cell) -> Sources:
-    weights = [("model.weights", cell.model.weights_file)] if cell.model.weights_file else []
-    return *cell.own_code.items(), *weights
-
-
-def _stamps(sources: Sources) -> dict[Path, Stamp]:
-    """The files of the user's that these settings name; their contents are not read."""
-    found = {}
-    for flag, value in sources:
-        with suppress(UserError, OSError):  # it is gone
-            for path in [Path(value)] if flag == "model.weights" else source_files(flag, value).values():
-                stat = path.stat()
-                found[path] = stat.st_mtime_ns, stat.st_size, stat.st_ino
-    return found
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A sweep that is ready to run."""
@@ -111,7 +93,6 @@ class Prepared:
     place: Workplace  # where the sweep works
     data: Data  # the data set of all cells
     data_folder: Path  # where its arrays are
-    stamps: Mapping[Sources, Mapping[Path, Stamp]]  # of the user's files, from before they were read
     fingerprints: Mapping[Engine, Mapping[str, Any]]  # those of each engine's cells
     git: Mapping[str, Any]  # the state of the checkout
     planned: list[Planned]  # the cells in the order in which they run
@@ -131,21 +112,16 @@ class Prepared:
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, known: str) -> Path | None:
-        """A file of the user that was changed since, so that the cell's identity is not `known` any more."""
-        sources = _sources(cell)
-        changes = self.stamps[sources].items() ^ _stamps(sources).items()
-        forget_files()
+        """The user's file that was changed last, if the cell's identity is not `known` any more."""
+        source_digest.cache_clear()
         with suppress(UserError):  # it is gone
-            today = identity(cell, self.data, self.fingerprints[cell.engine]) if changes else None
-            if today in (None, known):  # its contents may be the same
+            if self.process(cell).identity == known:
                 return None
-        return min(path for path, _ in changes)
-
-
-def forget_files() -> None:
-    """Has the user's code and weights be read again."""
-    source_digest.cache_clear()
-    weights_digest.cache_clear()
+        files = [Path(cell.model.weights_file)] if cell.model.weights_file else []
+        for flag, path in cell.own_code.items():
+            with suppress(UserError):
+                files += source_files(flag, path).values()
+        return max(filter(Path.exists, files), key=os.path.getctime, default=Path(cell.model.definition))
 
 
 def check_request(cells: Sequence[Cell]) -> None:
@@ -211,8 +187,7 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
     # A notebook plans again and again, and the user's code and packages change meanwhile.
     interpreters.look.cache_clear()
-    forget_files()
-    stamps = {sources: _stamps(sources) for sources in {_sources(cell) for cell in cells}}
+    source_digest.cache_clear()
     data, folder = data_of(cells, place)
     shape = num_train = None
     if data.name not in (MODULE, RANDOM):
@@ -221,4 +196,4 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
         check_fits(cells, shape, num_train)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier, shape, num_train)
-    return Prepared(place, data, folder, stamps, fingerprints, git_state(place.root), planned)
+    return Prepared(place, data, folder, fingerprints, git_state(place.root), planned)
