@@ -22,7 +22,7 @@ highlight_language = "text"  # of blocks that name none: outputs
 SECTIONS = {
     "Use": "sweeps your-own-network data python options which-engine engines generation devices hardware cluster",
     "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy replay ci mlflow dvc",
-    "Look up": "settings columns records",
+    "Look up": "settings rules columns records",
     "Trust": "measuring how-a-benchmark-lies serving-bound studies",
     "Change": "architecture extending",
 }

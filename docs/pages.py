@@ -1,5 +1,6 @@
-"""Writes what is computed: docs/settings.md, and tables of docs/records.md, docs/columns.md and docs/serving.md."""
+"""Writes what is computed: settings.md, rules.md, and tables of records.md, columns.md and serving.md."""
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from accelbench.rules.conditions import Rule
+from accelbench.rules.table import MISTAKES, NEEDS, SKIPPED, USED
 from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
 from accelbench.schema.json_schema import Schema
@@ -37,7 +40,7 @@ def pages() -> dict[str, str]:
             defaults |= group
     defaults |= {"model.name": defaults["model"]}
     made = {"columns.md": columns, "records.md": records, "serving.md": serving}
-    return {"settings.md": settings(defaults), **{name: make() for name, make in made.items()}}
+    return {"settings.md": settings(defaults), "rules.md": rules(), **{name: make() for name, make in made.items()}}
 
 
 def columns() -> str:
@@ -102,6 +105,29 @@ def serving() -> str:
     before, _, after = (DOCS / "serving.md").read_text().partition(WRONG)
     _, end, after = after.partition("\n\n")
     return "".join([before, WRONG, *wrong_ways.rows(), end[1:], after])
+
+
+def rules() -> str:
+    """The page docs/rules.md."""
+    lines = ["# What goes with what", ""]
+    lines += [
+        "The terms of a condition hold together: `devices>1`, `threads` (it was given), `!model.loss` (it was not),"
+    ]
+    lines += ["`fused` (a fact of the device). This page is made from the code by `python docs/pages.py`."]
+    lines += ["", "## Settings that need others", ""]
+    for each in NEEDS:
+        among = f" if `{each.among}`" if each.among else ""
+        lines.append(f"- `{each.settings}` needs `{each.needed}`{among}")
+    lines += ["", "## Mistakes", "", "The command is refused with exit status 2.", "", *map(_rule, MISTAKES)]
+    lines += ["", "## Skipped cells", "", "A cell of a sweep is skipped, with this reason.", "", *map(_rule, SKIPPED)]
+    lines += ["", "## Without effect", "", "Elsewhere a cell has the defaults of these settings.", ""]
+    lines += [f"- `{each.settings}` has an effect with `{each.needed}`" for each in USED]
+    return "\n".join(lines) + "\n"
+
+
+def _rule(rule: Rule) -> str:
+    text = f"{rule.refuse}: use {rule.instead}" if rule.instead else rule.refuse
+    return f"- `{rule.when}`: " + re.sub(r"[{](.*?)[}]", r"(`\1`)", text)
 
 
 def settings(defaults: dict[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """`make repro`: measures the suites of params.yaml, then runs `dvc repro report`, under a lock.
 
-This process measures, so that each framework starts once for all suites, and builds a preview of the report between two
-suites. DVC prepares the data sets before, and afterwards builds the report; its stages that measure find their work
-done. DVC runs in a process of its own, and what it and its stages print is in a log. Only the stages that the report
-depends on are run: a data set that no suite uses is not downloaded.
+This process measures, so that each framework starts once for all suites. DVC prepares the data sets before, and
+afterwards builds the report; its stages that measure find their work done. DVC runs in a process of its own, and what
+it and its stages print is in a log. Only the stages that the report depends on are run: a data set that no suite uses
+is not downloaded.
 
 Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
 message says how to fix it; 130 interrupted; 141 the reader of the output has gone, as `head` does.
@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from accelbench.commands.view import open_viewer
+from accelbench.commands.show import open_viewer
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest
@@ -55,10 +54,8 @@ from accelbench.sweep.forecast import forecast
 LOG = "runs/repro.log"  # what DVC and its stages print
 MAX_TAIL = 20  # lines of it that are shown after a failure
 HEADLINE = "report/headline.txt"
-PREVIEW = "runs/preview"
-PREVIEW_SHARE = 0.05  # of the time, at most, that building previews after the first one takes
 # What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
-# DVC's start, its stages and the report; each suite's data, stages and preview.
+# DVC's start, its stages and the report; each suite's data and stages.
 STARTED_S = time.process_time()
 OTHERS, OTHERS_EACH = 50.0, 10.0
 END_S = 10.0  # how long DVC may take to end after an interruption
@@ -107,7 +104,6 @@ class Job(contextlib.ExitStack):
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
         self.done: list[str] = []  # the suites that were measured, and `confirm`
-        self.preview_at = 0.0  # when the next preview may be built
         self.hosts = self.enter_context(Hosts())
         with writing_errors(LOG):
             (ROOT / LOG).parent.mkdir(exist_ok=True)
@@ -117,7 +113,7 @@ class Job(contextlib.ExitStack):
     def prepare_data(self) -> bool:
         """Has DVC prepare the data sets of the suites to run; returns whether it could."""
         data = {cell.data.name for suite in self._to_run() for cell in suite.cells.values()}
-        data &= set(params.load(ROOT)["data"])
+        data &= set(params.load(ROOT).data)
         if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
             return False
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
@@ -170,7 +166,6 @@ class Job(contextlib.ExitStack):
         for suite in suites:
             if _read() == read:
                 self._measure(suite)
-                self._preview()
         if suites and _read() == read:
             work.confirm_best(ROOT, self.console, self.hosts)
             self.done.append("confirm")
@@ -210,29 +205,6 @@ class Job(contextlib.ExitStack):
             place = Workplace.of_project(ROOT)
             return forecast(self._left(), self.hosts, place, lambda text: status.update(Text(text)))
 
-    def _preview(self) -> None:
-        """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
-        to_come = [name for name, left in self.lefts.items() if left]
-        began = time.monotonic()
-        if not to_come or began < self.preview_at:
-            return
-        number = len(self.suites) - len(to_come)
-        from accelbench.report.build import build  # imports the plot libraries
-
-        notice = f"Preview: {number} of {len(self.suites)} suites measured; still to come: {', '.join(to_come)}."
-        place = Workplace.of_project(ROOT)
-        try:
-            page = build(
-                ROOT / "results", ROOT / PREVIEW, notices=[notice], **params.for_report(place, ROOT / "results")
-            )
-        except Exception as error:  # the report's own stage will say it, after everything is measured
-            self._say(f"No preview of the report: {error}")
-            return
-        if not self.preview_at:
-            self._say(f"A first report to look at, with more suites later: {page}")
-        ended = time.monotonic()
-        self.preview_at = ended + (ended - began) / PREVIEW_SHARE
-
     def explain(self) -> int:
         """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
         text = clean(self.said)
@@ -264,7 +236,6 @@ class Job(contextlib.ExitStack):
                 load(extension)
         except UserError as error:
             self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
-        shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))
         page = ROOT / "report" / "index.html"
@@ -274,7 +245,7 @@ class Job(contextlib.ExitStack):
             self._say('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md)')
         self._say(f"Took:    {duration(time.monotonic() - self.began)}")
         open_viewer(page)  # where there is a display
-        return int(bool(problems) and work.is_strict(ROOT))
+        return int(bool(problems) and params.load(ROOT).strict)
 
     def _say(self, text: str, style: str | None = None, *, wraps: bool = True) -> None:
         self.console.print(text, style=style, markup=False, soft_wrap=not (wraps and self.console.is_terminal))

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from accelbench.cli import main
-from accelbench.commands.plan import TO_START
+from accelbench.commands.measure import TO_START
 from accelbench.commands.registry import load_all
 from accelbench.grid import plan
 from accelbench.isolation import hosts
@@ -224,8 +224,8 @@ def test_a_plan_of_a_profile_is_of_all_suites_and_says_hours_before_anything_ran
     assert notes == [TO_START, "Not counted: data/fashion_mnist is prepared first, once."]
     lines = planned("profile=full timeout_s=1000000 batch_size=1", capsys)
     # 15 times 96 images for training, and 64 for testing, which take a third as long each.
-    assert lines[0] == "trained: 2 cells: 2 to run, about 12 h; 0 to skip."
-    assert lines[2].startswith("in all: 3 cells: 3 to run, about 12 h; 0 to skip.")
+    assert lines[0] == "trained: 2 cells: 2 to run, about 16 h; 0 to skip."
+    assert lines[2].startswith("in all: 3 cells: 3 to run, about 16 h; 0 to skip.")
     assert not (own / "runs").exists()
 
 

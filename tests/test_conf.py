@@ -135,4 +135,4 @@ def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
 
 
 def test_every_data_set_is_in_params():
-    assert names("data") == {*params.load(ROOT)["data"], MODULE, *OWN_DATA}
+    assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}

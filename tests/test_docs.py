@@ -18,6 +18,7 @@ from accelbench.data.prepare import describe
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file, record
+from accelbench.schema.serialize import plain
 from accelbench.settings import params
 from accelbench.sinks.delivery import SyncResult
 from environments import make_environment
@@ -151,7 +152,7 @@ def harmless(words):
 def understood_by_dvc(words):
     """Asserts that DVC has the command, and that the project has the stage and the parameters."""
     stages = {"source", "data", "environment", "sweep", "report"}
-    settings = OmegaConf.create(params.load(ROOT))
+    settings = OmegaConf.create(plain(params.load(ROOT)))
     for index, word in enumerate(words):
         if word in ("repro", "run") and index + 1 < len(words) and not words[index + 1].startswith("-"):
             stage, _, key = words[index + 1].partition("@")

@@ -8,11 +8,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from rich.console import Console
 
-from accelbench.commands.command import Context
 from accelbench.commands.registry import choose, overview
 from accelbench.errors import Interrupted, UserError
 from accelbench.project import mend_environment
@@ -80,13 +78,15 @@ def _run(words: list[str]) -> int:
         print(overview(), end="")
         return 0
     if words[0] == "--version":
+        from importlib.metadata import version  # it takes 50 ms
+
         print(f"accelbench {version('accelbench')}")
         return 0
     command, rest = choose(words)
     if HELP & set(rest):
         print(command.help(), end="")
         return 0
-    return command.run(command.parse(rest), Context(console=_Console(highlight=False)))
+    return command.run(command.parse(rest), _Console(highlight=False))
 
 
 class _Console(Console):

@@ -41,25 +41,34 @@ class CellLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from accelbench.settings.compose import runs_of
 
-        hydra, returns = self.config.hydra, []
-        folder, settings = Path(hydra.sweep.dir), copy.deepcopy(self.config)
+        hydra = self.config.hydra
+        folder = Path(hydra.sweep.dir)
+        settings = copy.deepcopy(self.config)
         with open_dict(settings):
             del settings["hydra"]
-        # One cell's words are those that Hydra has composed.
-        is_composed = list(job_overrides) == [hydra.overrides.task]
+        if list(job_overrides) == [hydra.overrides.task]:  # one cell, of the words that Hydra has composed
+            runs = [OmegaConf.to_object(settings)]
+        else:
+            runs = list(runs_of(job_overrides))
         try:
-            speeds = self.measure([OmegaConf.to_object(settings)] if is_composed else [*runs_of(job_overrides)], folder)
+            speeds = self.measure(runs, folder)
         finally:
-            if folder.is_dir() and hydra.output_subdir is not None:  # what Hydra writes beside every run
-                described = folder / hydra.output_subdir
-                described.mkdir(exist_ok=True)
-                OmegaConf.save(settings, described / "config.yaml")
-                OmegaConf.save({"hydra": hydra}, described / "hydra.yaml")
-                OmegaConf.save(hydra.overrides.task, described / "overrides.yaml")
+            if folder.is_dir() and hydra.output_subdir is not None:
+                _describe(folder / hydra.output_subdir, settings, hydra)
+        jobs = []
         for words, speed in zip(job_overrides, speeds, strict=True):
-            returns.append(JobReturn(overrides=words, status=JobStatus.COMPLETED))
-            returns[-1].return_value = speed
-        return returns
+            job = JobReturn(overrides=words, status=JobStatus.COMPLETED)
+            job.return_value = speed
+            jobs.append(job)
+        return jobs
+
+
+def _describe(folder: Path, settings: Any, hydra: Any) -> None:
+    """Writes what Hydra writes beside every run."""
+    folder.mkdir(exist_ok=True)
+    OmegaConf.save(settings, folder / "config.yaml")
+    OmegaConf.save({"hydra": hydra}, folder / "hydra.yaml")
+    OmegaConf.save(hydra.overrides.task, folder / "overrides.yaml")
 
 
 for group, kind in {"launcher": CellLauncher, "sweeper": LineSweeper}.items():

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from accelbench.commands import completion
+from accelbench.commands.project import script as made
 from accelbench.commands.registry import load_all
 from fakes import make_project
 
@@ -34,7 +34,7 @@ def root(tmp_path_factory):
 @pytest.mark.parametrize(("line", "answers"), CASES)
 def test_bash_completes_words_and_lists(line, answers, root, tmp_path):
     script = tmp_path / "script"
-    script.write_text(completion.script(load_all(), root / "conf"))
+    script.write_text(made(load_all(), root / "conf"))
     asked = ASK_BASH.format(script=script, line=line)
     done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
     assert done.stderr == ""

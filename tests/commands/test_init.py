@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from accelbench.cli import main
-from accelbench.commands.init import FILES
+from accelbench.commands.project import FILES
 from accelbench.project import Workplace, workplace
 from accelbench.stages.stage import STAGES
 

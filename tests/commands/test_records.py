@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.commands.command import Context
-from accelbench.commands.records import default_folder
 from accelbench.commands.registry import load
+from accelbench.commands.shared import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
@@ -30,7 +29,7 @@ def sweep(here, name, rate, modified_s):
 def chosen(place):
     """The folder that is read, and what is said of it."""
     console = Console(file=io.StringIO(), width=200)
-    return default_folder(place, Context(console=console)), console.file.getvalue().rstrip()
+    return default_folder(place, console), console.file.getvalue().rstrip()
 
 
 def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_line_names(here):
@@ -98,7 +97,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
     asked = Namespace(folder=f"runs/{folder.name}", price_per_hour=None)
-    assert load("report").run(asked, Context(console=console)) == 0
+    assert load("report").run(asked, console) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

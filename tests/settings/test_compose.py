@@ -143,8 +143,11 @@ def test_what_is_not_one_cell_is_refused(project, words):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["executor=ray", "executor.slurm.qos=high"], "executor.slurm.qos: goes with executor=slurm, and not with"),
-        (["executor.ray.address=auto"], "executor.ray.address: goes with executor=ray, and not with executor=local"),
+        (
+            ["executor=ray", "executor.slurm.qos=high"],
+            "executor.slurm.qos=high: goes with executor=slurm, and",
+        ),
+        (["executor.ray.address=auto"], "executor.ray.address=auto: goes with executor=ray, and not with executor=loc"),
         (["executor.name=slurm"], "executor.name=slurm: without executor.slurm.nodes: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
     ],

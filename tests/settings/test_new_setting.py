@@ -17,7 +17,7 @@ CODE = """
 import contextlib, io, json, sys
 from pathlib import Path
 from accelbench.cli import main
-from accelbench.commands import completion, run
+from accelbench.commands import measure, project
 from accelbench.judging.row import summarise
 from accelbench.sinks.mlflow_fields import of_process
 from fakes import make_cell
@@ -42,7 +42,7 @@ print(json.dumps({
     "row": summarise(record)["toy"],
     "params": of_process(record).params["toy"],
     "columns.md": columns(),
-    "completed": " toy= " in completion.script([run.COMMAND], Path("conf")),
+    "completed": " toy= " in project.script([measure.run], Path("conf")),
 }))
 """
 

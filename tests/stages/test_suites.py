@@ -7,7 +7,6 @@ import yaml
 
 from accelbench.api.results import read
 from accelbench.cli import main
-from accelbench.errors import UserError
 from accelbench.schema.vocab import Status
 from accelbench.stages import stage, work
 from fakes import write_sweep
@@ -87,13 +86,3 @@ def test_a_failed_cell_is_named_and_is_the_exit_status_but_no_experiment_is_lost
         monkeypatch.setenv(name, value)
     assert stage.main(["verdict"]) == status
     assert ": failed: " in capsys.readouterr().err
-
-
-def test_a_setting_of_the_pipeline_that_has_no_such_value_is_named(project, capsys):
-    params = project / "params.yaml"
-    params.write_text('strict: "no"\nsuites: {nets: {model: mlp}}\n')
-    assert stage.main(["verdict"]) == 2
-    assert "params.yaml: strict=no: should be true or false\n" in capsys.readouterr().err
-    params.write_text("retry: [failed, none]\nsuites: {nets: {model: mlp}}\n")
-    with pytest.raises(UserError, match="^retry=.*: unknown retry. Choose from: none, failed.$"):
-        work.suites(project)

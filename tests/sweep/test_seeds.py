@@ -1,7 +1,7 @@
 import pytest
 
 from accelbench.cli import main
-from accelbench.commands.plan import _seeds
+from accelbench.commands.measure import _seeds
 from accelbench.schema.vocab import Precision, Protocol
 from accelbench.sweep.interleaved import with_seeds
 from fakes import make_cell
@@ -26,10 +26,10 @@ def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
         (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),
         ("best --seeds 6 runs/mine", "--seeds: goes with --target"),
         ("best --target 0.9 --serve --latency-ms 5", "--serve: goes without --target"),
-        ("best --target 0.9 runs/mine", "best --target: takes name=value,value, and no folder"),
+        ("best --target 0.9 runs/mine", "best: takes name=value,value with --target, and no folder"),
         ("best --target 0.9 model=mlp repeats=2", "repeats: --target and --seeds decide it: leave it out"),
         ("best --target 0.9 model=mlp protocol=fit", "protocol: --target and --seeds decide it: leave it out"),
-        ("compare --target 0.9 a b", "--target, --budget: go together with --run"),
+        ("compare --target 0.9 a b", "--target: goes with --run"),
         ("compare --run --target 0.9 --margin 3% model=mlp model=cnn", "--margin: goes without --target"),
     ],
 )

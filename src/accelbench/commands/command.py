@@ -6,29 +6,28 @@ A command's module imports only what its help needs. What running it needs, such
 import argparse
 import shutil
 import textwrap
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from accelbench import presentation
 from accelbench.errors import Parser
-from accelbench.presentation import say
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 VERBOSE = "verbose=true"  # the setting that -v stands for
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What every command is given besides its words."""
+# Runs a command with what the parser read, and prints on the console; returns the exit status.
+Run = Callable[[Namespace, Console], int]
 
-    console: Console  # where results and progress are printed
 
-    def say(self, *lines: object) -> None:
-        """Prints each line."""
-        for line in lines:
-            say(self.console, line)
+def say(console: Console, *lines: object) -> None:
+    """Prints each line."""
+    for line in lines:
+        presentation.say(console, line)
 
 
 class Flag(NamedTuple):
@@ -40,8 +39,9 @@ class Flag(NamedTuple):
 
 def flag(*names: str, **settings: Any) -> Flag:
     """A flag, or an argument if its name has no dash; a flag with nothing but a help text is a switch."""
-    is_switch = names[0].startswith("-") and set(settings) == {"help"}
-    return Flag(names, settings | ({"action": "store_true"} if is_switch else {}))
+    if names[0].startswith("-") and settings.keys() == {"help"}:
+        settings["action"] = "store_true"
+    return Flag(names, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Command:
 
     name: str
     summary: str  # one line for the list of commands
-    run: Callable[[argparse.Namespace, Context], int]  # runs it with what the parser read; returns the exit status
+    run: Run
     flags: tuple[Flag, ...] = ()
     usage: str = ""  # without the program's name, if the line made from the flags would promise too much
     description: str = ""  # what --help says between the summary and the flags
@@ -58,15 +58,16 @@ class Command:
     takes_settings: bool = False  # whether name=value words are among its arguments
     has_hydra_words: bool = False  # whether other words than its flags are passed on to Hydra, as `words`, in order
 
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+    def parse(self, words: Sequence[str]) -> Namespace:
         """Reads the words that follow the command's name. Raises UserError: one is unknown, missing or malformed."""
         parser = self._parser()
         if not self.has_hydra_words:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
-        if unknown := [word for word in others if word.startswith("--") and word not in ("--", "--multirun")]:
-            parser.error(f"unrecognized arguments: {unknown[0]}")
         chosen.words = others
+        for word in chosen.words:
+            if word.startswith("--") and word not in ("--", "--multirun"):
+                parser.error(f"unrecognized arguments: {word}")
         return chosen
 
     @property
@@ -84,15 +85,18 @@ class Command:
         parser = Parser(
             prog=f"accelbench {self.name}",
             usage=f"accelbench {self.name} {self.usage}".replace("%", "%%") if self.usage else None,
-            description="\n\n".join(filter(None, [self.summary, self.description.rstrip()])),
+            description=f"{self.summary}\n\n{self.description}".rstrip(),
             formatter_class=_HelpFormatter,
             add_help=False,
         )
         for names, settings in self.flags:
             parser.add_argument(*names, **settings)
-        if self.has_hydra_words:
-            parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
         return parser
+
+
+def command(name: str, summary: str, *flags: Flag, **more: Any) -> Callable[[Run], Command]:
+    """Makes a command of a function; `more` are further fields of `Command`."""
+    return lambda run: Command(name=name, summary=summary, run=run, flags=flags, **more)
 
 
 def width() -> int:

@@ -1,15 +1,27 @@
-"""`accelbench compare`: whether B is as fast as A."""
+"""`accelbench compare`, `regressions` and `bisect`: whether B is as fast as A, and which commit changed that."""
 
+import dataclasses
+import json
 from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from accelbench import project
 from accelbench.commands import to_target
-from accelbench.commands.command import VERBOSE, Command, Context, flag
+from accelbench.commands.command import VERBOSE, command, flag, say
+from accelbench.commands.shared import BUDGET, budget_in_s, check
 from accelbench.errors import UserError
+from accelbench.rules.conditions import Rule
 
-DESCRIPTION = """\
+if TYPE_CHECKING:
+    from accelbench.compare.comparison import CellChange, Terms
+
+COMPARE = """\
 Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. \
 The 95 % interval of B's samples/s over A's, less 1, is a bootstrap over 5 fresh processes of each, \
 interleaved (A and B alternate, so that drift affects both alike).
@@ -17,82 +29,169 @@ interleaved (A and B alternate, so that drift affects both alike).
   faster      else, if it lies above 0; slower: else, if it lies below 0
   can't tell  else; of fewer than 5 processes; on one machine, not interleaved
 """
+BISECT = """\
+Searches the commits between GOOD and BAD by `git bisect`. It measures each in a worktree, in processes interleaved \
+with GOOD's. A commit is slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it \
+gets more processes. A commit that does not run is skipped. Only what is committed counts.
+The same command goes on from the records of one that was stopped.
+"""
+RULES = (
+    *to_target.RULES,
+    Rule("target !run", "--target: goes with --run: both sides are trained to the target"),
+    Rule("budget !target", "--budget: goes with --run --target: both sides are trained to the target"),
+    Rule("target repeats", "--repeats: goes without --target; --seeds says how many trainings"),
+    Rule("target margin", "--margin: goes without --target"),
+    Rule("target fail_if", "--fail-if: goes without --target"),
+    Rule("verbose !run", "-v: goes with --run; records are not measured again"),
+    Rule("repeats !run", "--repeats: goes with --run; records are not measured again"),
+)
 
 
-def _run(chosen: Namespace, context: Context) -> int:
+@command(
+    "compare",
+    "say whether B is as fast as A: same, faster, slower or can't tell",
+    flag("--run", help="A and B are cells, each in quotes: measure them"),
+    flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
+    *to_target.FLAGS,
+    flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
+    flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),
+    flag("--anyway", help="compare even if the work differs or was not interleaved; undecided passes"),
+    flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
+    flag(
+        "first",
+        metavar="A",
+        help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
+        "(default: results) of this git revision, branch, CPU, GPU or TPU",
+    ),
+    flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
+    usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
+    description=COMPARE,
+)
+def compare(chosen: Namespace, console: Console) -> int:
+    """Compares records of A and B, or measures both."""
     from accelbench.compare import comparison, record_sets
     from accelbench.sweep import interleaved
 
     names = [chosen.first, *chosen.others]
-    to_target.check(chosen)
-    if (chosen.target is not None or chosen.budget is not None) and not (chosen.run and chosen.target):
-        raise UserError("--target, --budget: go together with --run: both sides are trained to the target")
+    check(chosen, RULES)
     anyway = chosen.anyway or chosen.run or len(names) == 1
     terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
-    if len(names) not in ((2,) if chosen.run else (1, 2)):
+    if len(names) > 2 or (chosen.run and len(names) < 2):
         raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
-    if not chosen.run and (chosen.verbose or chosen.repeats is not None):
-        raise UserError(f"{'-v' if chosen.verbose else '--repeats'}: goes with --run; records are not measured again")
-    place = project.workplace()
     if chosen.target is not None:
-        if refused := [flag for flag in ("repeats", "margin", "fail_if") if getattr(chosen, flag) is not None]:
-            raise UserError(f"--{refused[0].replace('_', '-')}: goes without --target; --seeds says how many trainings")
-        return to_target.run(names, chosen, context)
-    if not chosen.run:
-        kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
-        first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
-        return comparison.answer(first, second, terms, context.console)
+        return to_target.run(names, chosen, console)
+    if chosen.run:
+        return _measure(names, chosen, terms, console)
+    place = project.workplace()
+    kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
+    first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
+    return comparison.answer(first, second, terms, console)
+
+
+def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Console) -> int:
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
+        from accelbench.compare import comparison
         from accelbench.settings.compose import one_cell
+        from accelbench.sweep import interleaved
         from accelbench.sweep import run as sweep
 
-        asked = [one_cell(name + f" {VERBOSE}" * chosen.verbose) for name in names]
-        runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, place.root)
-        if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, context.console):
-            context.say(why)
+        asked = [one_cell(f"{name} {VERBOSE}" if chosen.verbose else name) for name in names]
+        runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, project.workplace().root)
+        if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, console):
+            say(console, why)
             comparison.check_decided([], terms)
             return 0
-        result = sweep.run(runs.cells, options, context.console, hosts=hosts)
+        result = sweep.run(runs.cells, options, console, hosts=hosts)
     if all(record.sweep_id != result.sweep_id for record in result.records):
         have = f"all {len(runs.cells)} processes have their records in {project.shown(result.folder)}"
-        context.say(f"{have}: nothing is measured; name another out= to measure again")
+        say(console, f"{have}: nothing is measured; name another out= to measure again")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
     if result.num_unexpected:  # which is the exit status
         terms = replace(terms, max_slower=None)
-    status = comparison.answer(*interleaved.load_comparison(result.folder), terms, context.console)
+    status = comparison.answer(*interleaved.load_comparison(result.folder), terms, console)
     return 1 if result.num_unexpected else status
 
 
-COMMAND = Command(
-    name="compare",
-    summary="say whether B is as fast as A: same, faster, slower or can't tell",
-    run=_run,
-    flags=(
-        flag("--run", help="A and B are cells, each in quotes: measure them"),
-        flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
-        *to_target.FLAGS,
-        flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
-        flag(
-            "--fail-if",
-            metavar="slower:5%",
-            help="exit 1 if B's interval lies below -5 %%, 2 if undecided",
-        ),
-        flag(
-            "--anyway",
-            help="compare even if the work differs or was not interleaved; undecided passes",
-        ),
-        flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
-        flag(
-            "first",
-            metavar="A",
-            help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
-            "(default: results) of this git revision, branch, CPU, GPU or TPU",
-        ),
-        flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
-    ),
-    usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
-    description=DESCRIPTION,
+@command(
+    "regressions",
+    "say which cells changed between two git revisions",
+    flag("--json", help="print each cell as JSON"),
+    flag("--anyway", help="also test cells that were not interleaved"),
+    flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
+    usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
 )
+def regressions(chosen: Namespace, console: Console) -> int:
+    """Names the cells that changed."""
+    from accelbench.compare import comparison, record_sets
+    from accelbench.compare.comparison import Change, changes
+
+    folder, sign, revisions = chosen.range.rpartition("@")
+    words = revisions.split("..")
+    if not sign or len(words) != 2 or not all(words):
+        raise UserError(f"regressions: takes two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
+    place = project.workplace()
+    first, second = (record_sets.find(f"{folder}@{word}", place.root, place.records) for word in words)
+    for records, word in zip((first, second), words, strict=True):
+        if records.selection != record_sets.Selection.revision:
+            raise UserError(f"regressions: {word} is no git revision or branch of these records")
+    if len({*comparison.machines(first), *comparison.machines(second)}) > 1:
+        raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
+    compared = comparison.compared(first, second, comparison.terms(None, None, anyway=chosen.anyway))
+    if varied := compared.matching.varied:
+        raise UserError(f"regressions: the revisions share no cell: they differ in {', '.join(varied)}")
+    cells = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
+    notes = [f"{records.name}: {comparison.described(records)}" for records in (first, second)] + compared.warnings
+    if compared.matching.num_unpaired:
+        notes.append(f"{compared.matching.num_unpaired} cells only one of the revisions has")
+    if chosen.json:
+        print(json.dumps({"cells": [dataclasses.asdict(each) for each in cells], "notes": notes}, indent=1))
+    else:
+        say(console, *_lines(cells), *notes)
+    if all(each.change == Change.cant_tell for each in cells):
+        raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
+    return int(any(each.change in (Change.failed, Change.slower) for each in cells))
+
+
+def _lines(cells: "Sequence[CellChange]") -> Iterator[str]:
+    from accelbench.compare.comparison import Change
+
+    counts = Counter(each.change for each in cells)
+    yield ", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"
+    for cell in sorted(cells, key=lambda each: each.change == Change.cant_tell):
+        name = f"  {cell.label:<42} "
+        if cell.change in (Change.slower, Change.faster):
+            percents = [f"{100 * (value - 1):+.1f} %" for value in (cell.ratio, cell.low, cell.high) if value]
+            yield f"{name}{cell.change:<8}{percents[0]} ({percents[1]} to {percents[2]})"
+        elif cell.change == Change.failed:
+            yield f"{name}{cell.change:<8}at the second revision: {cell.why}"
+        elif cell.change == Change.cant_tell:
+            yield f"{name}{cell.change}: {cell.why}"
+
+
+@command(
+    "bisect",
+    "find the commit that made a cell slower",
+    BUDGET,
+    flag("-v", "--verbose", help="show what the cell's libraries print"),
+    flag("good", metavar="GOOD", help="a commit that is fast, an ancestor of BAD"),
+    flag("bad", metavar="BAD", help="a commit that is slower, such as HEAD"),
+    flag("words", metavar="name=value", nargs="*", help="the cell, with model=custom model.target=pkg.Net"),
+    usage="[--budget 15m] [-v] GOOD BAD -- name=value ...",
+    description=BISECT,
+    takes_settings=True,
+)
+def bisect(chosen: Namespace, console: Console) -> int:
+    """Searches the commits between GOOD and BAD."""
+    budget_s = budget_in_s(chosen, "15m")
+    if wrong := [word for word in chosen.words if word.startswith("-")]:
+        raise UserError(f"{wrong[0]}: flags of bisect go before --")
+    from accelbench.lifeline import ending_as_ctrl_c
+    from accelbench.search.bisect import Bisection
+    from accelbench.search.worktrees import commits
+
+    words = chosen.words + [VERBOSE] * chosen.verbose
+    with ending_as_ctrl_c():  # else it would leave worktrees
+        return Bisection(commits(chosen.good, chosen.bad), words, budget_s, console).run()

@@ -1,7 +1,4 @@
-"""All commands, which of them a command line means, and what `accelbench --help` prints.
-
-A command's module is imported when it is needed: some import Hydra or more, and `accelbench --help` should not wait.
-"""
+"""All commands, which of them a command line means, and what `accelbench --help` prints."""
 
 import importlib
 from collections.abc import Sequence
@@ -11,17 +8,24 @@ from accelbench.errors import UserError, did_you_mean
 from accelbench.project import workplace
 from accelbench.settings.libraries import words_for
 
-# The commands, of which the first one is the default. Each is `COMMAND` of the module that has its name.
-NAMES = (
-    *("run", "plan", "compare", "regressions", "bisect", "best", "doctor", "selfcheck"),
-    *("report", "view", "export", "bundle", "verify", "replay", "merge", "sync", "ui", "init", "completion"),
-)
+# Module -> the commands that it defines, each by its own name. The first one of all is the default.
+MODULES = {
+    "measure": ("run", "plan"),
+    "compare": ("compare", "regressions", "bisect"),
+    "best": ("best",),
+    "machine": ("doctor", "selfcheck"),
+    "show": ("report", "view"),
+    "share": ("export", "bundle", "verify", "replay", "merge"),
+    "project": ("sync", "ui", "init", "completion"),
+}
+PLACES = {name: module for module, names in MODULES.items() for name in names}
+NAMES = tuple(PLACES)
 MAX_SHOWN = 60  # characters of an unknown word
 
 
 def load(name: str) -> Command:
     """The command of one of `NAMES`."""
-    command: Command = importlib.import_module(f"accelbench.commands.{name}").COMMAND
+    command: Command = getattr(importlib.import_module(f"accelbench.commands.{PLACES[name]}"), name)
     return command
 
 
@@ -35,18 +39,12 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     named = bool(words) and words[0] in NAMES
     command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
-        model = _model_words(rest[0])
-        meant = f" Did you mean accelbench {model}?" if model else did_you_mean(rest[0], NAMES)
-        problem = f"{rest[0][:MAX_SHOWN]}: unknown command.{meant}"
-        raise UserError(f"{problem} Choose from: {', '.join(NAMES)}; or give name=value.")
+        word = rest[0][:MAX_SHOWN]
+        is_model = (workplace().conf / "model" / f"{word}.yaml").exists()
+        model = f"model={word}" if is_model else words_for(word)
+        meant = f" Did you mean accelbench {model}?" if model else did_you_mean(word, NAMES)
+        raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
-
-
-def _model_words(word: str) -> str | None:
-    """What to write for the name of a network; None if it is none."""
-    if (workplace().conf / "model" / f"{word[:MAX_SHOWN]}.yaml").exists():
-        return f"model={word}"
-    return words_for(word)
 
 
 def overview() -> str:

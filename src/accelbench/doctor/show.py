@@ -216,7 +216,7 @@ def data_sets(place: Workplace) -> dict[str, Data | str]:
     """Data set -> what was prepared, or why it is not there. Raises UserError: params.yaml is not readable."""
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
-        names = list(params.load(place.project)["data"])
+        names = list(params.load(place.project).data)
     found: dict[str, Data | str] = {}
     for name in names:
         try:
@@ -234,4 +234,4 @@ def _settings(place: Workplace) -> str:
     if place.project is None:
         return f"no {PARAMS} with suites here or above: `accelbench init` makes a project"
     settings = params.load(place.project)
-    return f"{PARAMS}: profile {settings.get('profile')}, {len(settings['suites'])} suites"
+    return f"{PARAMS}: profile {settings.profile}, {len(settings.suites)} suites"

@@ -63,6 +63,11 @@ class ModelSpec:
     num_classes: AtLeastOne = setting(10, "of random labels")
 
     @property
+    def word(self) -> str:
+        """The word that chooses it: the name of one of accelbench's own networks, or the library."""
+        return self.definition if self.library == Library.accelbench else self.library.value
+
+    @property
     def definition(self) -> str:
         """The network's name in its library."""
         return self.network or self.name

@@ -36,15 +36,22 @@ Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
     """The cells of a sweep's configurations, repeats included, and its options. Raises UserError: they can't be."""
-    pairs = [to_cell.cell_and_options(one) for one in configs]
+    pairs = []
+    for run in configs:
+        try:
+            pairs.append(to_cell.cell_and_options(run))
+        except UserError as error:
+            raise UserError(f"{run.where}: {error}") if run.where else error from error
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
     options = replace(options, is_auto=any(each.is_auto for _, each in pairs))
-    if suite := params.load(project.workplace().project)["suites"].get(options.suite):
-        options = replace(options, title=suite.get("title", options.suite), study=suite.get("study"))
+    in_project = params.load(project.workplace().project)
+    if options.suite in in_project.suites:
+        suite = suites.read_suite(in_project, options.suite)
+        options = replace(options, title=suite.title or options.suite, study=suite.study)
     return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
 
 
@@ -142,14 +149,12 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
             latest[key] = config, values
             run = OmegaConf.to_object(config)
             assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-            if where:
-                to_cell.cell_and_options(run)
         except Exception as error:
             mistake = user_error_behind(error)
             if mistake and where:
                 raise UserError(f"{where}: {mistake}") from error
             raise
-        yield run
+        yield replace(run, where=where)
 
 
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:

@@ -163,6 +163,7 @@ class RunConfig(Options, RunSettings):
         30.0, "seconds that a disturbed cell waits for a quiet machine, to be repeated; 0: it does neither"
     )
     verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
+    where: str = ""  # the line of params.yaml that asked for it; no setting
 
 
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
@@ -171,7 +172,7 @@ GROUPS: dict[str, str] = {each.name: each.metadata[GROUP] for each in fields(Run
 PATHS = [*GROUPS, *(each.path for each in declared(RunConfig))]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
-NAMES = tuple(dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig))]))
+NAMES = tuple(dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig) if each.name != "where")]))
 
 
 def meant(name: str) -> str:
@@ -222,19 +223,6 @@ def differing_options(first: SweepOptions, second: SweepOptions) -> str:
     others, of_cells = asdict(second), ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
     return ", ".join("data.root" if name == "data_root" else name for name in names)
-
-
-def check_executor(executor: ExecutorConfig) -> None:
-    """Raises a UserError if a setting is of another executor than the chosen one, or missing."""
-    name = executor.name
-    for other, settings in ((Executor.slurm, executor.slurm), (Executor.ray, executor.ray)):
-        given = [each for each, value in asdict(settings).items() if value not in (None, [], {})]
-        if given and other != name:
-            raise UserError(f"executor.{other}.{given[0]}: goes with executor={other}, and not with executor={name}")
-        if other == name and settings.nodes is None:
-            raise UserError(
-                f"executor.name={name}: without executor.{name}.nodes: use executor={name}, which has defaults"
-            )
 
 
 def check_local(executor: ExecutorConfig) -> None:

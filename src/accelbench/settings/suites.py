@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
 
-from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError, did_you_mean
+from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError
 from accelbench.project import PARAMS
+from accelbench.schema.serialize import load as typed
 from accelbench.schema.vocab import Library
 from accelbench.settings.config import GROUPS, LISTS, NAMES, PROFILES, check_section, meant
+from accelbench.settings.params import Params, Profile
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -29,7 +32,6 @@ PATHS = ("out", "data.root")  # settings whose values are paths
 AXES_OF_PATHS = ("data.path", "model.weights", "python")  # of these, a comma may also separate several values
 NO_SUITE = "adhoc"
 QUOTES = "'\""
-KEYS = ("title", "study", "data", "always", *PROFILES, "override")  # of a suite
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
 
@@ -47,7 +49,20 @@ class Line(list[str]):
         self.where = where
 
 
-def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A suite of params.yaml: lists of command lines, of which `profile` chooses one."""
+
+    data: str  # its data set
+    title: str | None = None
+    study: str | None = None
+    always: str | None = None  # words of each line
+    quick: list[str] = field(default_factory=list)
+    full: list[str] = field(default_factory=list)
+    override: dict[str, Any] | None = None  # settings that win over the lines, for `dvc exp run -S`
+
+
+def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     """The lines of the suite that the words of a command line name, or else the words themselves.
 
     A word wins over a suite's `override`, this over the line, the line over `always`, and `always` over the profile.
@@ -55,7 +70,7 @@ def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
     Raises UserError: the suite or the profile is unknown, or the suite is malformed; it names the line and the word.
     """
     given = given_in(words)
-    profile, name = given.get("profile") or params.get("profile") or PROFILES[0], given.get("suite", NO_SUITE)
+    profile, name = given.get("profile") or params.profile or PROFILES[0], given.get("suite", NO_SUITE)
     if profile not in PROFILES:
         raise UnknownChoiceError("profile", profile, PROFILES)
     if name == NO_SUITE:
@@ -65,50 +80,42 @@ def lines_in(words: Sequence[str], params: Mapping[str, Any]) -> list[Line]:
                 f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
             )
         return [Line(words)]
-    if not (suites := params["suites"]):
+    if not params.suites:
         where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
         raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
-    if name not in suites:
-        raise UnknownChoiceError("suite", name, suites)
-    suite, flag = suites[name], f"{PARAMS}: suites.{name}"
-    _check(suite, str(profile), flag)
-    own = {parse(word).key_or_group: word for word in words}
-    data = {"data": f"data={suite['data']}", "profile": f"profile={profile}"}
-    of_profile = _words(params["profiles"].get(profile), f"{PARAMS}: profiles.{profile}")
-    always = _words(suite.get("always"), f"{flag}.always")
-    override = _in_line(_overrides(suite.get("override")), f"{flag}.override")
+    if name not in params.suites:
+        raise UnknownChoiceError("suite", name, params.suites)
+    suite, flag = read_suite(params, name), f"{PARAMS}: suites.{name}"
+    texts = suite.quick if profile == "quick" else suite.full
+    if not texts:
+        raise UserError(f"{flag}.{profile}: should be a list of lines, such as [model=mlp,cnn device=cpu]")
+    settings = {"data": f"data={suite.data}", "profile": f"profile={profile}"}
+    settings |= _words(params.profiles.get(Profile(profile)), f"{PARAMS}: profiles.{profile}")
+    settings |= _words(suite.always, f"{flag}.always")
+    override = _in_line(_overrides(suite.override or {}), f"{flag}.override")
+    override |= {parse(word).key_or_group: word for word in words}
     lines = []
-    for number, text in enumerate(suite[profile], start=1):
+    for number, text in enumerate(texts, start=1):
         where = f"{flag}.{profile}, line {number}"
-        settings = data | of_profile | always | _words(text, where) | override | own
-        lines.append(Line(with_arguments_added([*map(readable, settings.values())]), where))
+        of_line = settings | _words(text, where) | override
+        lines.append(Line(with_arguments_added([*map(readable, of_line.values())]), where))
     return lines
 
 
-def _check(suite: Mapping[str, Any], profile: str, flag: str) -> None:
-    """Raises a UserError if a suite has other keys, or if one has a wrong value; lines are not read."""
-    for key in suite:
-        if key not in KEYS:
-            raise UserError(
-                f"{flag}.{key}: unknown.{did_you_mean(key, KEYS)} A suite has {', '.join(KEYS)}: settings are words in "
-                "`always` and in the lines of a profile, such as `quick: [model=mlp,cnn device=cpu]`. Nothing is "
-                "excluded: only what a line asks for is measured (docs/sweeps.md)"
-            )
-    if not isinstance(suite.get("data"), str):
-        raise UserError(f"{flag}.data: should name exactly one data set")
-    for key in ("title", "study"):
-        if not isinstance(suite.get(key), str | None):
-            raise UserError(f'{flag}.{key}: should be a text, in quotes if it is a number: "000"')
-    if not isinstance(suite.get("override"), Mapping | None):
-        raise UserError(f"{flag}.override: should map settings to values, such as {{batch_size: 64}}")
-    if not isinstance(suite.get(profile), list) or not suite[profile]:
-        raise UserError(f"{flag}.{profile}: should be a list of lines, such as [model=mlp,cnn device=cpu]")
+def read_suite(params: Params, name: str) -> Suite:
+    """The suite of this name. Raises UserError: it has other keys, or values of another kind."""
+    try:
+        return typed(Suite, params.suites[name], f"suites.{name}")
+    except ValueError as error:
+        keys = ", ".join(each.name for each in fields(Suite))
+        raise UserError(
+            f"{PARAMS}: {error}. A suite has {keys}: settings are words in `always` and in the lines of a profile, "
+            "such as `quick: [model=mlp,cnn device=cpu]`; only what a line asks for is measured (docs/sweeps.md)"
+        ) from error
 
 
-def _words(text: Any, where: str) -> dict[str, str]:
+def _words(text: str | None, where: str) -> dict[str, str]:
     """The settings in a line of params.yaml, and the words that set them. Raises UserError: it is no such line."""
-    if not isinstance(text, str | None):
-        raise UserError(f"{where}: should be words such as model=mlp,cnn device=cpu, and is {text}")
     try:
         words = shlex.split(text or "")
     except ValueError as error:
@@ -131,10 +138,10 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
     return found
 
 
-def _overrides(settings: Any, prefix: str = "") -> list[str]:
+def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     """The words of a suite's `override`, in which null stands for nothing, and a list for an axis or for a list."""
     words = []
-    for key, value in (settings or {}).items():
+    for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             words += _overrides(value, f"{name}.")

@@ -14,8 +14,8 @@ from accelbench.answers.cells import cells_of as joined
 from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.cluster import dispatch
+from accelbench.commands import show
 from accelbench.compare.sureness import MIN_PROCESSES
-from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
@@ -29,7 +29,6 @@ from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.delivery import relate
 from accelbench.sweep import run as sweep
 from accelbench.sweep import terminal
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
@@ -58,9 +57,7 @@ class Suite:
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
-    retry, found = params.load(root).get("retry") or Retry.none, []
-    if retry not in list(Retry):
-        raise UnknownChoiceError("retry", retry, Retry)
+    retry, found = params.load(root).retry, []
     for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
         found.append(Suite(root, name, in_order(cells), options))
@@ -71,7 +68,7 @@ def write_retries(root: Path) -> None:
     """Writes, for each suite of the project, the list of the cells that `retry: failed` measures. Raises UserError."""
     # It holds when each record began, so that a cell that fails again makes another list.
     project.check_inside(root / project.RETRIES, root)
-    is_on = params.load(root).get("retry") == Retry.failed
+    is_on = params.load(root).retry == Retry.failed
     for suite in params.suite_names(root):
         folder = root / project.RESULTS / suite
         cells = {}
@@ -92,23 +89,19 @@ def problems(root: Path) -> list[str]:
     return lines
 
 
-def is_strict(root: Path) -> bool:
-    """Whether params.yaml asks for exit status 1 if a cell failed unexpectedly, as by default. Raises UserError."""
-    strict = params.load(root).get("strict", True)
-    if not isinstance(strict, bool):
-        raise UserError(f"{project.PARAMS}: strict={strict}: should be true or false")
-    return strict
-
-
 @dataclass(frozen=True)
 class Question:
     """Which of the two best cells of a model and a mode is faster; their order does not depend on their speeds."""
 
     first: Process
     second: Process
-    key: str  # hexadecimal digits; equal for the same two cells
     cost_s: float  # that its processes will take, from what one of each took
     ratio: float  # of the faster one's speed to the other's
+
+    @property
+    def key(self) -> str:
+        """Hexadecimal digits; equal for the same two cells."""
+        return digest([self.first.cell.id, self.second.cell.id])[:8]
 
     @property
     def name(self) -> str:  # of its folder
@@ -130,7 +123,7 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
         if other is not None and not (lead := group.gap_to(other)).is_interleaved:
             first, second = sorted((group.fastest, other), key=lambda each: each.cell.id)
             cost_s = MIN_PROCESSES * sum(each.record.wall_s for each in (first, second) if each.record)
-            found.append(Question(first, second, digest([first.cell.id, second.cell.id])[:8], cost_s, lead.ratio))
+            found.append(Question(first, second, cost_s, lead.ratio))
     chosen = []
     for question in sorted(found, key=lambda each: (round(each.cost_s), each.ratio)):
         if question.cost_s <= budget_s:
@@ -157,27 +150,26 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
     lose their plans, so that the report does not read them; their records stay.
     """
     folder.mkdir(exist_ok=True)
+    names = [question.name for question in chosen]
     for plan in folder.glob(f"*/{project.PLAN}"):
-        if plan.parent.name not in {question.name for question in chosen}:
+        if plan.parent.name not in names:
             plan.unlink()
     records = []
     for number, question in enumerate(chosen, 1):
         took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
-        ask = f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?"
-        say(console, ask, "bold")
+        say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
         # The same order each time: after an interruption, the records that are there are those of the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
-        suite, title = question.first.cell.suite, question.title
+        suite, place = question.first.cell.suite, folder / question.name
         options = SweepOptions(
-            suite=suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
+            suite=suite, title=question.title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
         )
-        result = sweep.run(runs.cells, options, console, folder / question.name, hosts=hosts, show=lambda _: None)
-        save_comparison(runs, (question.first.label, question.second.label), result.records, folder / question.name)
+        result = sweep.run(runs.cells, options, console, place, hosts=hosts, show=lambda _: None)
+        save_comparison(runs, (question.first.label, question.second.label), result.records, place)
         records += result.records
-        for found in groups(joined(map(Process.of, result.records))):
-            if lead := found.lead:
-                said = f"{found.text(found.fastest)}: {lead.text} as {found.text(lead.second)} ({lead.how_sure})"
-                say(console, said)
+        for group in groups(joined(map(Process.of, result.records))):
+            if lead := group.lead:
+                say(console, f"{group.text(group.fastest)}: {lead.text} as {group.text(lead.second)} ({lead.how_sure})")
     return records
 
 
@@ -204,16 +196,12 @@ def list_retries(_: Console) -> None:
 
 def build_report(_: Console) -> None:
     """Builds report/ from results/."""
-    from accelbench.report import build, dvc_plots  # here: they import the plot libraries
+    from accelbench.report import dvc_plots  # here: it imports the plot libraries
 
     place = project.pipelines_place()
-    results, out = place.root / project.RESULTS, place.root / "report"
-    sweeps: list[Sweep] = []
-    page = build.build(results, out, say=print, check=sweeps.extend, **params.for_report(place, results))
+    out = place.root / "report"
+    show.build_report(place, place.root / project.RESULTS, out, params.costs(place.project), print)
     dvc_plots.write(out)
-    if loss := relate(place.store, [each.processes for each in sweeps], page):
-        print(loss)
-    print(f"report: {page}")
 
 
 def verdict(_: Console) -> int:
@@ -222,4 +210,4 @@ def verdict(_: Console) -> int:
     found = problems(root)
     for line in found:
         print(line, file=sys.stderr)
-    return int(bool(found) and is_strict(root) and EXPERIMENT not in os.environ)
+    return int(bool(found) and params.load(root).strict and EXPERIMENT not in os.environ)

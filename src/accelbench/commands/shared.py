@@ -1,34 +1,72 @@
-"""What commands that read records share: the folder that is read if the user names none, and `--price-per-hour`."""
+"""What several commands share: `--budget`, the folder of records that is read by default, and `--price-per-hour`."""
 
 import re
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelbench.commands.command import Context, flag
+from rich.console import Console
+
+from accelbench.commands.command import flag, say
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.project import RECORDS, RESULTS, RUNS, Workplace
-from accelbench.schema.plan_file import sweep_folders
-from accelbench.schema.record import read_all
+from accelbench.presentation import seconds_of
+from accelbench.project import RECORDS, RESULTS, RUNS, Workplace, shown
+from accelbench.rules.conditions import Asked, Rule
 from accelbench.schema.vocab import Device, Status
 
 if TYPE_CHECKING:
     from accelbench.judging.costs import Cost
     from accelbench.report.read import Sweep
+    from accelbench.settings.config import SweepOptions
+    from accelbench.sweep.run import SweepResult
 
-FOLDER = "records: results (a project's default), or a folder under runs/ (else the newest)"
+BUDGET = flag("--budget", metavar="5m", help="the time that it may take, in s, m or h")
+FOLDER_HELP = "records: results (a project's default), or a folder under runs/ (else the newest)"
+FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
 FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
 
 
-def default_folder(place: Workplace, context: Context) -> str:
+def budget_in_s(chosen: Namespace, default: str) -> float:
+    """The time that --budget gives a command, in seconds. Raises UserError: it is no time."""
+    text = chosen.budget or default
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise UserError(f"--budget {text}: should be a time such as 90s, 5m or 2h")
+    return seconds
+
+
+def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
+    """Raises a UserError if flags do not go together."""
+    given = {name: value for name, value in vars(chosen).items() if value is not False}
+    for problem in Asked(Namespace(**given)).refusals(rules):
+        raise UserError(problem)
+
+
+def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
+    """Prints how the cells of a sweep ended, and which is the best."""
+    from accelbench.sweep import terminal
+
+    terminal.conclude(result, console)
+    terminal.show_answer(result.records, shown(result.folder), console, options.words)
+
+
+def names_of(words: Iterable[str]) -> set[str]:
+    """The settings that words of a command line name."""
+    return {word.partition("=")[0] for word in words}
+
+
+def default_folder(place: Workplace, console: Console) -> str:
     """The folder, below `place.root`; says which one it is if it is not always the same.
 
     In a project that has results it is results/; elsewhere the folder below runs/ with the newest record. Raises
     UserError: there are no records.
     """
+    from accelbench.schema.plan_file import sweep_folders
+    from accelbench.schema.record import read_all
+
     if place.project is not None and sweep_folders(place.root / RESULTS):
         return RESULTS
     folders: dict[Path, float] = {}  # -> when its newest record was written
@@ -40,7 +78,7 @@ def default_folder(place: Workplace, context: Context) -> str:
         raise UserError(f"no records {where}: measure something first, or name a folder of records")
     name = str(max(folders, key=lambda folder: folders[folder]).relative_to(place.root))
     others = f", the newest of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
-    context.say(f"Records: {name}{others}")
+    say(console, f"Records: {name}{others}")
     return name
 
 
@@ -57,33 +95,32 @@ def report_folder(place: Workplace, name: str) -> Path:
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     """The costs of the project, if there is one, with the prices that the flag gives. Raises UserError."""
     from accelbench.judging.costs import Cost
+    from accelbench.settings import params
 
-    found, text = dict[Device, Cost](), chosen.price_per_hour
-    if project is not None:
-        from accelbench.settings import params  # here, since it imports Hydra
-
-        found = params.costs(project)
-    parts = [] if text is None else [part.rpartition("=") for part in text.split(",")]
-    names = [name for name, _, _ in parts]
-    for name, named, number in parts:
-        if named and name not in list(Device):
+    found, text = params.costs(project), chosen.price_per_hour
+    if text is None:
+        return found
+    prices = text.split(",")
+    for name, sign, number in (price.rpartition("=") for price in prices):
+        if sign and name not in list(Device):
             raise UnknownChoiceError("--price-per-hour", name, Device)
-        is_bare = not named and len(parts) > 1
-        if not (FIGURE.fullmatch(number) and float(number)) or is_bare or names.count(name) > 1:
+        is_price = FIGURE.fullmatch(number) and float(number)
+        if not is_price or (len(prices) > 1 and not sign):
             wanted = "a price above 0 in plain digits, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
             raise UserError(f"--price-per-hour {text}: should be {wanted}")
-        for device in [Device(name)] if named else Device:
+        for device in [Device(name)] if sign else Device:
             found[device] = replace(found.get(device, Cost()), price_per_hour=float(number))
     return found
 
 
-def check_devices(chosen: Namespace, context: Context, sweeps: "Sequence[Sweep]") -> None:
+def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:
     """Says which prices are of no ok record of the sweeps. Raises UserError: one price for several devices."""
-    text = chosen.price_per_hour
+    text = chosen.price_per_hour or ""
     ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
     measured = sorted({record.cell.device.value for record in ran})
-    if text is not None and "=" not in text and len(measured) > 1:
+    if text and "=" not in text and len(measured) > 1:
         wanted = ",".join(f"{device}={text}" for device in measured)
         raise UserError(f"--price-per-hour {text}: the records are of several devices: name each, such as {wanted}")
-    if absent := [part for part in (text or "").split(",") if "=" in part and part.partition("=")[0] not in measured]:
-        context.say(f"--price-per-hour {','.join(absent)}: no ok record is of that device")
+    absent = [price for price in text.split(",") if "=" in price and price.partition("=")[0] not in measured]
+    if absent:
+        say(console, f"--price-per-hour {','.join(absent)}: no ok record is of that device")

@@ -1,0 +1,302 @@
+"""`accelbench run`, the default: measures one cell, or every combination; `accelbench plan`: what that would do."""
+
+import math
+import textwrap
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from accelbench.commands.command import VERBOSE, command, flag, say, width
+from accelbench.commands.shared import names_of, show_sweep
+from accelbench.errors import UserError
+from accelbench.presentation import counted, duration
+from accelbench.project import Workplace, shown, workplace
+
+if TYPE_CHECKING:
+    from accelbench.grid.estimate import Length
+    from accelbench.grid.plan import Planned
+    from accelbench.schema.cell import Cell
+    from accelbench.settings.config import About, RunConfig, SweepOptions
+    from accelbench.sweep.run import SweepResult
+
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # of --info
+INDENT = 30  # columns before a meaning
+EXAMPLES = """
+examples:
+  accelbench model=cnn precision=bf16 batch_size=256 mode=infer
+  accelbench -m model=mlp,cnn batch_size=32,128
+  accelbench -m engine=pytorch,keras model=mlp,lstm
+  accelbench -m model=torchvision model.name=resnet18 compile=false,true
+  accelbench model=transformers model.name=bert model.batch_args.seq_len=64
+  accelbench model=custom model.target=my_package.nets.MyNet
+  accelbench model=lightning model.target=my_package.LitNet
+  accelbench plan suite=mnist_networks
+  accelbench compare --run "model=cnn" "model=cnn precision=bf16"
+"""
+MAX_LISTED = 20  # cells
+MAX_NAMED = 4  # of the cells that are skipped for one reason
+LABEL_WIDTH = 42
+# How many times as fast a setting may be that gets to a target first, and the relative deviation of the times of seeds.
+RATIOS, SPREAD = (1.1, 1.2, 1.3, 1.5), 0.1
+TO_START = "To start: an engine is imported for its first cell, a network exported once."
+
+
+def settings() -> str:
+    """Every setting, with its words and its meaning, and examples."""
+    from accelbench.settings.config import every_setting
+
+    lines = [
+        "settings (in a project, params.yaml has the sweeps that `dvc repro` runs;",
+        "`accelbench --cfg job` prints every setting with its value)",
+    ]
+    section = None
+    for setting in every_setting(workplace().conf):
+        group, dot, _ = setting.name.partition(".")
+        if (dot and group) != section or setting.name == "mode":
+            lines.append("")
+        section = dot and group
+        lines += _lines(setting)
+    return "\n".join(lines) + "\n" + EXAMPLES
+
+
+def _lines(setting: "About") -> list[str]:
+    from accelbench.settings.config import LIST, MAPPING
+
+    kinds = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
+    name = f"  {setting.name}={'| '.join(setting.choices) or kinds[setting.kind]}"
+    words = textwrap.wrap(name, width(), subsequent_indent=" " * 8, break_on_hyphens=False)
+    words = [line.replace("| ", "|") for line in words]
+    meaning = textwrap.wrap(setting.meaning, width() - INDENT, break_long_words=False)
+    if len(words) == 1 and len(words[0]) < INDENT:
+        words = [f"{words[0]:<{INDENT}}{meaning.pop(0)}"]
+    return words + [" " * INDENT + line for line in meaning]
+
+
+@command(
+    "run",
+    "measure one cell, or with -m every combination of lists",
+    flag("-m", "--multirun", help="measure every combination of listed values"),
+    flag("-v", "--verbose", help="show what the cells' libraries print, too"),
+    flag(
+        *("--cfg", "-c"),
+        metavar="KIND",
+        choices=("job", "hydra", "all"),
+        help="print the settings (job, hydra, all), and end",
+    ),
+    flag("--package", "-p", metavar="NAME", help="with --cfg: the section to print"),
+    flag("--resolve", help="with --cfg: print values instead of references to them"),
+    flag("--config-dir", metavar="DIR", help="a folder of settings beside conf/"),
+    flag("--info", "-i", nargs="?", const="all", metavar="WHAT", choices=INFO, help="print what Hydra found"),
+    flag("--hydra-help", help="print Hydra's help"),
+    usage="[-m] [-v] [flag ...] [name=value ...]",
+    epilog=settings,
+    takes_settings=True,
+    has_hydra_words=True,
+)
+def run(chosen: Namespace, console: Console) -> int:
+    """Measures what the words ask for, by Hydra."""
+    if chosen.resolve and not chosen.cfg:
+        raise UserError("--resolve: goes with --cfg")
+    flags = ["--resolve"] * chosen.resolve + ["--hydra-help"] * chosen.hydra_help
+    for name in ("cfg", "package", "info", "config_dir"):
+        if (value := getattr(chosen, name)) is not None:
+            flags.append(f"--{name.replace('_', '-')}={value}")
+    num_unexpected = 0
+    from accelbench.isolation.hosts import Hosts
+
+    with Hosts() as hosts:
+        from accelbench.answers.process import Process
+        from accelbench.cluster import dispatch
+        from accelbench.settings import application
+        from accelbench.settings.compose import cells_of
+
+        def measure(runs: "list[RunConfig]", folder: Path) -> list[float]:
+            nonlocal num_unexpected
+            cells, options = cells_of(runs)
+            options = replace(options, out=str(folder))
+            show = partial(_show, options, console)
+            result = dispatch.run(cells, options, console, hosts=hosts, show=show)
+            result.check_request(is_shown=True)
+            num_unexpected += result.num_unexpected
+            speeds = {each.cell.id: Process.of(each).number("samples_per_s") for each in result.records}
+            of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
+            return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
+
+        words = [word for word in chosen.words if word != "--"] + [VERBOSE] * chosen.verbose
+        application.run(measure, flags, words, is_sweep=chosen.multirun)
+    return 1 if num_unexpected else 0
+
+
+def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
+    from accelbench.sweep import terminal
+
+    if len(result.records) != 1:
+        show_sweep(options, console, result)
+        return
+    (record,) = result.records
+    is_told = record.user_error or record.sweep_id == result.sweep_id
+    path = f"{shown(result.folder)}/{record.name}.json"
+    terminal.show_card(record, path, console, says_why=not is_told, waited_s=result.waited_s)
+
+
+@command(
+    "plan",
+    "show a sweep's cells, which are skipped, and how long it takes",
+    flag("--check", help="also build each network, and run a batch through it, without measuring"),
+    flag("--cells", help="name every cell, however many they are"),
+    flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+    usage="[--check] [--cells] [--json] [name=value ...]",
+    description="Takes the settings of `accelbench run` (`accelbench run --help` lists them); -m is implied.",
+    takes_settings=True,
+    has_hydra_words=True,
+)
+def plan(chosen: Namespace, console: Console) -> int:
+    """Shows the cells of one sweep, or of all suites."""
+    from accelbench.grid.estimate import lengths
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.schema.serialize import canonical_json, grouped, plain
+    from accelbench.schema.vocab import RANDOM
+    from accelbench.settings.compose import cells_of, compose
+    from accelbench.sweep.context import is_prepared
+    from accelbench.sweep.forecast import forecast
+
+    sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
+    if chosen.json:
+        for cells, _ in sweeps:
+            for cell in cells:
+                print(canonical_json(plain(cell)))
+        return 0
+    options = sweeps[0][1]
+    place = workplace().with_data(options.data_root)
+    suites: dict[str, list[Planned]] = {}
+    for cells, of_suite in sweeps:
+        for of_data in grouped(cells, lambda cell: cell.data.name).values():
+            suites.setdefault(of_suite.suite, []).extend(_planned(of_data, place, options.profile))
+    items = [item for planned in suites.values() for item in planned]
+    runs = [item for item in items if item.skip_reason is None]
+    cells = [item.cell for item in runs]
+    with Hosts() as hosts, console.status("Estimating ..."):
+        evidence = forecast(cells, hosts, place, partial(say, console), options.profile)
+    known = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
+    if len(suites) > 1:
+        say(console, *(f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()))
+    rough = evidence.roughness(cells)
+    in_all = "in all: " if len(suites) > 1 else ""
+    say(console, in_all + _counted(items, known) + (f" ({rough})" if rough else ""), "")
+    listed = 0 if len(suites) > 1 else MAX_LISTED
+    named = runs if chosen.cells else runs[:listed]
+    say(console, *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named))
+    if len(runs) > len(named):
+        more = f"and {len(runs) - len(named)} more: " if named else ""
+        say(console, f"{more}--cells names every cell")
+    if any(known[id(item)].start_s for item in named):
+        say(console, TO_START)
+    say(console, *_seeds(cells))
+    data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
+    if missing := [shown(place.data / name) for name, spec in data.items() if not is_prepared(place, spec)]:
+        say(console, f"Not counted: {', '.join(missing)} is prepared first, once.")
+    say(console, *_skipped(items, chosen.cells))
+    if chosen.check:
+        for planned in grouped(runs, lambda item: item.cell.data.name).values():
+            _check(planned, console, place)
+    return 0
+
+
+def _sweeps(words: list[str]) -> list[list[str]]:
+    """The words of each sweep to plan: `profile=...` without a suite is that of all suites of the project."""
+    from accelbench.settings.params import suite_names
+
+    if not {"-m", "--multirun"} & set(words):
+        words = ["-m", *words]
+    names, project = names_of(words), workplace().project
+    if project is None or "profile" not in names or "suite" in names:
+        return [words]
+    return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]
+
+
+def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> "list[Planned]":
+    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, in_order, why_skipped
+    from accelbench.schema.plan_file import labels
+    from accelbench.sweep.forecast import inputs_of
+
+    check_request(cells)
+    inputs = inputs_of(place, data_name(cells), profile)
+    data = (inputs.shape or None, inputs.num_samples[0]) if inputs else (None, None)
+    check_fits(cells, *data)
+    ordered = in_order(cells)
+    names = labels(ordered.values())
+    return [Planned.of(cell, "", why_skipped(cell, *data), names[key]) for key, cell in ordered.items()]
+
+
+def _counted(planned: "Sequence[Planned]", known: "Mapping[int, Length]") -> str:
+    """How many cells there are, run and are skipped, and how long it takes; `known` has each one's length, by `id`."""
+    found = [known[id(item)] for item in planned if item.skip_reason is None]
+    length = ""
+    if found:
+        is_known = any(not each.num_unknown for each in found)
+        length = f", {sum(found[1:], found[0])}" if is_known else ", length unknown"
+    return f"{counted(len(planned), 'cell')}: {len(found):,} to run{length}; {len(planned) - len(found):,} to skip."
+
+
+def _of_one(length: "Length") -> str:
+    if length.num_unknown:
+        return "unknown until it has run once"
+    return f"{length} ({duration(length.start_s)} to start)" if length.start_s else str(length)
+
+
+def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
+    """A line on what the seeds of trainings to a target can tell."""
+    from accelbench.schema.vocab import Protocol
+    from accelbench.stats.arrivals import num_seeds_for
+
+    seeds: dict[str, set[int]] = {}
+    for cell in cells:
+        if cell.protocol == Protocol.target:
+            seeds.setdefault(replace(cell, seed=0).id, set()).add(cell.seed)
+    if not seeds:
+        return
+    num = min(map(len, seeds.values()))
+    told = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
+    first = f"tell which is first if it is {told:g} times as fast" if told < math.inf else "can't tell which is first"
+    notes = [f"in 4 of 5 cases, where times differ by {100 * SPREAD:.0f} % from seed to seed"]
+    notes += [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < told]
+    yield f"{counted(num, 'seed')} of each setting {first} ({'; '.join(notes)})."
+
+
+def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:
+    from accelbench.schema.serialize import grouped
+
+    skipped = [item for item in items if item.skip_reason is not None]
+    for reason, of_reason in grouped(skipped, lambda item: str(item.skip_reason)).items():
+        names = [item.label for item in of_reason]
+        few = names if lists_all else names[:MAX_NAMED]
+        more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
+        yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(few)}{more}")
+
+
+def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> None:
+    """Checks the networks of the cells, each once. Raises UserError."""
+    from accelbench import lock
+    from accelbench.grid.plan import data_of
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.sweep.context import prepare_missing
+    from accelbench.sweep.session import Preflight
+
+    cells = [item.cell for item in planned]
+    prepare_missing(place, cells[0].data, console)
+    with lock.hold_measuring(partial(say, console)), Hosts() as hosts:
+        preflight = Preflight(hosts, data_of(cells, place)[1], partial(say, console))
+        num = preflight.check(cells)
+    lines = []
+    for item in planned:
+        if (failure := preflight.failure(item.cell)) is not None:
+            lines.append(f"{item.label}: {failure.reason}")
+    if lines:
+        raise UserError("\n  ".join(["these cells can't run:", *lines]))
+    say(console, f"Checked {counted(num, 'network')}: found no mistake.")

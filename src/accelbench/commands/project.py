@@ -1,0 +1,112 @@
+"""`accelbench sync`, `ui`, `init` and `completion`: MLflow, a project of the user's own, the shell."""
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.commands.command import Command, command, flag, say
+from accelbench.errors import UserError, how_to_install, writing_errors
+from accelbench.project import PARAMS, workplace
+from accelbench.sinks.location import PORT
+
+STARTER = Path(__file__).parent / "starter"
+# A file of the new project -> the file in `STARTER` with its text.
+FILES = {
+    PARAMS: "params.yaml",
+    "dvc.yaml": "dvc.yaml",
+    "my_network.py": "my_network.py.txt",
+    ".gitignore": "gitignore.txt",
+}
+NEXT = f"git init && dvc init && dvc repro  ({how_to_install('dvc')}); then open report/index.html"
+# It holds all words: a script that called accelbench at each key would answer after a second, Hydra's import time.
+COMPLETION = Path(__file__).parent / "completion.bash"
+
+
+@command(
+    "sync",
+    "deliver the records that MLflow missed",
+    flag("--all", help="also deliver the records of sweeps with tracking=none"),
+)
+def sync(chosen: Namespace, console: Console) -> int:
+    """Delivers the records."""
+    from accelbench.schema.record import listed
+    from accelbench.sinks.delivery import sync
+
+    place = workplace()
+    done = sync(place.store, place.record_folders, has_all=chosen.all)
+    say(console, f"MLflow: {done.num_delivered} runs delivered, {done.num_already_there} already there.")
+    if done.num_left_out:
+        others = f"{done.num_left_out} more of sweeps with tracking=none"
+        say(console, f"{others}: `accelbench sync --all` delivers them too.")
+    if done.unreadable:
+        say(console, f"Not readable: {len(done.unreadable)}", *(f"  {line}" for line in listed(done.unreadable)))
+    return 0
+
+
+@command(
+    "ui",
+    "open MLflow on the saved view",
+    flag("--port", metavar="N", type=int, default=PORT, help=f"where MLflow listens ({PORT})"),
+    flag("--no-browser", help="print the address only"),
+)
+def ui(chosen: Namespace, console: Console) -> int:
+    """Runs MLflow's server."""
+    from accelbench.sinks.ui import serve
+
+    return serve(workplace().store, chosen.port, open_browser=not chosen.no_browser)
+
+
+@command(
+    "init",
+    "write a project of your own, with an example network",
+    flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),
+    description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",
+)
+def init(chosen: Namespace, console: Console) -> int:
+    """Writes the project's files."""
+    folder = Path(chosen.folder)
+    if existing := [name for name in FILES if os.path.lexists(folder / name)]:
+        raise UserError(f"init: {', '.join(existing)} in {folder} would be overwritten: name another folder")
+    with writing_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, source in FILES.items():
+            with (folder / name).open("x") as file:
+                file.write((STARTER / source).read_text())
+    where = "" if folder == Path() else f"cd {folder}; "
+    say(console, f"Written to {folder}: {', '.join(FILES)}", f"Next: {where}{NEXT}")
+    return 0
+
+
+@command(
+    "completion",
+    "print a script that completes accelbench's words in a shell",
+    flag("shell", choices=("bash",), help="the shell to complete in"),
+    description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
+)
+def completion(chosen: Namespace, console: Console) -> int:
+    """Prints the script."""
+    from accelbench.commands.registry import load_all
+
+    print(script(load_all(), workplace().conf), end="")
+    return 0
+
+
+def script(commands: Sequence[Command], conf: Path) -> str:
+    """The script that completes accelbench's words in bash."""
+    from accelbench.settings.config import MAPPING, every_setting
+
+    # The settings by their dotted names; the values of those that depend on the model are left out.
+    choices = {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
+    values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
+    names = [f"{name}=" for name in choices]
+    words_of = {command.name: command.flag_names + names * command.takes_settings for command in commands}
+    flags = [f"    {name}) choices+=' {' '.join(words)}' ;;" for name, words in words_of.items()]
+    flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
+    parts = {"@COMMANDS@": " ".join(words_of), "@VALUES@": "\n".join(values), "@FLAGS@": "\n".join(flags)}
+    text = COMPLETION.read_text()
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text

@@ -1,0 +1,168 @@
+"""`accelbench export`, `bundle`, `verify`, `replay` and `merge`: records and figures for others, and from others."""
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.commands.command import command, flag, say
+from accelbench.commands.shared import BUDGET, FOLDER, PRICE, budget_in_s, check_devices, costs, default_folder
+from accelbench.errors import UnknownChoiceError, UserError, writing_errors
+from accelbench.presentation import counted
+from accelbench.project import PARAMS, RESULTS, Workplace, workplace
+from accelbench.schema.parallel import without_collection
+
+# Those of `report.export`, which this module does not import for its help.
+FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
+SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # of the files, made by the functions of `json_schema`
+LOCK = "requirements.lock"
+REPLAY = """\
+Compares the two cells of each claim, as `compare --run` does: 5 fresh processes each, interleaved.
+  holds         this setting is faster than that, or as fast, here too
+  doesn't hold  it is slower, or as fast where the bundle has it faster
+  can't tell    neither, with the reason
+  not measured  this machine lacks what it takes, or you did not allow it
+Exit status 1: something is not as claimed, or nothing could be told.
+"""
+
+
+@command(
+    "export",
+    "give the published numbers in the format of another tool",
+    FOLDER,
+    flag("--format", metavar="NAME", required=True, help=", ".join(FORMATS + SCHEMAS)),
+    flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
+    PRICE,
+    usage="[FOLDER] --format NAME [flags]",
+    description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
+)
+@without_collection()
+def export(chosen: Namespace, console: Console) -> int:
+    """Prints or writes the numbers, or the schema of a file."""
+    from accelbench.report.export import columns, exported
+    from accelbench.report.read import read_all
+    from accelbench.schema import json_schema
+    from accelbench.schema.serialize import json_text, writing
+
+    if chosen.format in SCHEMAS:
+        from accelbench.settings.compose import one_cell
+
+        of_rows = [columns(one_cell("model=mlp")[0])] if chosen.format == "processes-schema" else []
+        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])(*of_rows)), end="")
+        return 0
+    if chosen.format not in FORMATS:
+        raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)
+    if chosen.out is None:  # only the numbers go to the standard output
+        console = Console(stderr=True)
+    place = workplace()
+    sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
+    check_devices(chosen, console, sweeps)
+    text, num = exported(chosen.format, sweeps)
+    if chosen.out is None:
+        print(text, end="")
+    else:
+        with writing_errors(chosen.out), writing(Path(chosen.out)) as file:
+            file.write_text(text, encoding="utf-8")
+        say(console, f"Written: {chosen.out}")
+    say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
+    if num is not None:
+        num_cells = sum(len(sweep.cells) for sweep in sweeps)
+        say(console, f"{num} of {counted(num_cells, 'cell')} have a number there; the report says why others have none")
+    return 0
+
+
+@command(
+    "bundle",
+    "put records and their figures into one archive",
+    FOLDER,
+    flag("--out", metavar="FILE", required=True, help="the archive that is written, such as mine.zip"),
+    description="On one machine the same records give the same bytes. `accelbench verify FILE` prints what it shows.",
+)
+def bundle(chosen: Namespace, console: Console) -> int:
+    """Writes the archive."""
+    from accelbench.bundle.archive import pack
+    from accelbench.report.read import read_all
+
+    place = workplace()
+    folder, out = place.root / (chosen.folder or default_folder(place, console)), Path(chosen.out)
+    with writing_errors(chosen.out):
+        num = pack(folder, read_all(folder, alone=True), out, _beside(folder, place))
+    say(console, f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
+    return 0
+
+
+def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
+    """What was asked for, at what costs, with which packages, and the report that was built, by names in the bundle."""
+    root = place.project or folder
+    report = (root if folder == root / RESULTS else folder) / "report"
+    found = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
+    for path in sorted(report.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            found[f"report/{path.relative_to(report).as_posix()}"] = path
+    return found
+
+
+BUNDLE_HELP = "a file that `accelbench bundle` wrote"
+
+
+@command(
+    "verify",
+    "say whether a bundle is whole, and its figures follow",
+    flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
+    description="Nothing of the bundle is run. Exit status 1: something in it is wrong.",
+)
+def verify(chosen: Namespace, console: Console) -> int:
+    """Prints what the bundle shows by itself."""
+    from accelbench.bundle.verify import NOT_SHOWN, verify
+    from accelbench.schema.record import listed
+
+    found = verify(Path(chosen.bundle))
+    say(console, *(f"ok      {line}" for line in found.shown))
+    say(console, *(f"WRONG   {line}" for line in listed(found.problems)))
+    say(console, *(f"note    {line}" for line in found.notes))
+    say(console, "", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN))
+    return 1 if found.problems else 0
+
+
+@command(
+    "replay",
+    "measure again here what a bundle claims",
+    flag("--cells", metavar="N", type=int, default=5, help="cells that are measured, at most (5)"),
+    BUDGET,
+    flag("--trust", help="also use code and files that cells name, and that are here"),
+    flag("bundle", metavar="BUNDLE", help=f"{BUNDLE_HELP}, or study:003"),
+    usage="[flags] BUNDLE",
+    description=REPLAY,
+)
+def replay(chosen: Namespace, console: Console) -> int:
+    """Measures the claims."""
+    budget_s = budget_in_s(chosen, "5m")
+    if not 1 <= chosen.cells <= 100:
+        raise UserError(f"--cells {chosen.cells}: should be from 1 to 100")
+    from accelbench.bundle.replay import replay
+    from accelbench.isolation.hosts import Hosts
+
+    with Hosts() as hosts:
+        return replay(chosen.bundle, chosen.cells, budget_s, console, hosts, trusts=chosen.trust)
+
+
+@command(
+    "merge",
+    "bring the records of several folders or machines together",
+    flag("--into", metavar="FOLDER", required=True, help="the folder that gets the records"),
+    flag("sources", metavar="A", nargs="+", help="a folder of records, or an address such as s3://bucket/results"),
+    usage="A [B ...] --into FOLDER",
+)
+def merge(chosen: Namespace, console: Console) -> int:
+    """Copies the records."""
+    from accelbench.schema.record import listed
+    from accelbench.sweep.merge import merge
+
+    done = merge(chosen.sources, Path(chosen.into))
+    os.sync()  # once, since once for each of a hundred thousand files takes many minutes
+    say(console, f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already.")
+    for what, lines in (("Not added", done.conflicts), ("Not readable", done.problems)):
+        if lines:
+            say(console, f"{what}: {len(lines)}", *(f"  {line}" for line in listed(lines)))
+    return 1 if done.problems or done.conflicts else 0

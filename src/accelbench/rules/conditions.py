@@ -1,0 +1,120 @@
+"""Reads the conditions of `table.py`.
+
+A condition is terms that hold together, separated by blanks: `engine=keras,pytorch`, `device!=cpu`, `devices>1`,
+`threads` (it was given) or `!fused` (it was not given, or the fact does not hold).
+"""
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+TERM = re.compile(r"(!?)([\w.]+)(?:(!=|[<>]=?|=)(\S+))?")
+COMPARED = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A combination that is refused; in both texts, `{name}` stands for the value of a setting or a fact."""
+
+    when: str  # the condition
+    refuse: str  # what is refused, and why
+    instead: str = ""  # what can be used instead
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Settings that have an effect only with others."""
+
+    settings: str  # names of settings or of sections of them, separated by blanks
+    needed: str  # the condition under which they have an effect
+    among: str = ""  # the condition under which this counts
+
+
+@cache
+def terms(condition: str) -> list[tuple[str, str, str]]:
+    """The terms of a condition: name, sign and values. A name alone has an empty sign, or `!`."""
+    found = []
+    for no, name, sign, values in TERM.findall(condition):
+        found.append((name, sign or no, values))
+    return found
+
+
+def text_of(value: object) -> str:
+    """A value as the user writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class Asked:
+    """What was asked for, by the names that a user writes. Subclasses have facts about it as attributes."""
+
+    places: ClassVar[Mapping[str, str]] = {}  # name -> where `whole` has it, if that differs
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name) if hasattr(type(self), name) else self._place(name)[1]
+
+    def _place(self, name: str) -> tuple[Any, Any]:
+        """The section that a setting is in, and its value there; None if there is no such section."""
+        section, value = None, self.whole
+        for part in self.places.get(name, name).split("."):
+            section, value = value, getattr(value, part, None)
+        return section, value
+
+    def is_given(self, name: str) -> bool:
+        """Whether a setting, or one of a section, differs from its default, or a fact holds."""
+        if hasattr(type(self), name):
+            return bool(getattr(self, name))
+        section, value = self._place(name)
+        default = getattr(type(section), name.rpartition(".")[2], None)
+        value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
+        return value not in (default, None, "", {}, ())
+
+    def holds(self, condition: str) -> bool:
+        """Whether all terms of a condition hold."""
+        return all(self._holds(*term) for term in terms(condition))
+
+    def _holds(self, name: str, sign: str, values: str) -> bool:
+        if sign in ("", "!"):
+            return self.is_given(name) == (sign == "")
+        value = self[name]
+        if sign in COMPARED:
+            limit = float(values) if values[0].isdecimal() else self[values]
+            return value is not None and bool(COMPARED[sign](value, limit))
+        words = value if isinstance(value, list) else [text_of(value)]
+        return set(words).isdisjoint(values.split(",")) == (sign == "!=")
+
+    def refusals(self, rules: Iterable[Rule]) -> Iterator[str]:
+        """Yields a sentence for each rule that refuses what was asked for."""
+        for rule in rules:
+            if self.holds(rule.when):
+                text = f"{rule.refuse}: use {rule.instead}" if rule.instead else rule.refuse
+                yield re.sub(r"\{([\w.]+)\}", lambda found: text_of(self[found[1]]), text)
+
+    def useless(self, rules: Iterable[Needs]) -> Iterator[str]:
+        """Yields a sentence for each setting that was given, and has no effect without another one."""
+        for rule in rules:
+            lacking = [term for term in rule.needed.split() if not self.holds(term)]
+            if lacking and self.holds(rule.among):
+                given = filter(self.is_given, rule.settings.split())
+                yield from (f"{self._shown(name)}: {self._goes_with(lacking[0])}" for name in given)
+
+    def _shown(self, name: str) -> str:
+        value = self[name]
+        if is_dataclass(value):
+            inner = (f"{name}.{field}" for field in vars(value))
+            return self._shown(next(filter(self.is_given, inner)))
+        return f"{name}.{next(iter(value))}" if isinstance(value, Mapping) else f"{name}={text_of(value)}"
+
+    def _goes_with(self, term: str) -> str:
+        ((name, sign, values),) = terms(term)
+        if not sign:
+            return f"goes with {name}"
+        words = " or ".join(f"{name}={word}" for word in values.split(","))
+        return f"does not go with {words}" if sign == "!=" else f"goes with {words}, and not with {name}={self[name]}"
