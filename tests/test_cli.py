@@ -85,7 +85,6 @@ def complaint(words, capsys, project):
             "resnet18",
             "unknown command. Did you mean accelbench model=torchvision model.name=resnet18? Choose from: run",
         ),
-        ("batch=32", "batch: unknown setting. Did you mean batch_size?"),
         ("batch_size=32, 64", "batch_size=32, 64: write it without a blank: batch_size=32,64"),
         (
             "device=cuda:0",
@@ -100,7 +99,6 @@ def complaint(words, capsys, project):
         ("model=mlp_cifar10 data=mnist", "images of 3 x 32 x 32, data=mnist has 28 x 28: use data=cifar10. To"),
         ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
         ("measure_s=3", "measure_s: unknown setting. Did you mean window.measure_s? `accelbench --cfg job` prints"),
-        ("model=cn", "model=cn: unknown model. Did you mean cnn? Choose from: "),
         ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),
         ("plan --chek", "unrecognized arguments: --chek. Did you mean --check? `accelbench plan --help`"),
         (
@@ -108,22 +106,16 @@ def complaint(words, capsys, project):
             "--by=latncy: unknown --by. Did you mean latency? Choose from: throughput, latency, energy.",
         ),
         ("bets", "bets: unknown command. Did you mean best? Choose from: run, plan,"),
-        ("model=mlp cnn", "cnn: not readable as name=value"),
-        (f"batch_size={'[' * 2000}", "batch_size=[[[[[[[[["),
         ("-m batch_size=range(1,1000000)", "batch_size=range(1,1000000): makes more than 10,000 cells"),
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
         ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
         ("-m hydra/sweeper=nope seed=0,1", "hydra/sweeper=nope: unknown hydra/sweeper. Choose from: accelbench, basic"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
-        ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
-        ("best --budget 5m", "--budget: goes with --search"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
-        ("batch_size=8,", "batch_size=8,: not readable as name=value or name=value,value"),
-        ("report --price-per-hour 2,3", "2,3: should be a price above 0 in plain digits, such as 2.5, or"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):

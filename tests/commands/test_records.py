@@ -1,6 +1,5 @@
 import csv
 import io
-import json
 import os
 import re
 from argparse import Namespace
@@ -47,22 +46,6 @@ def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_lin
     assert chosen(outside) == ("runs/new", newest)
     old.rename(here / "results")
     assert chosen(place) == ("results", "")
-
-
-def test_files_of_another_program_in_runs_are_passed_over(here, capsys):
-    (here / "results").mkdir()
-    (here / "results" / "metrics.json").write_text("[1]")
-    sweep(here, "mine", 1000, 1000)
-    for name in ("plan.json", "metrics.json", "0123456789ab-01234567.json"):
-        (here / "runs" / name).write_text(json.dumps(["theirs"]))
-    before = {path: path.read_bytes() for path in here.rglob("*.json")}
-    for words in (["best"], ["best", "runs"], ["report"], ["report", "runs"], ["compare", "runs", "runs/mine"]):
-        assert main(words) in (0, 2), words
-        err = capsys.readouterr().err
-        assert "Traceback" not in err
-    assert main(["best"]) == 0
-    assert "runs/mine" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, monkeypatch):

@@ -50,8 +50,8 @@ RULES = (
     Rule("per_batch !search", "--per-batch: goes with --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
-    Rule("mode folders", "best: takes name=value,value with {mode}, and no folder"),
-    Rule("!mode settings", f"best: takes one folder of records; name=value goes with {MODES}"),
+    Rule("mode not_settings", "best: takes name=value,value with {mode}, and no folder"),
+    Rule("!mode not_a_folder", f"best: takes one folder of records; name=value goes with {MODES}"),
 )
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ if TYPE_CHECKING:
 )
 def best(chosen: Namespace, console: Console) -> int:
     """Does what the mode asks for."""
-    settings = [word for word in chosen.words if "=" in word]
-    chosen.settings, chosen.folders = settings or chosen.words[1:], len(chosen.words) > len(settings)
+    settings = ["=" in word for word in chosen.words]
+    chosen.not_settings, chosen.not_a_folder = not all(settings), any(settings) or len(settings) > 1
     modes = ("search", "serve", "target", "largest_batch")
     chosen.mode = next((f"--{mode}" for mode in modes if getattr(chosen, mode) not in (None, False)), None)
     check(chosen, RULES)

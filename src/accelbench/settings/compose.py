@@ -31,6 +31,8 @@ from accelbench.settings.suites import parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that say, or need to know, which device it is
 MULTIRUN = {"-m", "--multirun"}
+# Groups whose files give only the section of their name; those of model/ may choose the data and the engine, too.
+ALONE = {"engine", "device", "tracking", "executor"}
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
@@ -129,62 +131,41 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
     Raises UserError: a value is wrong; the message names the line of params.yaml that has it.
     """
     parsed, files = cache(parse), _contents()
-    # Of jobs that choose the same files and set the same names, the next one only needs the values that differ: a new
-    # configuration takes 4 ms.
-    latest: dict[tuple[tuple[str, ...], ...], tuple[DictConfig, Mapping[str, str]]] = {}
+    # A job that chooses the same files and sets the same names as an earlier one takes its configuration: a new one
+    # takes 4 ms.
+    earlier: dict[tuple[tuple[str, ...], ...], DictConfig] = {}
     for words in jobs:
         where = getattr(words, "where", "")
         choices = tuple(word for word in words if not _is_value(word))
-        values = {word.partition("=")[0]: word for word in words if _is_value(word)}
-        overrides = {name: parsed(word) for name, word in values.items()}
-        key = choices, tuple(values)
-        merges = any(isinstance(each.value(), dict) for each in overrides.values())  # with what is there
+        values = {word.partition("=")[0]: parsed(word) for word in words if _is_value(word)}
         try:
-            if merges or key not in latest:
-                latest[key] = _composed_of(choices, files), {}
-            config, present = latest[key]
-            for name, word in values.items():
-                if present.get(name) != word:
-                    OmegaConf.update(config, overrides[name].key_or_group, overrides[name].value(), merge=True)
-            latest[key] = config, values
+            key = choices, tuple(values)
+            if key not in earlier or any(isinstance(each.value(), dict) for each in values.values()):
+                earlier[key] = _composed_of(choices, files)
+            config = earlier[key]
+            for override in values.values():
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
             run = OmegaConf.to_object(config)
-            assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
         except Exception as error:
             mistake = user_error_behind(error)
             if mistake and where:
                 raise UserError(f"{where}: {mistake}") from error
             raise
+        assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
         yield replace(run, where=where)
 
 
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """A new configuration of `choices`, made of the section that each file gives, for which Hydra takes 60 ms.
+    """A new configuration of `choices`.
 
-    Of a model's file, which may choose the data, this is what it gives beside the data that are chosen.
+    Hydra takes 170 ms for one, so that sections of `ALONE` are composed once each, whatever else is chosen.
     """
-    data = tuple(word for word in choices if word.startswith("data="))
-    config: DictConfig = copy.deepcopy(_composed(data, files))
-    for word in choices:
+    alone = [word for word in choices if word.partition("=")[0] in ALONE]
+    config: DictConfig = copy.deepcopy(_composed(tuple(word for word in choices if word not in alone), files))
+    for word in alone:
         group = word.partition("=")[0]
-        if word not in data:
-            section = _section(word, data if group == "model" else (), files)
-            if section is None:
-                return copy.deepcopy(_composed(choices, files))
-            config[group] = section
+        config[group] = _composed((word,), files)[group]
     return config
-
-
-@lru_cache(maxsize=128)
-def _section(word: str, others: tuple[str, ...], files: Files) -> DictConfig | None:
-    """What the file that `word` names sets; None if it sets more than its section, as model=timm sets the data."""
-    group = word.partition("=")[0]
-    if group not in GROUPS:
-        return None
-    config = _composed((*others, word), files)
-    if _without(config, group) != _without(_composed(others, files), group):
-        return None
-    section: DictConfig = config[group]
-    return section
 
 
 def _contents() -> Files:
@@ -194,26 +175,18 @@ def _contents() -> Files:
     files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
     if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
         _composed.cache_clear()
-        _section.cache_clear()
     return files
 
 
 @lru_cache(maxsize=128)
 def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """What Hydra composes of the files, in 170 ms; not to be changed: the next call for the same gives it again."""
+    """What Hydra composes of the files; not to be changed: the next call for the same gives it again."""
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
 
-def _without(config: DictConfig, group: str) -> dict[Any, Any]:
-    """The rest of the configuration, its interpolations as written."""
-    settings = OmegaConf.to_container(config)
-    assert isinstance(settings, dict), "a configuration maps names to settings"
-    return {name: setting for name, setting in settings.items() if name != group}
-
-
 def _is_value(word: str) -> bool:
-    """Whether `word` sets a value rather than choosing a file, which takes Hydra 60 ms to compose."""
+    """Whether `word` sets a value rather than choosing a file."""
     name = word.partition("=")[0]
     return name not in GROUPS and not name.startswith(("+", "~")) and not set("/@") & set(name)
 
