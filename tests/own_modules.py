@@ -183,7 +183,6 @@ def returns_none(*batches):
     return made(Lit, training_step=lambda self, *args: None if args[1] in batches else Lit.training_step(self, *args))
 
 
-Skips = made(Lit, on_train_batch_start=lambda self, batch, batch_idx: -1 if batch_idx == 2 else None)
 Stops = made(Lit, on_train_batch_end=stop)
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)

@@ -24,7 +24,7 @@ def trained(run, values):
     nums, batches = [], iter(range(1000))
     for value in values:
         nums.append(len(list(run.interval_of(batches))))
-        run.evaluated(value, run.now_s)
+        run.evaluated(value)
         if run.is_over:
             return nums
     raise AssertionError("it went on")
@@ -67,7 +67,6 @@ def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit
     run = run_of(**settings)
     assert sum(trained(run, values)) == (16 if len(values) == 1 else 4 * num_evaluations)
     assert (run.hit, run.stayed, len(run.evaluations)) == (hit, stayed, num_evaluations)
-    assert run.diverged == (None in values[:num_evaluations])
 
 
 def test_samples_and_epochs_of_parts_of_an_epoch():
@@ -101,5 +100,5 @@ def test_out_of_time_one_device_stops_after_a_step_and_several_after_an_evaluati
     assert len(list(run.interval_of(iter(range(9))))) == (1 if devices == 1 else 4)
     assert run.is_cut == (devices == 1)
     assert run.is_late()
-    run.evaluated(0.5, run.now_s)
+    run.evaluated(0.5)
     assert run.is_over

@@ -84,6 +84,11 @@ def test_an_own_network_infers(sweep):
 
 
 @pytest.mark.slow
+def test_a_plain_network_runs_in_lightnings_loop(sweep):
+    all_ok(sweep("model=mlp engine=lightning mode=train,infer batch_size=8"), 2)
+
+
+@pytest.mark.slow
 def test_a_lightning_module_trains_and_infers(sweep):
     all_ok(sweep("model=lightning model.target=gpu_networks.Lit mode=train,infer batch_size=8", data="data=module"), 2)
 

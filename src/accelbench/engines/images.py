@@ -1,6 +1,5 @@
 """The images that an engine's feeds give, and the networks that take them, looked up by their words."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,11 @@ class Takes:
     data: str  # a data set with such images: its study's
     in_colour: bool | None = None  # None: either kind
     least: int = 1  # height and width
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether it takes images of this shape, (height, width) or (channels, height, width)."""
+        is_of_kind = self.in_colour is None or shape[:-2] == ((3,) if self.in_colour else ())
+        return is_of_kind and min(shape[-2:]) >= self.least
 
 
 # accelbench's networks by their definitions, and other libraries'; those that are not here take all images.
@@ -88,18 +92,14 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images that no feed gives, others at each call: the pixels rise up to a random one, and begin anew behind it."""
-    # Networks that average over an image give nearly equal outputs for all random images; for these they differ, since
-    # each has another contrast. With `floats` they are float32 from -2 to 2, like random images; else uint8.
-    low, high, dtype = (-2, 2, np.float32) if floats else (0, 255, np.uint8)
-    numbers, size = np.random.default_rng(), math.prod(shape)
-    rising = np.linspace(low, high, size).astype(np.float32)
-    images = np.empty((num, size), dtype)
-    for image in images:
-        image[:] = np.roll(rising, numbers.integers(size)) * np.float32(numbers.uniform(0.3, 1.0))
-        if numbers.random() < 0.5:
-            image[:] = image[::-1].copy()
-    return images.reshape(num, *shape)
+    """Images of noise that no feed gives, others at each call: float32 from -2 to 2, like random images, or uint8.
+
+    Each image has another contrast, so that networks that average over an image give unlike outputs for them.
+    """
+    numbers = np.random.default_rng()
+    contrast = numbers.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
+    images = contrast * numbers.random((num, *shape), dtype=np.float32)
+    return 4 * images - 2 if floats else (255 * images).astype(np.uint8)
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
@@ -128,9 +128,7 @@ def check_name(model: ModelSpec, known: Sequence[str]) -> None:
 def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:
     """Why the network does not take images of this shape, those of `data`, and what mends it; None if it does."""
     takes = TAKES.get(model.definition if model.library == Library.accelbench else model.library)
-    if takes is None or (
-        (takes.in_colour is None or shape[:-2] == ((3,) if takes.in_colour else ())) and min(shape[-2:]) >= takes.least
-    ):
+    if takes is None or takes.fits(shape):
         return None
     kind = {True: " in colour", False: " in grey", None: ""}[takes.in_colour]
     least = f" of at least {takes.least} x {takes.least} pixels" if takes.least > 1 else ""

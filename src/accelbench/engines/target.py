@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from itertools import count, islice, takewhile
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
@@ -29,7 +29,11 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
     if target.every_steps is not None:
         every = target.every_steps / in_call
     if target.definition == Definition.passage:
-        yield from takewhile(lambda end: end < most, (round(index * max(1.0, every)) for index in count(1)))
+        for index in count(1):
+            end = round(index * max(1.0, every))
+            if end >= most:
+                break
+            yield end
     yield most
 
 
@@ -46,6 +50,7 @@ class TargetRun:
         self.hit: int | None = None
         self.stayed: bool | None = None
         self.num_calls = 0  # of the engine's step
+        self.evaluation_began_s = 0.0  # the last one, or the one that runs
         self.compile_s = 0.0  # in the spans of training
         self.num_validation: int | None = None
         self.tested: float | None = None
@@ -68,7 +73,7 @@ class TargetRun:
     def end(self, timing: Timing) -> None:
         """Ends the last span, and notes when training began and the log ended, and whether it ran out of time."""
         self.begin(self._span)
-        began_s = min(each.began_s for each in self.log if each.span == Span.train)
+        began_s = next(each.began_s for each in self.log if each.span == Span.train)
         timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
         timing.stop = Stop.timeout if self.is_cut and self.hit is None else None
 
@@ -134,7 +139,7 @@ class TargetRun:
         value, _ = self._metric(run, step, num_samples)
         if not self.is_whole:
             self.is_late(run.ranks.any)
-        self.evaluated(value, self.evaluation_began_s)
+        self.evaluated(value)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates the trained weights on the test set, which ends the log."""
@@ -153,32 +158,35 @@ class TargetRun:
         value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, own)
         return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
-    def evaluated(self, value: float | None, began_s: float) -> None:
+    def evaluated(self, value: float | None) -> None:
         """Notes an evaluation that ends now, and decides whether the training is over."""
         # It ends with a loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order, steps = self.order, min(rest * self.in_call, len(self.order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
-        self.add(value, began_s, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
-        self.is_over |= self.is_cut or self.is_whole
+        self.add(value, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
 
-    def add(self, value: float | None, began_s: float, num_steps: int, num_samples: int, epochs: float) -> None:
+    def add(self, value: float | None, num_steps: int, num_samples: int, epochs: float) -> None:
         """Notes an evaluation after so much training; see `evaluated`."""
         # 0.9 in single precision, of which a metric may be, is 0.9 here: it has no more than seven digits.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
-        trained: dict[str, Any] = {"num_steps": num_steps, "num_samples": num_samples, "epochs": epochs}
-        self.evaluations.append(Evaluated(**trained, value=value, began_s=began_s, ended_s=self.now_s))
+        self.evaluations.append(
+            Evaluated(
+                num_steps=num_steps,
+                num_samples=num_samples,
+                epochs=epochs,
+                value=value,
+                began_s=self.evaluation_began_s,
+                ended_s=self.now_s,
+            )
+        )
         progress.keep(f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
-        is_met, self.is_over = self.target.is_met(value), value is None or self.hit is not None
+        is_met = self.target.is_met(value)
+        self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
         if self.hit is not None:
             self.stayed = is_met
         elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):  # of another length
             self.hit = len(self.evaluations) - 1
-
-    @property
-    def diverged(self) -> bool:
-        """Whether it ended since its loss or metric was not finite."""
-        return bool(self.evaluations) and self.evaluations[-1].value is None
 
     def outcome(self) -> TargetTraining:
         """What is kept of it, once the last span has ended."""

@@ -13,7 +13,6 @@ from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.run import MIN_CALIBRATED
 from accelbench.engines.pytorch import engine as pytorch
 from accelbench.engines.pytorch import zoo
-from accelbench.engines.pytorch.global_state import NOT_SET
 from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
 from accelbench.judging.row import summarise
@@ -101,7 +100,7 @@ class InTorch(Compiler):
 
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
-        return Ran(computed=name, threads=None, formats=self.ran_formats, flushes_denormals=False)
+        return Ran(computed=name, threads=None, formats=self.ran_formats)
 
 
 class InBf16(InTorch):
@@ -132,15 +131,6 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     found = exported_run.run(Unquantized, cell, digits)
     assert judge(cell, found) == "asked for precision int8, but fp32 ran"
     assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)
-
-
-def test_an_engine_that_was_not_set_to_flush_is_named(digits):
-    cell = make_cell(engine=Engine.openvino, model=SMALL, options=FLUSHING, threads=1)
-    try:
-        found = exported_run.run(InTorch, cell, digits)
-    finally:
-        torch.set_flush_denormal(False)
-    assert NOT_SET in found.warnings
 
 
 @pytest.fixture(scope="module")

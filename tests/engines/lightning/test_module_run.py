@@ -148,7 +148,6 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
         ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended by itself: it had no batch"),
         ("Stops", "Data", {}, "Lightning's loop ended by itself"),
-        ("Skips", "Data", {}, f"{TARGET}.Skips: on_train_batch_start returned -1, which skips batches"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
         ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 10 of 10"),
     ],

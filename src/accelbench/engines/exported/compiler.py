@@ -46,8 +46,6 @@ class Ran:
     threads: int | None  # that compute
     formats: Mapping[str, int] = field(default_factory=dict)  # -> how many matrix products compute in it
     times: Sequence[tuple[str, float]] = ()  # the operators of one profiled call in turn: name and seconds
-    # Whether it was set to compute with 0 instead of denormal numbers; PyTorch's threads are tested instead.
-    flushes_denormals: bool | None = None
 
 
 class Compiler:

@@ -1,17 +1,15 @@
 """A cell's inference on the CPU by an engine that compiles networks of PyTorch: one process exports, others load."""
 
 import json
-import shutil
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import FAST_INTEGERS, has_any
@@ -22,18 +20,18 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
-from accelbench.engines.pytorch.global_state import NOT_SET, flush_denormals, new_tensors_in, seed_generators
-from accelbench.engines.pytorch.module import ImageTask
+from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors_in, seed_generators
+from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.structure import arrays_in, mapped, tensors_in
+from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import training_in_inference
 from accelbench.engines.pytorch.work import busiest_of, count
 from accelbench.engines.pytorch.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import Output, Products
+from accelbench.measuring.checks import Products
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
@@ -62,14 +60,10 @@ class Artifact:
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
     """Exports the network of `cell` to `folder`, which appears when it is whole; an UnsupportedError if it can't be."""
-    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
-    try:
-        artifact = _Run(cell, data_folder, make(cell)).export(unfinished)
-        (unfinished / FILE).write_text(json.dumps(vars(artifact)))
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder.parent) as unfinished:
+        artifact = _Run(cell, data_folder, make(cell)).export(Path(unfinished))
+        Path(unfinished, FILE).write_text(json.dumps(vars(artifact)))
+        Path(unfinished).rename(folder)
 
 
 def run(
@@ -94,7 +88,6 @@ class _Run(NetworkOutputs):
     """One cell's run, whose steps are calls of the compiled network; `precision` is that of the network in PyTorch."""
 
     feed: Feed
-    step: "_CompiledStep"  # type: ignore[assignment]
     is_reference = False  # type: ignore[assignment]
     artifact: Artifact
     ran: Ran
@@ -124,21 +117,18 @@ class _Run(NetworkOutputs):
 
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, and exports it; an UnsupportedError if that can't be."""
-        compiled = self.compiled
+        compiled, any_size = self.compiled, serves_any_size(self.cell)
         self._use_dtype()
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
-        call = self._call()
-        if serves_any_size(self.cell):
-            call = replace(self._call(self.joined(self.requests(2))), any_size=True)
         try:
-            exported, export_s = _timed(compiled.export, self.network, call, folder)
+            exported, export_s = self._exported(folder, any_size=any_size)
         except UnsupportedError:
-            if not call.any_size:
+            if not any_size:
                 raise
-            call = self._call()
-            exported, export_s = _timed(compiled.export, self.network, call, folder)
+            any_size = False
+            exported, export_s = self._exported(folder, any_size=False)
         quantize_s, num_calibrated = None, 0
         if self.quantizes:
             calls, num_calibrated = self._calibration()
@@ -150,10 +140,15 @@ class _Run(NetworkOutputs):
             quantize_s=quantize_s,
             num_calibrated=num_calibrated,
             compile_s=compile_s,
-            num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
+            num_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
             num_rows=self.workload.num_rows,
-            batch_size=None if call.any_size else self.cell.batch_size,
+            batch_size=None if any_size else self.cell.batch_size,
         )
+
+    def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
+        """What the engine exports, for batches of the cell's size or of any, and how long that takes."""
+        call = self._call(self.joined(self.requests(2)) if any_size else None)
+        return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
         """New tensors get the network's format, as in a step of PyTorch."""
@@ -176,23 +171,30 @@ class _Run(NetworkOutputs):
 
     def load(self, exported: Path | None, own: Path) -> None:
         """Loads the network from `exported`; without, or if that takes other batches, exports it to `own` before."""
-        artifact = None if exported is None else Artifact(**json.loads((exported / FILE).read_text()))
+        folder = exported or own
+        artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
         if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
-            exported, artifact = own, self.export(own)
+            folder, artifact = own, self.export(own)
         else:
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
             if artifact.batch_size is not None or self.cell.model.samples:
                 self.workload.num_rows = artifact.num_rows
         self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
-        self.artifact, self.path = artifact, (exported or own) / artifact.file
+        self.artifact, self.path = artifact, folder / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
             flush_denormals()  # an engine may have set this thread back
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
-    def new_step(self) -> "_CompiledStep":
-        self.step = _CompiledStep(self, self.compiled)
+    def _step(self, compiled: Compiler) -> InferStep:
+        """A step that calls the compiled network, in host memory."""
+        network: Any = lambda *args, **kwargs: compiled(call_of(*args, **kwargs))  # noqa: E731
+        program = Program(network, self.workload.task, self.backend, self.precision)
+        return InferStep(program, iter(self.feed))
+
+    def new_step(self) -> InferStep:
+        self.step = self._step(self.compiled)
         return self.step
 
     def requests(self, num: int) -> list[Any]:
@@ -202,14 +204,10 @@ class _Run(NetworkOutputs):
             raise UnsupportedError(f"engine={self.cell.engine}: {told}: pad them there, or use engine=pytorch")
         return pool
 
-    def further_step(self) -> "_CompiledStep":  # type: ignore[override]
+    def further_step(self) -> InferStep:
         further = type(self.compiled)(self.cell)
         further.load(self.path, torch.get_num_threads())
-        return _CompiledStep(self, further)
-
-    def measured_output(self, batch: Any) -> Output:
-        self.note_state(self.network)
-        return arrays_in(self.step.compute(mapped(batch, Tensor.clone)))
+        return self._step(further)
 
     def observe(self) -> Observed:
         ran = self.ran = self.compiled.ran(self._call())
@@ -222,8 +220,6 @@ class _Run(NetworkOutputs):
             nums[Precision.int8 if name in INTEGERS else name] += num
         self.seen.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
         self.seen.modes = training_in_inference(self.network)
-        if self.backend.flushes_denormals and ran.flushes_denormals is False:
-            self.changes.append(NOT_SET)
         self.keep_output(self.workload.example())
         return Observed(
             device="cpu",
@@ -288,31 +284,6 @@ class _Run(NetworkOutputs):
             if not has_any(look(self.cell.device), FAST_INTEGERS):
                 yield "int8: this CPU has no instructions for it (VNNI or AMX), so that it gains little"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
-
-
-class _CompiledStep:
-    """A call of the compiled network, in the parts that the clock times; it computes in host memory."""
-
-    def __init__(self, cell_run: _Run, compiled: Compiler) -> None:
-        self.batches, self.task, self.compiled = iter(cell_run.feed), cell_run.workload.task, compiled
-        self.result: Sequence[Tensor]
-
-    def fetch(self) -> Any:
-        return next(self.batches)
-
-    def copy_in(self, batch: Any) -> Any:
-        return batch
-
-    def compute(self, batch: Any) -> Sequence[Tensor]:
-        self.result = ()  # frees the last ones, as in a loop that drops outputs
-        self.result = self.compiled(self.task.infer(call_of, batch))  # type: ignore[arg-type]
-        return self.result
-
-    def copy_out(self, result: object) -> None:
-        pass
-
-    def num_samples(self, batch: Any) -> int:
-        return self.task.num_samples(batch)
 
 
 def _timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:

@@ -51,6 +51,10 @@ class Backend(BaseBackend, ABC):
         """The feed's batches, one item per execution; `labelled` ones are for training or testing."""
 
     @abstractmethod
+    def execution_of(self, images: NDArray[Any]) -> Any:
+        """The images of a whole execution, as an unlabelled item of `executions`."""
+
+    @abstractmethod
     def copy_in(self, batch: Any) -> Any: ...
 
     @abstractmethod

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data.arrays import Arrays
-from accelbench.data.order import VALIDATION, Order
+from accelbench.data.order import VALIDATION
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
@@ -30,30 +29,31 @@ from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process, which ran no other; an UnsupportedError if it can't. See `CellRun.measure`."""
-    return _Run(cell, data_folder, backend_for(cell)).measure(work, requests)
+    return Run(cell, data_folder, backend_for(cell)).measure(work, requests)
 
 
 class ExecutionStep:
     """One call of a compiled function: `engine.steps_per_execution` steps on an item of `executions`."""
 
-    def __init__(self, run: "_Run", execute: Execute, executions: Iterator[Any]) -> None:
-        backend, self._num_samples = run.backend, run.samples_per_execution
+    def __init__(self, run: "Run", execute: Execute, executions: Iterator[Any]) -> None:
+        self.run, self.backend = run, run.backend
         self.executions, self.compute = executions, execute
-        self.copies_out = not run.trains and not backend.on_host
-        self.copy_in = (lambda batch: batch) if backend.on_host else backend.copy_in
 
     def fetch(self) -> Any:
         return next(self.executions)
 
+    def copy_in(self, batch: Any) -> Any:
+        return batch if self.backend.on_host else self.backend.copy_in(batch)
+
     def copy_out(self, result: Any) -> None:
-        if self.copies_out:
+        if not (self.run.trains or self.backend.on_host):
             np.asarray(result)
 
     def num_samples(self, batch: Any) -> int:
-        return self._num_samples
+        return self.run.samples_per_execution
 
 
-class _Run(CellRun):
+class Run(CellRun):
     """One cell's run, whose steps are executions: calls of Keras' compiled function."""
 
     backend: Backend
@@ -61,7 +61,6 @@ class _Run(CellRun):
     test_feed: Feed
     execute: Execute
     test: Execute
-    in_lists: bool  # whether the function takes a list of batches
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         assert cell.keras is not None
@@ -137,7 +136,8 @@ class _Run(CellRun):
         """Those of the weights; none of a TPU, which may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
-        return dict(zip(self.seen.training.names, map(state_of, self.backend.trained(self.model)), strict=True))
+        states = [state_of(values) for values in self.backend.trained(self.model)]
+        return dict(zip(self.seen.training.names, states, strict=True))
 
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:
@@ -152,16 +152,13 @@ class _Run(CellRun):
         return ExecutionStep(self, self.test, self.backend.executions(self.test_feed, labelled=True))
 
     def requests(self, num: int) -> list[NDArray[Any]]:
-        random = is_random(self.cell)
-        data = replace(self.cell.data, pipeline=Pipeline.fresh) if random else self.cell.data
-        feed = feed_of(replace(self.cell, batch_size=1, data=data), "test", self.data_folder)
-        pool = [np.array(images) for images, *_ in islice(feed, min(num, NUM_DRAWN) if random else num)]
-        self.in_lists = isinstance(self._execution(pool[0]), list)
-        return pool
+        cell = replace(self.cell, batch_size=1)
+        if is_random(cell):
+            cell, num = replace(cell, data=replace(cell.data, pipeline=Pipeline.fresh)), min(num, NUM_DRAWN)
+        return [np.array(images) for images, *_ in islice(feed_of(cell, "test", self.data_folder), num)]
 
     def joined(self, requests: Sequence[NDArray[Any]]) -> Any:
-        batch = (np.concatenate(requests),)
-        return [batch] if self.in_lists else batch
+        return self.backend.execution_of(np.concatenate(requests))
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """From Keras' metrics since their last reset."""
@@ -177,8 +174,7 @@ class _Run(CellRun):
         self.seen.products = self.observer.products(train=self.trains)
         asked = FORMATS[self.cell.precision].computed
         if self.trains:
-            optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales
-            self.seen.training.learning_rates = [float(optimizer.learning_rate.numpy())]
+            self.seen.training.learning_rates = [float(self.model.optimizer.learning_rate.numpy())]
             if not self.fits:
                 loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:
@@ -207,14 +203,8 @@ class _Run(CellRun):
     def last_output(self) -> Output:
         return [numbers_of(np.asarray(self.backend.last))]
 
-    def _execution(self, images: NDArray[Any]) -> Any:
-        """The images of a whole execution, as its function takes them."""
-        arrays = Arrays(images, np.zeros(len(images), np.uint8))
-        feed = ArrayFeed(arrays, Order(len(images), self.cell.batch_size, last="keep"), None)
-        return next(self.backend.executions(feed, labelled=False))
-
     def measured_output(self, batch: NDArray[Any]) -> Output:
-        return [numbers_of(np.asarray(self.execute(self.backend.copy_in(self._execution(batch.copy())))))]
+        return [numbers_of(np.asarray(self.execute(self.backend.copy_in(self.backend.execution_of(batch.copy())))))]
 
     def new_network(self, precision: Precision, *, other: bool = False, drawn: bool = True) -> NewNetwork:
         """The cell's network, built again on the CPU from the same seed."""
@@ -222,8 +212,7 @@ class _Run(CellRun):
 
         def run(batch: NDArray[Any], seed: int) -> Output:
             with self.backend.on_cpu():
-                (output,) = networks.reference(cell, [batch], self.shape, self.num_classes, other=other)
-            return [numbers_of(output)]
+                return [numbers_of(networks.reference(cell, batch, self.shape, self.num_classes, other=other))]
 
         return run
 

@@ -63,21 +63,20 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
     return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
 
 
+# The dropout of recurrent layers uses one mask per sample for all time steps.
+
+
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each."""
-    return _recurrent(layers.SimpleRNN, num_classes, units, [dropout] * 3)
+    stack = [layers.SimpleRNN(units, dropout=dropout, return_sequences=True) for _ in range(2)]
+    return [*stack, layers.SimpleRNN(units, dropout=dropout), layers.Dense(num_classes)]
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three LSTM layers of 256 over a grey image's rows, dropout before the last two."""
-    return _recurrent(layers.LSTM, num_classes, units, [0.0, dropout, dropout])
-
-
-def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: Sequence[float]) -> Layers:
-    """Recurrent layers over image rows, whose dropout uses one mask per sample for all time steps; a dense layer."""
-    last = len(dropouts) - 1
-    stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
-    return [*stack, layers.Dense(num_classes)]
+    first = layers.LSTM(units, return_sequences=True)
+    second = layers.LSTM(units, dropout=dropout, return_sequences=True)
+    return [first, second, layers.LSTM(units, dropout=dropout), layers.Dense(num_classes)]
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
@@ -137,16 +136,15 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     return network
 
 
-def reference(
-    cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
-) -> list[NDArray[Any]]:
-    """The outputs of the cell's network, built again, for images as its feed gives them."""
+def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, *, other: bool = False) -> NDArray[Any]:
+    """The output of the cell's network, built again, for images as its feed gives them."""
     network = network_of(cell, shape, num_classes)
     if other:
         drawn = np.random.default_rng(cell.seed)  # the same in further calls, whose outputs are compared
         network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
-    inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
-    return [ops.convert_to_numpy(network(floats, training=False)) for floats in inputs]
+    floats = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
+    output: NDArray[Any] = ops.convert_to_numpy(network(floats, training=False))
+    return output
 
 
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:

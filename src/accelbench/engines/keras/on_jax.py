@@ -73,6 +73,9 @@ class Jax(Backend):
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
         return iter(feed)
 
+    def execution_of(self, images: NDArray[Any]) -> Any:
+        return (images,)
+
     def copy_in(self, batch: Any) -> Any:
         return jax.device_put(batch, self.device)
 

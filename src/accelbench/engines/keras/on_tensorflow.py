@@ -82,6 +82,12 @@ class TensorFlow(Backend):
         # The iterator itself, once per execution.
         return repeat(fetched) if feed.num_batches is None else repeat(fetched, -(-feed.num_batches // self.steps))
 
+    def execution_of(self, images: NDArray[Any]) -> Any:
+        if self.num_devices == 1:
+            return [(part,) for part in np.split(images, self.steps)]
+        parts = self.strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors((images,)))
+        return [next(iter(parts))]
+
     def fetches_inside(self, feed: Feed) -> bool:
         """Whether the graph fetches: if it runs several steps, or gathers a data set's batches, as in `fit`."""
         return self.steps > 1 or isinstance(feed, ArrayFeed)

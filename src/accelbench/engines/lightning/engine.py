@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from accelbench.engines.lightning.module_run import ModuleRun, ModuleTargetRun
+from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.backends import backend_for
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Library, Protocol
+from accelbench.schema.vocab import Library
 
 
 def run(
@@ -21,8 +21,7 @@ def run(
         return engine.run(cell, data_folder, weights, work, requests, NetworkRun)
     backend = backend_for(cell.device)
     backend.begin(cell)
-    kind = ModuleTargetRun if cell.protocol == Protocol.target else ModuleRun
-    return kind(cell, data_folder, backend).measure(work)
+    return ModuleRun(cell, data_folder, backend).measure(work)
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:

@@ -1,70 +1,52 @@
-"""A clock in Lightning's own loop: what the Trainer calls at the boundaries of batches, and the loader that it asks.
+"""What Lightning's Trainer calls at the boundaries of batches and evaluations, where a cell is measured.
 
 A step reaches from the end of one batch to the end of the next, so that it holds all that the loop does for a batch.
 """
 
 import importlib
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
-from torch import Tensor
-
-from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.own.workload import counted
-from accelbench.engines.pytorch.structure import copied, num_rows, tensors_in
+from accelbench.engines.pytorch.structure import copied
 from accelbench.errors import UserError
-from accelbench.measuring.runner import ONE_RANK, Ask, Clock, Marks, Ran, RankGroup
+from accelbench.measuring.runner import Ask, Marks, Ran
 from accelbench.schema.vocab import Phase
 
-ENDLESS = NEVER = 2**62  # batches: Lightning predicts once over a loader; it validates after so many
+NEVER = 2**62  # batches
+LOOK = nullcontext()  # a step that runs in it keeps its batch, as training_step or predict_step got it
 
 
 class Stopped(BaseException):
     """Ends Lightning's loop when everything was measured. It runs its teardown, and no hook of an epoch's end."""
 
 
-def callback(package: str, hooks: type, *args: Any, **kwargs: Any) -> Any:
+def callback(package: str, hooks: type, cell_run: Any) -> Any:
     """A Callback of Lightning's `package`, which calls only its own, with these hooks."""
-    return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(*args, **kwargs)
-
-
-class Look:
-    """What one step shows: its batch, as training_step or predict_step got it, and its outputs."""
-
-    batch: Any
-    outputs: Any
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
+    return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(cell_run)
 
 
 class ClockHooks:
-    """Runs the steps that `clock` asks for: the batches of Lightning's loop.
+    """Runs the steps that the clock `cell_run.conduct()` asks for: the batches of Lightning's loop.
 
-    `num_samples(first, last)` counts the samples of the batches from one to before the other. The other ranks run as
-    many batches as the first one announces.
+    The other ranks run as many batches as the first one announces.
     """
 
-    def __init__(
-        self,
-        clock: Clock[None],
-        backend: Backend,
-        num_samples: Callable[[int, int], int],
-        ranks: RankGroup = ONE_RANK,
-    ) -> None:
-        self.clock, self.backend, self.num_samples, self.ranks = clock, backend, num_samples, ranks
+    def __init__(self, cell_run: Any) -> None:
+        self.cell_run, self.clock = cell_run, cell_run.conduct()
+        self.backend, self.ranks = cell_run.backend, cell_run.ranks
         self.num_steps = 0  # that have ended
-        self.skipped: list[int] = []  # steps whose training_step returned None, in automatic optimisation
-        self.is_over = False
+        self.num_skipped = 0  # steps whose training_step returned None, in automatic optimisation
+        self.outputs: Any = None  # of the last step
+        self.batch: Any = None  # of the last step that ran in `LOOK`
         self.ask = Ask()
         self.marks: Marks | None = None
+        self.is_over = False
         self._running = Phase.framework  # the phase that lasts
         self._within = ExitStack()
 
-    def run(self, loop: Callable[[], object]) -> None:
+    def drive(self, loop: Callable[[], object]) -> None:
         """Runs Lightning's loop until everything was measured."""
         try:
             loop()
@@ -81,8 +63,6 @@ class ClockHooks:
             self.clock.throw(error)  # the clock may do without the step
         except StopIteration:
             self.is_over = True
-        else:
-            raise error
 
     # What Lightning calls.
 
@@ -94,8 +74,8 @@ class ClockHooks:
         self.mark(Phase.copy_in)
         self._running = Phase.forward
         if self.ask.within is not None:
-            if isinstance(self.ask.within, Look):
-                self.ask.within.batch = copied(batch)  # the user's code may change its batch
+            if self.ask.within is LOOK:
+                self.batch = copied(batch)  # the user's code may change its batch
             self._within.enter_context(self.ask.within)
 
     on_predict_start, on_predict_batch_start = on_train_start, on_train_batch_start
@@ -114,7 +94,7 @@ class ClockHooks:
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if not outputs and not self.is_manual:
-            self.skipped.append(self.num_steps)
+            self.num_skipped += 1
         self._count(outputs)
 
     def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -147,7 +127,7 @@ class ClockHooks:
 
     def _advance(self, ran: Ran | None) -> None:
         try:
-            self.ask = self.clock.send(ran)  # type: ignore[arg-type]  # the first is None
+            self.ask = self.clock.send(ran)
         except StopIteration:
             self.is_over = True
             raise Stopped from None
@@ -172,10 +152,10 @@ class ClockHooks:
         else:
             self.backend.wait()
             self.ranks.end()
-            num = self.num_samples(self.num_steps - self._asked, self.num_steps)
-            ran = Ran(time.perf_counter() - self._start_s, num, launched_s - self._start_s)
-        if isinstance(self.ask.within, Look):
-            self.ask.within.outputs = outputs
+            seconds = time.perf_counter() - self._start_s
+            num_samples = self.cell_run.samples_between(self.num_steps - self._asked, self.num_steps)
+            ran = Ran(seconds, num_samples, launched_s - self._start_s)
+        self.outputs = outputs
         self._leave()
         self._advance(ran)
 
@@ -185,130 +165,69 @@ class ClockHooks:
         self.marks = None
 
 
-class TargetHooks:
-    """Runs a training to a target in Lightning's loop, which validates where an interval ends."""
+class IntervalHooks:
+    """Runs a training in Lightning's loop, which evaluates where an interval of it ends."""
+
+    is_over = False
 
     def __init__(self, cell_run: Any) -> None:
-        self.cell_run, self.to_target = cell_run, cell_run.to_target
+        self.cell_run = cell_run
+
+    def begin(self) -> None:
+        """Begins an interval."""
+        raise NotImplementedError
+
+    def ends(self) -> bool:
+        """Whether the interval ends with the batch that has ended."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Ends it: an evaluation follows."""
+        raise NotImplementedError
+
+    def evaluated(self) -> None:
+        """Notes the evaluation, and whether it was the last one."""
+        raise NotImplementedError
+
+    def mark(self, phase: Phase) -> None:
+        """No phase of a step is timed."""
 
     def on_train_start(self, *_: Any) -> None:
         self.cell_run.begin_loop()
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        ends = self.ends()
+        # The Trainer validates after each so many batches: after this one, or after none.
+        trainer.val_check_batch = 1 if ends else NEVER
+        if ends:
+            self.cell_run.wait_for_ranks()
+            self.end()
+
+    def on_validation_end(self, trainer: Any, *_: Any) -> None:
+        self.evaluated()
+        if self.is_over:
+            trainer.should_stop = True
+        else:
+            self.begin()
+
+
+class TargetHooks(IntervalHooks):
+    """Runs a training to a target; see `engines.target`."""
+
+    def begin(self) -> None:
+        self.to_target = self.cell_run.to_target
         self.next_end = self.to_target.next_end()
         self.to_target.begin_training(self.cell_run)
 
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        to_target = self.to_target
-        self.cell_run.count(batch)
-        to_target.num_calls += 1
-        is_due = to_target.num_calls == self.next_end or to_target.ends_now()
-        # The Trainer validates after each so many batches: after this one, or after none.
-        trainer.val_check_batch = 1 if is_due else NEVER
-        if is_due:
-            self.cell_run.wait_for_ranks()
-            to_target.end_training(self.cell_run)
-            self.cell_run.begin_validation()
+    def ends(self) -> bool:
+        self.to_target.num_calls += 1
+        return bool(self.to_target.num_calls == self.next_end or self.to_target.ends_now())
 
-    def on_validation_end(self, trainer: Any, module: Any) -> None:
+    def end(self) -> None:
+        self.to_target.end_training(self.cell_run)
+        self.cell_run.begin_validation()
+
+    def evaluated(self) -> None:
         self.cell_run.validated()
-        if self.to_target.is_over:
-            trainer.should_stop = True
-        else:
-            self._begin()
-
-
-class CountedLoader:
-    """The user's loader, which checks and keeps the samples of each batch.
-
-    That is the batch size, but for the last one of an epoch, as the user's function `count` or the first tensor tells.
-    If `endless`, it begins again when it ends; else Lightning does that, as a new epoch. The setting `flag` names it.
-    """
-
-    def __init__(
-        self, loader: Any, flag: str, batch_size: int, count: Callable[..., Any] | None, *, endless: bool
-    ) -> None:
-        self.loader, self.flag, self.batch_size, self.count, self.endless = loader, flag, batch_size, count, endless
-        self.mark: Callable[[Phase], None] = lambda phase: None
-        self.sizes: list[int] = []  # of all batches, in their order
-        self.ends_early = False  # whether it gave fewer batches than it said it has
-        self.given: list[Any] = []  # batches to return before the loader's next one
-        self.last: Any = None  # the last batch, as the loader gave it
-        self._batches: Iterator[Any] | None = None
-        self._has_length = False
-        self._begin_epoch()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # not yet set
-            raise AttributeError(name)
-        return getattr(self.loader, name)  # such as its sampler, which Lightning tells the epoch
-
-    def __len__(self) -> int:
-        return ENDLESS if self.endless else len(self.loader)
-
-    def __iter__(self) -> "CountedLoader":
-        # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
-        # DataLoader would draw a random number for that.
-        self._batches = None
-        with suppress(TypeError, NotImplementedError):
-            self._has_length = len(self) >= 0
-        return self
-
-    def __next__(self) -> Any:
-        self.mark(Phase.framework)
-        if self.given:
-            return self.given.pop()
-        batch = self._following()
-        self._add(batch)
-        self.last = batch
-        self.mark(Phase.data_wait)
-        return batch
-
-    def _following(self) -> Any:
-        if self._batches is not None:
-            try:
-                return next(self._batches)
-            except StopIteration:
-                if not self.endless:
-                    self.ends_early = self._has_length  # without a length, this call leads to the last batch's step
-                    raise
-        self._begin_epoch()
-        self._batches = iter(self.loader)
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise UserError(f"{self.flag}: its loader gave no batch in a whole epoch") from None
-
-    def _begin_epoch(self) -> None:
-        self._is_first = True
-        self._smaller = 0  # the size of its last batch, if that was smaller
-
-    def _add(self, batch: Any) -> None:
-        """Notes a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
-        num = num_rows(batch) if self.count is None else counted("model.samples", self.count, batch)
-        if num != self.batch_size or self._smaller:
-            if not 0 < num < self.batch_size or self._is_first or self._smaller:
-                found = f"a batch has {self._smaller or num} samples, not batch_size={self.batch_size}"
-                hint = "an argument or an attribute of this name; model.samples=pkg.count may count others"
-                raise UserError(f"{self.flag}: {found}, which is given as {hint}")
-            self._smaller = num
-        self._is_first = False
-        self.sizes.append(num)
-
-
-def rows_left(loaded: Any, given: Any) -> tuple[int, int] | None:
-    """How many rows of how many of a loader's batch training_step or predict_step got, if hooks took some away.
-
-    None if they did not, or if it can't be told: a tensor whose other dimensions are others too, such as one that has
-    the time first, or pairs of samples, may hold all of them.
-    """
-
-    def shape(tensor: Tensor) -> tuple[int, ...]:
-        """Its first dimension, and each other dimension that is longer than 1."""
-        return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))
-
-    shapes = zip(map(shape, tensors_in(loaded)), map(shape, tensors_in(given)), strict=False)
-    pairs = [(before, after) for before, after in shapes if before and after]
-    cropped = [(after[0], before[0]) for before, after in pairs if after[1:] == before[1:] and after[0] < before[0]]
-    return cropped[0] if cropped and len(cropped) == len(pairs) else None
+        self.is_over = self.to_target.is_over

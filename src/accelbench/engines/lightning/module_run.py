@@ -4,6 +4,8 @@ A measured step is one batch of the Trainer's own loop with everything that the 
 """
 
 import copy
+import importlib
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -13,287 +15,265 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.loop import NEVER, ClockHooks, CountedLoader, Look, TargetHooks, callback, rows_left
+from accelbench.engines.lightning.loop import LOOK, ClockHooks, TargetHooks, callback
+from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.outputs import NetworkOutputs
-from accelbench.engines.pytorch.own.workload import count_note, counted
-from accelbench.engines.pytorch.precision import Observer, cast_tensor
+from accelbench.engines.pytorch.own.workload import count_note
+from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.training import TrainedNetwork, training_in_inference
 from accelbench.engines.pytorch.work import Counter, busiest, not_counted
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UserError
 from accelbench.measuring.breakdown import breakdown
-from accelbench.measuring.checks import OUTPUT, WEIGHTS, Output
+from accelbench.measuring.checks import OUTPUT, WEIGHTS, Measured
 from accelbench.measuring.runner import Ask, Clock
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Span
 
+# Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
+STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
+MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the loop goes on after it
 
-class _UsersRun(NetworkOutputs):
-    """A run of the user's module. The arguments are those of `CellRun`."""
+
+class ModuleRun(NetworkOutputs):
+    """One cell's run. The arguments are those of `CellRun`."""
 
     backend: Backend
     fetches_inside = True
+    is_plain = False  # type: ignore[assignment]
+    work: Work | None = None
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
         if self.to_target is not None:
             self.to_target.begin(Span.build)
-        self.user_module = UserModule(cell, backend)
-        self.module, self.trainer = self.user_module.module, self.user_module.trainer
+        self.user_module = user = UserModule(cell)
+        self.module, self.build_s = user.module, user.build_s
+        if self.to_target is not None:
+            user.check_validates()
+        self.asked = cell.trainer or TrainerSettings()
+        # Batches whose gradients make one step of the optimiser.
+        self.num_accumulated = self.asked.accumulate_grad_batches if self.trains else 1
+        self.hooks_of_loop = callback(user.package, TargetHooks if self.to_target else ClockHooks, self)
+        user.count_batches(self.hooks_of_loop.mark)
+        self.trainer = self._trainer(user.package)
 
-    def _note_built(self) -> None:
-        """Once the module and its optimisers are on the device."""
-        self.build_s, self.num_params = self.user_module.build_s, zoo.num_params(self.module)
-        self.observer = Observer(self.module)
-        self.hooks = [self.observer.handle]
-        if self.trains:
-            self.trained = TrainedNetwork(self.module, self.seen.training)
+    def _trainer(self, package: str) -> Any:
+        made = trainer_for(
+            package,
+            self.cell.precision,
+            self.backend,
+            devices=1,
+            max_epochs=self.cell.epochs if self.to_target else MAX_EPOCHS,
+            **{name: getattr(self.asked, name) for name in STEP_SETTINGS},
+            limit_val_batches=1.0 if self.to_target else 0,
+            # A logger that drops everything stands in, so that `self.logger.experiment` works.
+            logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
+            callbacks=[self.hooks_of_loop],
+        )
+        setup = made.strategy.setup  # puts the module and its optimisers onto the device
 
-    def notes(self) -> Iterator[str]:
-        yield from self.user_module.notes()
-        yield from self.backend.notes()
+        def timed(trainer: Any) -> None:
+            start = time.perf_counter()
+            setup(trainer)
+            self.build_s += time.perf_counter() - start
 
-
-class ModuleRun(_UsersRun):
-    """One cell's run."""
-
-    is_plain = False  # type: ignore[assignment]
-    loader: CountedLoader
-    looked: Look  # of a step after the measured ones
-
-    def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
-        super().__init__(cell, data_folder, backend)
-        self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
-        user = self.user_module
-        self.hooks_of_loop = callback(user.package, ClockHooks, self._conduct(), backend, self._num_samples)
-        user.trainer.callbacks.append(self.hooks_of_loop)
+        made.strategy.setup = timed
+        return made
 
     def run_steps(self) -> None:
-        """Has the Trainer run its loop, which is measured batch by batch."""
-        user = self.user_module
-        user.wrap_loader(self._counted)
-        run = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
-        self.hooks_of_loop.run(lambda: run(self.module, datamodule=user.data))
+        """Has the Trainer run its loop, which is measured batch by batch, or evaluated at intervals."""
+        loop = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
+        loop = partial(loop, self.module, datamodule=self.user_module.data)
+        if self.to_target is None:
+            self.hooks_of_loop.drive(loop)
+        else:
+            loop()
+            self._end_target(self.to_target)
+        self.changes += self._changed_settings()
 
-    def _counted(self, loader: Any) -> CountedLoader:
-        flag, count = self.user_module.owner_flag, self.user_module.count_samples
-        self.loader = CountedLoader(loader, flag, self.cell.batch_size, count, endless=not self.trains)
-        self.loader.mark = self.hooks_of_loop.mark
-        return self.loader
+    def _end_target(self, to_target: TargetRun) -> None:
+        if not to_target.is_over:
+            raise UserError(f"{self.user_module.flag}: its training ended before it was evaluated at its end")
+        self.changes += self.backend.changed()
+        self._note_end()
 
-    def _num_samples(self, first: int, last: int) -> int:
-        return sum(self.loader.sizes[first:last])
-
-    def _conduct(self) -> Clock[None]:
-        """What happens in the loop, from its begin on."""
-        self.user_module.begin()
-        self.changes += self.user_module.changed_settings()
-        self._note_built()
+    def begin_loop(self) -> None:
+        """Begins with what is measured: the module and its optimisers are on the device."""
+        self.num_params = zoo.num_params(self.module)
+        self.observer = Observer(self.module)
+        self.hooks = [self.observer.handle]
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
+        if self.trains:
+            self.trained = TrainedNetwork(self.module, self.seen.training)
+        if self.to_target is not None:
+            length = self.trainer.num_training_batches
+            if length in (0, float("inf")):
+                flag = self.user_module.owner_flag
+                raise UserError(f"{flag}: its train_dataloader tells no length, which protocol=target needs")
+            self.seen.training.before = self.trained.states()
+            self.to_target.plan_calls(int(length))
+        elif self.trains:
+            self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
+            for config in self.trainer.lr_scheduler_configs:
+                config.strict = False  # no error without a metric of validation, which does not run
+
+    def conduct(self) -> Clock[None]:
+        """What happens in the loop, from its begin on."""
+        self.begin_loop()
         yield from self.window(self.runner(None))
-        self._check_counts()
+        self._check_skipped()
         self.note_resources()
         if self.trains:
             with self.seen.checking(WEIGHTS):
                 self._note_end()
-        yield from self._break_down()
+        if self.limits.has_time_for_phases(self.timing.step_s):
+            if self.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
+                self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
+            self.operators = yield from busiest(self.backend)
         yield from self._look()
-        if not self.trains:
-            yield from self._look_at_unseen()
         self.work = self.known_work
         if not self.is_one_step and self.work is None:
             self.work = yield from self._count()
-        self.changes += self.user_module.changed_settings()
-
-    def num_samples(self) -> dict[str, int]:
-        """Those of whole batches of the loader, as it says itself: from them the time of epochs is estimated."""
-        num = 0
-        with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
-            num = len(self.loader.loader) * self.loader.sizes[0]
-        is_known = 0 < num <= MAX_COUNT and not self.loader.ends_early
-        return {"train" if self.trains else "test": num} if is_known else {}
 
     def begin_steady(self) -> None:
         super().begin_steady()
-        if self.trains:
-            self.counted = self.hooks_of_loop.num_steps, self.trainer.global_step
+        self.hooks_of_loop.num_skipped = 0
+
+    def samples_between(self, first: int, last: int) -> int:
+        """Samples of the batches from one to before the other."""
+        return sum(self.user_module.batches.sizes[first:last])
+
+    def num_samples(self) -> dict[str, int]:
+        """Those of the loader's last whole epoch; else of its batches, each taken as whole, if it has a length."""
+        batches = self.user_module.batches
+        num = batches.num_of_epoch
+        with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
+            num = num or len(batches.loader) * batches.sizes[0]
+        return {"train" if self.trains else "test": num} if 0 < num <= MAX_COUNT else {}
+
+    def _changed_settings(self) -> Iterator[str]:
+        for name in STEP_SETTINGS:
+            now, asked = getattr(self.trainer, name), getattr(self.asked, name)
+            if now != asked:
+                yield f"its code set trainer.{name}={now}, and {asked} was asked for"
 
     def _note_end(self) -> None:
         training = self.seen.training
         self.trained.note_end(self.trainer.optimizers)
-        training.cycle = self.user_module.num_accumulated if self.module.automatic_optimization else None
+        training.cycle = self.num_accumulated if self.module.automatic_optimization else None
         training.gradients = None  # Lightning's loop may have set them to 0
 
-    def _check_counts(self) -> None:
-        """Notes a defect if steps trained nothing, or the optimiser made too few. Raises UserError: all skipped."""
-        num_steps, first = self.hooks_of_loop.num_steps, self.timing.num_warmup_steps
-        num = num_steps - first
-        if num_skipped := sum(step >= first for step in self.hooks_of_loop.skipped):
-            why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
-            if num_skipped == num:
-                raise UserError(f"{self.user_module.flag}: {why}")
+    def _check_skipped(self) -> None:
+        """Notes steps that trained nothing. Raises UserError: none of them did."""
+        num, num_skipped = self.timing.num_steady_steps, self.hooks_of_loop.num_skipped
+        why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
+        if self.trains and num_skipped == num:
+            raise UserError(f"{self.user_module.flag}: {why}")
+        if self.trains and num_skipped:
             self.changes.append(why)
-        if self.counted is not None and self.module.automatic_optimization:
-            num_batches = num_steps - self.counted[0]
-            made = self.trainer.global_step - self.counted[1]
-            due = num_batches // self.user_module.asked.accumulate_grad_batches
-            if made < due - 2:
-                self.changes.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
-
-    def _break_down(self) -> Clock[None]:
-        """Times the phases of further steps, and profiles one."""
-        if self.limits.has_time_for_phases(self.timing.step_s):
-            if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
-                self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
-            self.operators = yield from busiest(self.backend)
 
     def _look(self) -> Clock[None]:
-        """Runs one more step, and looks at it."""
-        self.looked = Look()
-        yield Ask(within=self.looked)
-        self.loaded = self.loader.last
-        self.observer.see(None, self.looked.outputs)  # in training, forward may not run
-        if self.cell.model.samples is None and (rows := rows_left(self.loaded, self.looked.batch)) is not None:
-            self.changes.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
-
-    def _look_at_unseen(self) -> Clock[None]:
-        """Runs a step on a batch of the loader, its samples in another order, whose output is compared."""
-        if not structure.num_rows(self.loaded):
-            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
-        self.seen.modes = training_in_inference(self.module)
-        other = structure.varied(self.loaded)
-        self.unseen = (copy.deepcopy(self.loaded), False) if other is None else (other, True)
-        if self.is_one_step:
+        """Runs one more step, and looks at it. In inference it gets a batch in another order, and is compared."""
+        batches, hooks = self.user_module.batches, self.hooks_of_loop
+        if not self.trains:
+            output_of_fed = structure.arrays_in(hooks.outputs)
+            unseen = structure.varied(batches.last)
+            is_unseen = unseen is not None
+            batches.given.append(structure.copied(unseen) if is_unseen else copy.deepcopy(batches.last))
+            self.seen.modes = training_in_inference(self.module)
+            self.note_state(self.module)
+            seed_generators(0)
+        yield Ask(within=LOOK)
+        self.observer.see(None, hooks.outputs)  # in training, forward may not run
+        self._check_rows(batches.last, hooks.batch)
+        if self.trains or self.is_one_step:
             return
-        self.note_state(self.module)
-        seed_generators(0)
-        self.loader.given.append(structure.copied(self.unseen[0]))
-        look = Look()
-        yield Ask(within=look)
-        self.output_of_unseen = structure.arrays_in(look.outputs)
+        if not structure.num_rows(batches.last):
+            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
+            return
         # What predict_step got: a module without a Trainer has no hooks that change a batch.
-        self.given = structure.on_host(look.batch)
-        self.keep_output()
+        given = structure.on_host(hooks.batch)
+        output = structure.arrays_in(hooks.outputs)
+        self.measured.append(Measured(given, output, None, output_of_fed, is_unseen, self.state))
+
+    def _check_rows(self, loaded: Any, given: Any) -> None:
+        """Notes that hooks of the module took rows away, as far as the first tensor of a batch tells."""
+        first = next(zip(structure.tensors_in(loaded), structure.tensors_in(given), strict=False), None)
+        if first is None or self.cell.model.samples is not None:
+            return
+        before, after = (tensor.shape for tensor in first)
+        if before[1:] == after[1:] and after[:1] < before[:1]:
+            self.changes.append(f"the module's hooks left {after[0]} of the {before[0]} rows of a batch")
 
     def _count(self) -> Clock[Work]:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
-        counter, num_steps = Counter(), self.user_module.num_accumulated
+        counter = Counter()
         try:
-            for _ in range(num_steps):
+            for _ in range(self.num_accumulated):
                 yield Ask(within=counter)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
         products = self.seen.products
         products.flops, products.devices = dict(counter.flops_in), dict(counter.flops_on)
         products.uncounted = counter.uncounted
-        return counter.work(num_steps)
-
-    def plain_network(self) -> nn.Module:
-        return self.module
-
-    def unseen_batch(self) -> tuple[Any, bool]:
-        return self.unseen
-
-    def last_output(self) -> Output:
-        return structure.arrays_in(self.looked.outputs)
-
-    def measured_output(self, batch: Any) -> Output:
-        return self.output_of_unseen
-
-    def built_anew(self) -> nn.Module:
-        return self.user_module.rebuilt()
-
-    def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
-        given = structure.mapped(self.given, lambda tensor: cast_tensor(tensor.clone(), dtype))
-        return self.user_module.predict(network, given)
-
-    @property
-    def loss(self) -> float | None:
-        """What training_step returned; None if it returned none."""
-        outputs = self.looked.outputs
-        loss = outputs.get("loss") if self.trains and outputs else None
-        return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
-
-    def observe(self) -> Observed:
-        loss = None if self.loss is None else self.checked_loss(self.loss)
-        return self.observer.observed(self, loss=loss, work=self.work)
-
-    def notes(self) -> Iterator[str]:
-        yield from super().notes()
-        if note := count_note(
-            self.cell.model, self.loader.sizes[0], self.cell.batch_size, structure.num_rows(self.loaded)
-        ):
-            yield note
-        if self.trains and self.loss is None:
-            yield "training_step returns no loss, so that only the weights were checked to be finite"
-
-
-class ModuleTargetRun(_UsersRun):
-    """A run of the Trainer's own loop to a target that validation_step logs; nothing of a step is timed by itself."""
-
-    to_target: TargetRun
-
-    def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
-        super().__init__(cell, data_folder, backend)
-        self.user_module.check_validates()
-        self.num_samples_seen = 0
-
-    def run_steps(self) -> None:
-        """Has the Trainer fit the module, and call back."""
-        trainer, epochs = self.trainer, self.cell.epochs
-        trainer.limit_val_batches, trainer.fit_loop.max_epochs = 1.0, epochs
-        trainer.check_val_every_n_epoch, trainer.val_check_interval = None, NEVER  # batches, of all epochs
-        trainer.callbacks.append(callback(self.user_module.package, TargetHooks, self))
-        trainer.fit(self.module, datamodule=self.user_module.data)
-        if not self.to_target.is_over:
-            raise UserError(f"{self.user_module.flag}: its training ended before it was evaluated at its end")
-        self.changes += [*self.user_module.changed_settings(), *self.backend.changed()]
-        self.trained.note_end(self.trainer.optimizers)
-        self.seen.training.gradients = None
-
-    def begin_loop(self) -> None:
-        user, length = self.user_module, self.trainer.num_training_batches
-        if length in (0, float("inf")):
-            raise UserError(f"{user.owner_flag}: its train_dataloader tells no length, which protocol=target needs")
-        self._note_built()
-        self.seen.training.before = self.trained.states()
-        self.to_target.plan_calls(int(length))
-
-    def count(self, batch: Any) -> None:
-        count = self.user_module.count_samples
-        num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
-        if num > self.cell.batch_size or (not self.num_samples_seen and num < self.cell.batch_size):
-            found = f"a batch has {num} samples, not batch_size={self.cell.batch_size}"
-            raise UserError(f"{self.user_module.owner_flag}: {found}")
-        self.num_samples_seen += num
+        return counter.work(self.num_accumulated)
 
     def begin_validation(self) -> None:
-        self.trainer.callback_metrics.pop(self.cell.target.metric, None)  # what training_step may have logged
+        """Drops what training_step may have logged by the target's name."""
+        self.trainer.callback_metrics.pop(self.cell.target.metric, None)
 
     def validated(self) -> None:
+        """Notes what validation_step has logged."""
         to_target, name, logged = self.to_target, self.cell.target.metric, self.trainer.callback_metrics
+        assert to_target is not None
         if name not in logged:
             known = ", ".join(sorted(logged)) or "nothing"
             raise UserError(f"target.metric={name}: {self.user_module.flag} logs {known}: log it in validation_step")
         self.backend.wait()
         num = to_target.num_calls
-        epochs = num / to_target.calls_of_epoch
-        to_target.add(float(logged[name]), to_target.evaluation_began_s, num, self.num_samples_seen, epochs)
-        if to_target.is_over or to_target.is_cut or to_target.is_whole:
-            to_target.is_over = True
+        num_samples = self.samples_between(0, num)
+        to_target.add(float(logged[name]), num, num_samples, num / to_target.calls_of_epoch)
+        if to_target.is_over:
             to_target.end(self.timing)
             self.note_resources()
 
-    def num_samples(self) -> dict[str, int]:
-        return {"train": self.num_samples_seen * self.to_target.calls_of_epoch // self.to_target.num_calls}
+    def plain_network(self) -> nn.Module:
+        return self.module
+
+    def built_anew(self) -> nn.Module:
+        return self.user_module.rebuilt()
+
+    def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
+        return self.user_module.predict(network, batch)
+
+    @property
+    def loss(self) -> float | None:
+        """What training_step returned last; None if it returned none, and of a training to a target."""
+        outputs = self.hooks_of_loop.outputs if self.trains and self.to_target is None else None
+        loss = outputs.get("loss") if outputs else None
+        return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
 
     def observe(self) -> Observed:
         if self.observer.result is None:  # its training_step may not run forward
             self.observer.see(None, next(self.module.parameters()))
-        return self.observer.observed(self)
+        loss = None if self.loss is None else self.checked_loss(self.loss)
+        return self.observer.observed(self, loss=loss, work=self.work)
+
+    def notes(self) -> Iterator[str]:
+        yield from self.user_module.notes()
+        yield from self.backend.notes()
+        if self.to_target is not None:
+            return
+        batches = self.user_module.batches
+        num_rows = structure.num_rows(batches.last)
+        if note := count_note(self.cell.model, batches.sizes[0], self.cell.batch_size, num_rows):
+            yield note
+        if self.trains and self.loss is None:
+            yield "training_step returns no loss, so that only the weights were checked to be finite"

@@ -1,4 +1,4 @@
-"""The user's LightningModule with its data and its Trainer, set up to be measured."""
+"""The user's LightningModule with its data, set up to be measured."""
 
 import importlib
 import inspect
@@ -10,17 +10,16 @@ from typing import Any
 
 from torch import nn
 
-from accelbench.engines.lightning.trainer import trainer_for
-from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.lightning.loop import NEVER
 from accelbench.engines.pytorch.global_state import seed_generators
+from accelbench.engines.pytorch.own.workload import counted
+from accelbench.engines.pytorch.structure import num_rows
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import Cell, TrainerSettings
-from accelbench.schema.vocab import Mode
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode, Phase
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
-# Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
-STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
 # The loaders of inference, the first one first, and the stage that each is set up for.
 INFERENCE_LOADERS = {
     "predict_dataloader": "predict",
@@ -28,44 +27,117 @@ INFERENCE_LOADERS = {
     "val_dataloader": "validate",
     "train_dataloader": "fit",
 }
-MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the engine lets the loop go on after it
+
+
+class CountedLoader:
+    """The user's loader, which counts and checks the samples of each batch.
+
+    That is the batch size, but for the last one of an epoch, as `model.samples` or the first tensor tells. If
+    `endless`, it begins again when it ends; else Lightning does that, as a new epoch. The setting `flag` names it.
+    """
+
+    def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
+        self.loader, self.flag, self.mark, self.endless = loader, flag, mark, endless
+        self.batch_size = cell.batch_size
+        self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
+        self.sizes: list[int] = []  # of all batches, in their order
+        self.given: list[Any] = []  # batches to return before the loader's next one
+        self.last: Any = None  # the last batch, as the loader gave it
+        self.num_of_epoch = 0  # samples of the last whole epoch; 0 if there was none
+        self._first = 0  # the epoch's first batch in `sizes`
+        self._batches: Iterator[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # not yet set
+            raise AttributeError(name)
+        return getattr(self.loader, name)  # such as its sampler, which Lightning tells the epoch
+
+    def __len__(self) -> int:
+        return NEVER if self.endless else len(self.loader)
+
+    def __iter__(self) -> "CountedLoader":
+        # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
+        # DataLoader would draw a random number for that.
+        self._batches = None
+        return self
+
+    def __next__(self) -> Any:
+        self.mark(Phase.framework)
+        if self.given:
+            return self.given.pop()
+        batch = self._following()
+        self._count(batch)
+        self.last = batch
+        self.mark(Phase.data_wait)
+        return batch
+
+    def _following(self) -> Any:
+        if self._batches is not None:
+            try:
+                return next(self._batches)
+            except StopIteration:
+                if not self.endless:
+                    raise
+        self.num_of_epoch = sum(self.sizes[self._first :])
+        self._first = len(self.sizes)
+        self._batches = iter(self.loader)
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise UserError(f"{self.flag}: its loader gave no batch in a whole epoch") from None
+
+    def _count(self, batch: Any) -> None:
+        """Counts a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
+        num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
+        is_first = len(self.sizes) == self._first
+        if not is_first and self.sizes[-1] != self.batch_size:  # that was not the last batch
+            num = self.sizes[-1]
+        elif num == self.batch_size or (not is_first and 0 < num < self.batch_size):
+            self.sizes.append(num)
+            return
+        hint = "an argument or an attribute of this name; model.samples=pkg.count may count others"
+        raise UserError(
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}, which is given as {hint}"
+        )
 
 
 class UserModule:
     """What is measured. Raises UserError: the classes are none of Lightning's, or miss what the cell needs."""
 
-    def __init__(self, cell: Cell, backend: Backend) -> None:
+    batches: CountedLoader  # once Lightning has asked for it
+
+    def __init__(self, cell: Cell) -> None:
         self.cell, self.trains = cell, cell.mode == Mode.train
-        self.asked = cell.trainer or TrainerSettings()
-        # Batches whose gradients make one step of the optimiser.
-        self.num_accumulated = self.asked.accumulate_grad_batches if self.trains else 1
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
-        self.build_s = 0.0
-        self.module = self._timed(self._new_module)()
+        start = time.perf_counter()
+        self.module = self._new_module()
+        self.build_s = time.perf_counter() - start
         self.package = lightning_package(type(self.module), MODULE) or ""
         self.data = None if cell.data.target is None else self._new_data(cell.data.target)
         self.owner, self.owner_flag = self.module, self.flag  # of the loader
         if self.data is not None:
             self.owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
         self.loader = self._loader_name()
-        self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
-        self.trainer = _trainer(self.package, cell, self.asked, backend)
-        strategy = self.trainer.strategy
-        strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
         self.predicts = self._overrides(self.module, "predict_step")
-        self._replace_hooks()
+        if not self.trains and not self.predicts:
+            self.module.predict_step = partial(_forward, self.module)
+        elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
+            raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
+        self.left_out: list[str] = []
+        self._leave_out_callbacks()
 
-    def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
-        """Has Lightning get what `wrap` makes of the user's loader."""
+    def count_batches(self, mark: Callable[[Phase], None]) -> None:
+        """Has Lightning get the user's loader as `batches`, a CountedLoader that marks the phases of steps."""
         make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
 
-        def loader() -> Any:
+        def loader() -> CountedLoader:
             if not self.trains and stage != "predict":
                 self.owner.setup(stage)
             made = make()
             if isinstance(made, dict | list | tuple) or type(made).__name__ == "CombinedLoader":
                 raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
-            return wrap(made)
+            self.batches = CountedLoader(made, self.cell, self.owner_flag, mark, endless=not self.trains)
+            return self.batches
 
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
@@ -75,19 +147,6 @@ class UserModule:
         for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
             if not self._overrides(owner, name):
                 raise UserError(f"{flag}: has no {name}, which protocol=target evaluates: define it")
-
-    def begin(self) -> None:
-        """Sets what the loop begins with, once the Trainer has made the optimisers."""
-        if self.trains:
-            self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
-        for config in self.trainer.lr_scheduler_configs if self.trains else ():
-            config.strict = False  # no error without a metric of validation, which does not run
-
-    def changed_settings(self) -> list[str]:
-        """A sentence for each of the Trainer's settings that is not as it was asked for."""
-        both = [(name, getattr(self.trainer, name), getattr(self.asked, name)) for name in STEP_SETTINGS if self.trains]
-        changed = [each for each in both if (each[1] or 0) != (each[2] or 0)]
-        return [f"its code set trainer.{name}={now}, and {asked} was asked for" for name, now, asked in changed]
 
     def rebuilt(self) -> nn.Module:
         """A new module like that which is measured, without a Trainer."""
@@ -100,11 +159,8 @@ class UserModule:
         """What a module computes for a batch in inference."""
         if not self.predicts:
             return _forward(module, batch)
-        try:  # Lightning gives the batch's index too, by position, to a method that takes it
-            inspect.signature(module.predict_step).bind(batch, 0)
-        except TypeError:
-            return module.predict_step(batch)
-        return module.predict_step(batch, 0)
+        takes_index = len(inspect.signature(module.predict_step).parameters) > 1
+        return module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
 
     def notes(self) -> Iterator[str]:
         """What of the user's ran, and what did not."""
@@ -137,54 +193,31 @@ class UserModule:
     def _loader_name(self) -> str:
         """The name of the method that gives the loader."""
         names = ["train_dataloader"] if self.trains else list(INFERENCE_LOADERS)
-        found = next((name for name in names if self._overrides(self.owner, name)), None)
-        if found is None:
-            raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
-        return found
+        for name in names:
+            if self._overrides(self.owner, name):
+                return name
+        raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
 
     def _overrides(self, made: Any, name: str) -> bool:
         """Whether the class of the module or of its data defines the method itself."""
         base = getattr(importlib.import_module(self.package), MODULE if made is self.module else DATA)
         return getattr(type(made), name) is not getattr(base, name)
 
-    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Has the call's time added to `build_s`."""
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self.build_s += time.perf_counter() - start
-
-        return timed
-
-    def _replace_hooks(self) -> None:
-        """Leaves out callbacks that end or save, and lets no hook fetch or skip batches itself."""
-        module, hook = self.module, self.module.on_train_batch_start
-        self.left_out: list[str] = []
-        make, callbacks = module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
+    def _leave_out_callbacks(self) -> None:
+        """Leaves out the module's own callbacks that end the training or save."""
+        make, callbacks = self.module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
 
         def configured() -> list[Any]:
             made = make()
-            found = list(made) if isinstance(made, list | tuple) else [made]
-            ending = [each for each in found if isinstance(each, callbacks.EarlyStopping | callbacks.Checkpoint)]
-            self.left_out = [type(each).__name__ for each in ending]
-            return [each for each in found if each not in ending]
+            kept = []
+            for each in made if isinstance(made, list | tuple) else [made]:
+                if isinstance(each, callbacks.EarlyStopping | callbacks.Checkpoint):
+                    self.left_out.append(type(each).__name__)
+                else:
+                    kept.append(each)
+            return kept
 
-        if self.trains and "dataloader_iter" in inspect.signature(module.training_step).parameters:
-            raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
-
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            if (answer := hook(*args, **kwargs)) == -1:  # the batch would be counted all the same
-                raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
-            return answer
-
-        module.configure_callbacks = configured
-        if self._overrides(module, "on_train_batch_start"):
-            module.on_train_batch_start = guarded
-        if not self.trains and not self.predicts:
-            module.predict_step = partial(_forward, module)
+        self.module.configure_callbacks = configured
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
@@ -194,29 +227,15 @@ def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
 
 def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
     """What `kind` makes of the arguments and of the batch size, which it takes as an argument or an attribute."""
-    if size is not None and args.get("batch_size", size) != size:
+    if size is None:
+        check_call(f"{flag}: {target}", kind, **args)
+        return kind(**args)
+    if args.get("batch_size", size) != size:
         raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
     with suppress(ValueError, TypeError):  # not every callable has a signature
-        if size is not None and "batch_size" in inspect.signature(kind).parameters:
+        if "batch_size" in inspect.signature(kind).parameters:
             args = {**args, "batch_size": size}
-    check_call(f"{flag}: {target}", kind, **args)
-    made = kind(**args)
-    if size is not None and "batch_size" not in args and hasattr(made, "batch_size"):
+    made = _made(flag, target, kind, args, None)
+    if "batch_size" not in args and hasattr(made, "batch_size"):
         made.batch_size = size
     return made
-
-
-def _trainer(package: str, cell: Cell, settings: TrainerSettings, backend: Backend) -> Any:
-    """The Trainer that runs the cell, from `pytorch_lightning` or `lightning.pytorch`."""
-    # A logger that drops everything stands in, so that `self.logger.experiment` works.
-    return trainer_for(
-        package,
-        cell.precision,
-        backend,
-        devices=1,
-        max_epochs=MAX_EPOCHS,
-        accumulate_grad_batches=settings.accumulate_grad_batches,
-        gradient_clip_val=settings.gradient_clip_val,
-        limit_val_batches=0,
-        logger=importlib.import_module(f"{package}.loggers.logger").DummyLogger(),
-    )

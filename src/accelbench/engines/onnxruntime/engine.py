@@ -1,6 +1,7 @@
 """The engine ONNX Runtime: a network of PyTorch -> ONNX -> ONNX Runtime's provider for the CPU."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,16 +21,11 @@ from accelbench.engines.formats import computed_in
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
 ONLY_ERRORS = 3  # ONNX Runtime's level of messages
-# Operators that multiply matrices, as ONNX and ONNX Runtime name them.
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm"})
-PRODUCTS |= {"MatMul", "FusedMatMul", "LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
-# The same for integers.
-PRODUCTS |= {"QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
-PRODUCTS |= {"DynamicQuantizeMatMul", "QAttention", "DynamicQuantizeLSTM"}
+# In the names of operators that multiply matrices, such as `QLinearConv` and `MatMulInteger`.
+PRODUCTS = re.compile("Conv|Gemm|MatMul|LSTM|GRU|RNN|Attention")
 # What is quantised in a network with attention: integers in between (softmax, normalisation, GELU) cost half of the
 # output of a vision transformer, and no speed is lost without them. In others, additions and pooling stay integers too.
 QUANTIZED_BESIDE_ATTENTION = ["Conv", "Gemm", "MatMul"]
-FLUSHING = ("session.set_denormal_as_zero", "1")  # ONNX Runtime's option of sessions
 # ONNX Runtime's names of formats -> NumPy's, where they differ.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -84,7 +80,7 @@ class OnnxRuntime(Compiler):
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = ONLY_ERRORS
         if self.cell.options.flush_denormals:
-            options.add_session_config_entry(*FLUSHING)
+            options.add_session_config_entry("session.set_denormal_as_zero", "1")
         if profile is not None:
             options.enable_profiling, options.profile_file_prefix = True, profile
         return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
@@ -94,7 +90,6 @@ class OnnxRuntime(Compiler):
 
     def ran(self, call: Call) -> Ran:
         """From the second run of another session that writes a profile, and from the options of the measured one."""
-        options = self.session.get_session_options()
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
             for _ in range(2):
@@ -102,14 +97,13 @@ class OnnxRuntime(Compiler):
             events = json.loads(Path(session.end_profiling()).read_text())
         kernels = [each for each in events if each["cat"] == "Node" and each["name"].endswith("_kernel_time")]
         kernels = kernels[len(kernels) // 2 :]
-        formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
-        flushes = self.cell.options.flush_denormals  # else the session has no such entry
+        products = [each["args"] for each in kernels if PRODUCTS.search(each["args"]["op_name"])]
+        formats = Counter(map(_format, products))
         return Ran(
             computed=computed_in(formats) or "float32",
-            threads=options.intra_op_num_threads,
+            threads=self.session.get_session_options().intra_op_num_threads,
             formats=dict(formats),
             times=[(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels],
-            flushes_denormals=flushes and options.get_session_config_entry(FLUSHING[0]) == FLUSHING[1],
         )
 
 

@@ -20,7 +20,6 @@ from accelbench.schema.vocab import Precision
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
-FLUSHING = "CPU_DENORMALS_OPTIMIZATION"  # the plugin's setting
 # OpenVINO's word for the format that it is to compute in. By default it takes 16 bits where the CPU has them.
 HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
 # OpenVINO's names of formats -> NumPy's.
@@ -60,9 +59,14 @@ class OpenVino(Compiler):
 
     def load(self, path: Path, threads: int) -> None:
         self.path = path
-        self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-        self.settings |= {"INFERENCE_PRECISION_HINT": HINTS[self.cell.precision]}
-        self.settings |= {FLUSHING: True} if self.cell.options.flush_denormals else {}
+        self.settings = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": HINTS[self.cell.precision],
+        }
+        if self.cell.options.flush_denormals:
+            self.settings["CPU_DENORMALS_OPTIMIZATION"] = True
         self.network = self._network()
         self.request = self.network.create_infer_request()
 
@@ -89,7 +93,6 @@ class OpenVino(Compiler):
             computed=computed_in(formats) or DTYPES.get(hint, hint),
             threads=int(self.network.get_property("INFERENCE_NUM_THREADS")),
             formats=dict(formats),
-            flushes_denormals=bool(self.network.get_property(FLUSHING)),
             times=[(f"{node.node_type} {node.exec_type}", node.real_time.total_seconds()) for node in nodes],
         )
 

@@ -160,7 +160,6 @@ def multiplies_in_tf32() -> bool:
 
 
 NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
-NOT_SET = "asked for flush_denormals=true, but the engine does not say that it was set"
 DENORMAL = 1 << 20  # 1e-39 in fp32, as an integer: converting it would flush it
 PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
