@@ -48,6 +48,7 @@ class ModuleRun(NetworkOutputs):
     fetches_inside = True
     is_plain = False  # type: ignore[assignment]
     work: Work | None = None
+    outputs: Any = None  # of the step after the measured ones
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         super().__init__(cell, data_folder, backend)
@@ -191,7 +192,8 @@ class ModuleRun(NetworkOutputs):
             self.note_state(self.module)
             seed_generators(0)
         yield Ask(within=LOOK)
-        self.observer.see(None, hooks.outputs)  # in training, forward may not run
+        self.outputs = hooks.outputs
+        self.observer.see(None, self.outputs)  # in training, forward may not run
         self._check_rows(batches.last, hooks.batch)
         if self.trains or self.is_one_step:
             return
@@ -200,7 +202,7 @@ class ModuleRun(NetworkOutputs):
             return
         # What predict_step got: a module without a Trainer has no hooks that change a batch.
         given = structure.on_host(hooks.batch)
-        output = structure.arrays_in(hooks.outputs)
+        output = structure.arrays_in(self.outputs)
         self.measured.append(Measured(given, output, None, output_of_fed, is_unseen, self.state))
 
     def _check_rows(self, loaded: Any, given: Any) -> None:
@@ -255,9 +257,8 @@ class ModuleRun(NetworkOutputs):
 
     @property
     def loss(self) -> float | None:
-        """What training_step returned last; None if it returned none, and of a training to a target."""
-        outputs = self.hooks_of_loop.outputs if self.trains and self.to_target is None else None
-        loss = outputs.get("loss") if outputs else None
+        """What training_step returned; None if it returned none, and of a training to a target."""
+        loss = self.outputs.get("loss") if self.trains and self.outputs else None
         return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
 
     def observe(self) -> Observed:
