@@ -79,7 +79,8 @@ class Worker:
 def serve(run: "CellRun", step: Step) -> None:
     """Serves requests as the cell's protocol says, and notes their raw times, and what further checks need."""
     cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
-    workers = [Worker(run, each) for each in (step, *(run.further_step() for _ in range(cell.num_instances - 1)))]
+    workers = [Worker(run, step)]
+    workers += [Worker(run, run.further_step()) for _ in range(cell.num_instances - 1)]
     sizes = run.serving_sizes
 
     def prepare(index: int) -> None:

@@ -73,7 +73,7 @@ class TargetRun:
     def end(self, timing: Timing) -> None:
         """Ends the last span, and notes when training began and the log ended, and whether it ran out of time."""
         self.begin(self._span)
-        began_s = next(each.began_s for each in self.log if each.span == Span.train)
+        began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
         timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
         timing.stop = Stop.timeout if self.is_cut and self.hit is None else None
 
@@ -145,8 +145,8 @@ class TargetRun:
         """Evaluates the trained weights on the test set, which ends the log."""
         self.begin(Span.test)
         began_s = self.now_s
-        self.tested, found = self._metric(run, step, num_samples)
-        self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **found)
+        self.tested, results = self._metric(run, step, num_samples)
+        self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **results)
         self.end(run.timing)
         run.note_resources()
 
@@ -190,5 +190,5 @@ class TargetRun:
 
     def outcome(self) -> TargetTraining:
         """What is kept of it, once the last span has ended."""
-        names = [each.name for each in fields(TargetTraining) if each.name != "planned_in"]  # which its sweep knows
+        names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]  # which its sweep knows
         return TargetTraining(**{name: getattr(self, name) for name in names})

@@ -21,8 +21,8 @@ def check_path(flag: str, path: str) -> None:
     if not dot or not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
     if root in sys.stdlib_module_names:
-        told = f"{root} is a module of Python's standard library; a module of your own needs another name"
-        raise UserError(f"{flag}={path}: {told}")
+        why = f"{root} is a module of Python's standard library; a module of your own needs another name"
+        raise UserError(f"{flag}={path}: {why}")
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
@@ -30,18 +30,18 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
-        found: Any = getattr(importlib.import_module(module), name)
+        target: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
-    if not callable(found):
-        raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(found).__name__}")
-    run: Any = found  # the code that a call would run
+    if not callable(target):
+        raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(target).__name__}")
+    run = target  # the code that a call would run
     while isinstance(run, partial):
         run = run.func
     home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
     if home.partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
-    return found
+    return target  # type: ignore[no-any-return]
 
 
 def check_call(named: str, function: Callable[..., object], *args: object, **kwargs: object) -> None:
@@ -58,27 +58,29 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
     Raises UserError: it is missing, or does not say that it makes a network and `model.factory` is false.
     """
-    target = model.definition
-    found = import_path("model.target", target)
-    if not (model.factory or _is_network(found, network) or _is_network(_returned_by(found), network)):
-        told = f"is neither a subclass of {named} nor a function whose return annotation is one"
-        raise UserError(f"model.target={target}: {told}; if you trust it, model.factory=true has it called")
-    return found
+    target = import_path("model.target", model.definition)
+    if not (model.factory or _is_network(target, network) or _is_network(_returned_by(target), network)):
+        why = f"is neither a subclass of {named} nor a function whose return annotation is one"
+        raise UserError(f"model.target={model.definition}: {why}; if you trust it, model.factory=true has it called")
+    return target
 
 
 def lightning_package(kind: type, base: str) -> str | None:
     """`pytorch_lightning` or `lightning.pytorch`, whose class `base` `kind` extends, by its name; None if neither's."""
-    roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
-    return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
+    for parent in kind.__mro__:
+        root = parent.__module__.partition(".")[0]
+        if parent.__name__ == base and root in LIGHTNING:
+            return LIGHTNING[root]
+    return None
 
 
-def _is_network(found: object, network: type) -> bool:
-    return isinstance(found, type) and issubclass(found, network)
+def _is_network(target: object, network: type) -> bool:
+    return isinstance(target, type) and issubclass(target, network)
 
 
-def _returned_by(found: Callable[..., object]) -> object:
+def _returned_by(target: Callable[..., object]) -> object:
     """What a function's return annotation says; None if it can't be told: an annotation may hold any expression."""
     try:
-        return get_type_hints(found).get("return")
+        return get_type_hints(target).get("return")
     except Exception:
         return None

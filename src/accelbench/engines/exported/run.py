@@ -78,9 +78,9 @@ def run(
 
     `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
     """
-    with tempfile.TemporaryDirectory(prefix="exported-") as own:
+    with tempfile.TemporaryDirectory(prefix="exported-") as folder:
         cell_run = _Run(cell, data_folder, make(cell))
-        cell_run.load(exported, Path(own))
+        cell_run.load(exported, Path(folder))
         return cell_run.measure(work, requests)
 
 
@@ -169,12 +169,12 @@ class _Run(NetworkOutputs):
             raise UnsupportedError("precision=int8: the training set has no whole batch to calibrate with")
         return calls, num
 
-    def load(self, exported: Path | None, own: Path) -> None:
-        """Loads the network from `exported`; without, or if that takes other batches, exports it to `own` before."""
-        folder = exported or own
+    def load(self, exported: Path | None, empty: Path) -> None:
+        """Loads the network from `exported`; without, or if that takes other batches, exports it to `empty` before."""
+        folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
         if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
-            folder, artifact = own, self.export(own)
+            folder, artifact = empty, self.export(empty)
         else:
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
@@ -199,9 +199,9 @@ class _Run(NetworkOutputs):
 
     def requests(self, num: int) -> list[Any]:
         pool = super().requests(num)
-        if len({tuple(tensor.shape for tensor in tensors_in(each)) for each in pool}) > 1:
-            told = "is exported for requests of one shape, and model.batch makes several"
-            raise UnsupportedError(f"engine={self.cell.engine}: {told}: pad them there, or use engine=pytorch")
+        if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
+            why = "is exported for requests of one shape, and model.batch makes several"
+            raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them there, or use engine=pytorch")
         return pool
 
     def further_step(self) -> InferStep:
@@ -240,9 +240,9 @@ class _Run(NetworkOutputs):
         precision = self.precision if self.quantizes else self.cell.precision
         dtype, batch = STORED_DTYPES[precision], self.workload.example()
         batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
-        found = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
+        work = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.
-        return replace(found, bytes=None) if self.quantizes else found
+        return replace(work, bytes=None) if self.quantizes else work
 
     @torch.no_grad()
     def _answers(self) -> Answers | None:
@@ -252,7 +252,7 @@ class _Run(NetworkOutputs):
         if not trained or model.library not in CLASSIFYING or model.is_own("autoencoder"):
             return None
         arrays, size = load_split(self.data_folder, "test"), self.cell.batch_size
-        found, found_in_fp32 = [], []  # whether each answer is right
+        rights, fp32_rights = [], []  # whether each answer is right
         with new_tensors_in(torch.float32):
             seed_generators(self.cell.seed)
             network, task = self.workload.build().eval(), ImageTask(torch.float32)
@@ -261,11 +261,11 @@ class _Run(NetworkOutputs):
                 labels = torch.from_numpy(arrays.labels[start : start + size]).long()
                 images = torch.from_numpy(arrays.images[start : start + size])
                 whole = images[torch.arange(size) % len(images)]  # a short last batch is filled up
-                found.append(task.answers(self.step.compute((whole,))[0].float())[: len(labels)] == labels)
-                found_in_fp32.append(task.answers(network(task.inputs(images))) == labels)
+                rights.append(task.answers(self.step.compute((whole,))[0].float())[: len(labels)] == labels)
+                fp32_rights.append(task.answers(network(task.inputs(images))) == labels)
                 if time.monotonic() - began > MAX_ASKED_S:
                     break
-        right, fp32_right = torch.cat(found), torch.cat(found_in_fp32)
+        right, fp32_right = torch.cat(rights), torch.cat(fp32_rights)
         return Answers(
             num_samples=len(right),
             num_right=int(right.sum()),

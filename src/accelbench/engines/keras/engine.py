@@ -95,9 +95,9 @@ class Run(CellRun):
         self.observer = Observer(network)
         if self.trains:
             weights = self.model.trainable_variables
-            self.seen.training.names = [each.path for each in weights]
-            self.seen.training.sizes = {each.path: math.prod(each.shape) for each in weights}
-            self.seen.training.is_coarse = any(each.dtype in ("float16", "bfloat16") for each in weights)
+            self.seen.training.names = [weight.path for weight in weights]
+            self.seen.training.sizes = {weight.path: math.prod(weight.shape) for weight in weights}
+            self.seen.training.is_coarse = any(weight.dtype in ("float16", "bfloat16") for weight in weights)
 
     def run_steps(self) -> None:
         self.execute = self.backend.function(self.model, "train" if self.trains else "predict")

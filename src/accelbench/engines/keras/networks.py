@@ -141,7 +141,7 @@ def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, 
     network = network_of(cell, shape, num_classes)
     if other:
         drawn = np.random.default_rng(cell.seed)  # the same in further calls, whose outputs are compared
-        network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
+        network.set_weights([tensor + 0.1 * drawn.random(tensor.shape, np.float32) for tensor in network.get_weights()])
     floats = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
     output: NDArray[Any] = ops.convert_to_numpy(network(floats, training=False))
     return output

@@ -32,11 +32,11 @@ class Jax(Backend):
         # By default fp32 is TF32 on a GPU, and bf16 on a TPU.
         precision = "tensorfloat32" if cell.precision == Precision.tf32 else "float32"
         jax.config.update("jax_default_matmul_precision", precision)
-        found = [device for device in jax.local_devices() if device.platform == cell.device]
-        if not found:
+        devices = [device for device in jax.local_devices() if device.platform == cell.device]
+        if not devices:
             build = "tpu" if cell.device == Device.tpu else "cuda12"
             raise UnsupportedError(f"device={cell.device}: JAX finds none: it needs pip install 'jax[{build}]'")
-        self.device = found[0]
+        self.device = devices[0]
         self.state: tuple[list[Any], ...] | None = None  # the model's variables while steps run
         self.names: tuple[str, ...] = ()  # of the parts of the state
 
@@ -67,7 +67,7 @@ class Jax(Backend):
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
         """Of the state while there is one, whose first part they are."""
-        values = [each.value for each in model.trainable_variables] if self.state is None else self.state[0]
+        values = [weight.value for weight in model.trainable_variables] if self.state is None else self.state[0]
         return [np.asarray(value) for value in values]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:

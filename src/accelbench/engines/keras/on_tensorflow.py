@@ -58,7 +58,7 @@ class TensorFlow(Backend):
         return function
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        parts = [self.strategy.experimental_local_results(each.value) for each in model.trainable_variables]
+        parts = [self.strategy.experimental_local_results(weight.value) for weight in model.trainable_variables]
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
@@ -171,10 +171,10 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     if cell.device == Device.cpu and cell.devices > 1:  # the parts of the CPU share its threads
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cell.devices)
-    found = tf.config.list_logical_devices(kind)
-    if len(found) < cell.devices:
-        told = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
-        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(found)} of {cell.devices}: {told}")
+    devices = tf.config.list_logical_devices(kind)
+    if len(devices) < cell.devices:
+        instead = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
+        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {cell.devices}: {instead}")
     names = [f"/{kind}:{index}" for index in range(cell.devices)]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
 

@@ -210,11 +210,11 @@ class UserModule:
         def configured() -> list[Any]:
             made = make()
             kept = []
-            for each in made if isinstance(made, list | tuple) else [made]:
-                if isinstance(each, callbacks.EarlyStopping | callbacks.Checkpoint):
-                    self.left_out.append(type(each).__name__)
+            for callback in made if isinstance(made, list | tuple) else [made]:
+                if isinstance(callback, callbacks.EarlyStopping | callbacks.Checkpoint):
+                    self.left_out.append(type(callback).__name__)
                 else:
-                    kept.append(each)
+                    kept.append(callback)
             return kept
 
         self.module.configure_callbacks = configured

@@ -71,7 +71,7 @@ class OnnxRuntime(Compiler):
     def load(self, path: Path, threads: int) -> None:
         self.path, self.threads = path, threads
         self.session = self._session()
-        self.names = [each.name for each in self.session.get_inputs()]
+        self.names = [tensor.name for tensor in self.session.get_inputs()]
 
     def _session(self, profile: str | None = None) -> Any:
         import onnxruntime
@@ -95,15 +95,15 @@ class OnnxRuntime(Compiler):
             for _ in range(2):
                 session.run(None, _inputs(self.names, call))
             events = json.loads(Path(session.end_profiling()).read_text())
-        kernels = [each for each in events if each["cat"] == "Node" and each["name"].endswith("_kernel_time")]
+        kernels = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
         kernels = kernels[len(kernels) // 2 :]
-        products = [each["args"] for each in kernels if PRODUCTS.search(each["args"]["op_name"])]
+        products = [kernel["args"] for kernel in kernels if PRODUCTS.search(kernel["args"]["op_name"])]
         formats = Counter(map(_format, products))
         return Ran(
             computed=computed_in(formats) or "float32",
             threads=self.session.get_session_options().intra_op_num_threads,
             formats=dict(formats),
-            times=[(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels],
+            times=[(kernel["args"]["op_name"], kernel["dur"] / 1e6) for kernel in kernels],
         )
 
 
@@ -111,7 +111,7 @@ def _has_attention(path: Path) -> bool:
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
-    outputs = {each.name for each in graph.output}
+    outputs = {tensor.name for tensor in graph.output}
     return any(node.op_type == "Softmax" and outputs.isdisjoint(node.output) for node in graph.node)
 
 
@@ -119,7 +119,7 @@ def _calibration(path: Path, calls: Sequence[Call]) -> Any:
     """What ONNX Runtime's quantiser reads batches from."""
     import onnx
 
-    names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
+    names = [tensor.name for tensor in onnx.load(path, load_external_data=False).graph.input]
     batches = iter([_inputs(names, call) for call in calls])
     return SimpleNamespace(get_next=lambda: next(batches, None), set_range=lambda start_index, end_index: None)
 

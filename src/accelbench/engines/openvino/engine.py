@@ -48,11 +48,11 @@ class OpenVino(Compiler):
 
         path, network = folder / QUANTIZED, openvino.Core().read_model(exported)
         # NNCF's way for transformers: otherwise half of a vision transformer's output is lost.
-        has_attention = any(each.get_type_name() == ATTENTION for each in network.get_ops())
+        has_attention = any(node.get_type_name() == ATTENTION for node in network.get_ops())
         kind, samples = nncf.ModelType.TRANSFORMER if has_attention else None, [_inputs(call) for call in calls]
         with skipping("NNCF"):
-            found = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(calls), model_type=kind)
-        openvino.save_model(found, path, compress_to_fp16=False)
+            quantized = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(calls), model_type=kind)
+        openvino.save_model(quantized, path, compress_to_fp16=False)
         for file in (exported, exported.with_suffix(".bin")):
             file.unlink()
         return path
@@ -81,7 +81,7 @@ class OpenVino(Compiler):
 
     def ran(self, call: Call) -> Ran:
         """From the layers that the plugin runs, from its settings, and from the profile of another request."""
-        layers = [dict(each.get_rt_info().items()) for each in self.network.get_runtime_model().get_ops()]
+        layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
         formats = Counter(DTYPES.get(word, word) for word in words)
         hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
