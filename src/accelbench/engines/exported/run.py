@@ -189,8 +189,11 @@ class _Run(NetworkOutputs):
 
     def _step(self, compiled: Compiler) -> InferStep:
         """A step that calls the compiled network, in host memory."""
-        network: Any = lambda *args, **kwargs: compiled(call_of(*args, **kwargs))  # noqa: E731
-        program = Program(network, self.workload.task, self.backend, self.precision)
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            return compiled(call_of(*args, **kwargs))
+
+        program = Program(network, self.workload.task, self.backend, self.precision)  # type: ignore[arg-type]
         return InferStep(program, iter(self.feed))
 
     def new_step(self) -> InferStep:

@@ -38,7 +38,9 @@ def _dense(widths: Sequence[int], dropout: float) -> Layers:
     """Dense layers, each with ReLU and, if any, dropout."""
     stack: Layers = []
     for width in widths:
-        stack += [layers.Dense(width, activation="relu"), *([layers.Dropout(dropout)] if dropout else [])]
+        stack.append(layers.Dense(width, activation="relu"))
+        if dropout:
+            stack.append(layers.Dropout(dropout))
     return stack
 
 
@@ -46,8 +48,10 @@ def _convolutions(channels: Sequence[int], padding: str = "same", *, normalised:
     """3x3 convolutions, each with ReLU, batch normalisation if `normalised`, and max-pooling."""
     stack: Layers = []
     for num in channels:
-        stack += [layers.Conv2D(num, 3, padding=padding, activation="relu")]
-        stack += [*([layers.BatchNormalization()] if normalised else []), layers.MaxPooling2D()]
+        stack.append(layers.Conv2D(num, 3, padding=padding, activation="relu"))
+        if normalised:
+            stack.append(layers.BatchNormalization())
+        stack.append(layers.MaxPooling2D())
     return stack
 
 
