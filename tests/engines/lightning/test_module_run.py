@@ -11,6 +11,7 @@ import own_modules
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
@@ -62,14 +63,14 @@ class Kept(ModuleRun):
     """Keeps the weights before the steps that are only counted."""
 
     def _count(self):
-        self.weights = {name: each.clone() for name, each in self.user_module.module.state_dict().items()}
+        self.weights = {name: each.clone() for name, each in self.module.state_dict().items()}
         return (yield from super()._count())
 
 
 @pytest.mark.parametrize(("target", "num_steps"), [("Lit", LAST), ("Manual", LAST + LAST // 5 * 2 + 1)])
 def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target, num_steps):
     """Also with two optimisers that are run by hand, whose steps both count."""
-    run = Kept(lit_cell(target), tmp_path, Backend())
+    run = Kept(lit_cell(target), tmp_path, Backend(), Ranks(1))
     found = run.measure()
     losses = list(own_modules.Lit.losses)
     own_modules.Lit.losses.clear()

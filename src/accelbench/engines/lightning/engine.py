@@ -6,7 +6,6 @@ from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.pytorch import engine
-from accelbench.engines.pytorch.backends import backend_for
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Library
@@ -17,11 +16,8 @@ def run(
 ) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; see `pytorch.engine.run`."""
     hush_lightning()
-    if cell.model.library != Library.lightning:
-        return engine.run(cell, data_folder, weights, work, requests, NetworkRun)
-    backend = backend_for(cell.device)
-    backend.begin(cell)
-    return ModuleRun(cell, data_folder, backend).measure(work)
+    kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
+    return engine.run(cell, data_folder, weights, work, requests, kind)
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:

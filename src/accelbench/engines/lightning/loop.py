@@ -15,6 +15,7 @@ from accelbench.measuring.runner import Ask, Marks, Ran
 from accelbench.schema.vocab import Phase
 
 NEVER = 2**62  # batches
+ENDED = "Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop"
 LOOK = nullcontext()  # a step that runs in it keeps its batch, as training_step or predict_step got it
 
 
@@ -56,7 +57,7 @@ class ClockHooks:
                 self._leave()
                 self._fail(error)
         if not self.is_over:
-            raise UserError("Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop")
+            raise UserError(ENDED)
 
     def _fail(self, error: BaseException) -> None:
         try:
@@ -172,6 +173,12 @@ class IntervalHooks:
 
     def __init__(self, cell_run: Any) -> None:
         self.cell_run = cell_run
+
+    def drive(self, loop: Callable[[], object]) -> None:
+        """Runs Lightning's loop until its end."""
+        loop()
+        if not self.is_over:
+            raise UserError(ENDED)
 
     def begin(self) -> None:
         """Begins an interval."""

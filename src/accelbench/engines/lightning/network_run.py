@@ -27,7 +27,6 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS, EpochTime
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.vocab import Phase
 
-PACKAGE = "pytorch_lightning"
 Mark = Callable[[Phase], None]
 
 
@@ -81,59 +80,70 @@ class NetworkRun(Run):
     """One cell's run."""
 
     fetches_inside = True
+    package = "pytorch_lightning"
     trainer: Any
-    module: Wrapped
+    module: Any
     hooks_of_loop: Any  # a ClockHooks or IntervalHooks
     tests: TestStep  # of an evaluation, which adds up its losses
 
     def run_steps(self) -> None:
         if self.ranks.num_here > 1:
             os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # else Lightning sets another number
-        if self.trains:
-            self._train()
-            return
-        for _ in range(NUM_INFER_EPOCHS if self.fits else 1):
-            self.in_grad_mode(self._predict)
+        num_runs = NUM_INFER_EPOCHS if self.fits and not self.trains else 1
+        for _ in range(num_runs):
+            self.in_grad_mode(self._run_loop)
+        if self.fits and self.trains:
+            self.note_end()
 
     def measuring_context(self) -> AbstractContextManager[Any]:
         """Lightning enters its own around its loop."""
         return nullcontext()
 
-    def _train(self) -> None:
-        if not self.fits:
-            self._make(ClockHooks)
-            self.hooks_of_loop.drive(partial(self.trainer.fit, self.module, self._loader(self.feed)))
-            return
-        self.test_feed = self.workload.feed_of("test" if self.to_target is None else VALIDATION)
-        self._make(EpochHooks if self.to_target is None else TargetHooks)
-        self.trainer.fit(self.module, self._loader(self.feed), self._loader(self.test_feed))
-        self.trained.note_end([self.program.optimizer])
-
-    def _predict(self) -> None:
-        self._make(EpochHooks if self.fits else ClockHooks)
-        predict = partial(self.trainer.predict, self.module, self._loader(self.feed), return_predictions=False)
-        if self.fits:
-            predict()
-        else:
-            self.hooks_of_loop.drive(predict)
-        self.backend.place(self.network)  # Lightning has moved it to the host
-
-    def _make(self, hooks: type) -> None:
-        """Makes the module, and the Trainer that runs it in this rank and calls `hooks`."""
-        self.hooks_of_loop = callback(PACKAGE, hooks, self)
-        self.module = Wrapped(self)
+    def _run_loop(self) -> None:
+        """Has a new Trainer run its loop in this rank, in which the cell is measured."""
+        hooks: type = ClockHooks
+        if self.to_target is not None:
+            hooks = TargetHooks
+        elif self.fits:
+            hooks = EpochHooks
+        self.hooks_of_loop = callback(self.package, hooks, self)
+        self.module = self.new_module()
         self.trainer = trainer_for(
-            PACKAGE,
+            self.package,
             self.cell.precision,
             self.backend,
-            devices=self.ranks.num_here,
-            num_nodes=self.ranks.num // self.ranks.num_here,
-            strategy=of_ranks(self.ranks.num),
-            max_epochs=self.cell.epochs if self.fits else 1,
             inference_mode=self.trains or self.grad_mode == INFERENCE_MODE,
-            logger=False,
             callbacks=[self.hooks_of_loop],
+            **self.settings(),
         )
+        loop = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
+        self.hooks_of_loop.drive(partial(loop, self.module, **self.arguments()))
+        if not self.trains:
+            self.backend.place(self.network)  # Lightning has moved it to the host
+
+    def new_module(self) -> Any:
+        """The LightningModule that the Trainer runs."""
+        return Wrapped(self)
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the Trainer."""
+        return {
+            "devices": self.ranks.num_here,
+            "num_nodes": self.ranks.num // self.ranks.num_here,
+            "strategy": of_ranks(self.ranks.num),
+            "max_epochs": self.cell.epochs if self.fits else 1,
+            "logger": False,
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """What the Trainer's loop gets beside the module: the loaders of batches."""
+        if not self.trains:
+            return {"dataloaders": self._loader(self.feed)}
+        loaders = {"train_dataloaders": self._loader(self.feed)}
+        if self.fits:
+            self.test_feed = self.workload.feed_of("test" if self.to_target is None else VALIDATION)
+            loaders["val_dataloaders"] = self._loader(self.test_feed)
+        return loaders
 
     def _loader(self, feed: Feed) -> DataLoader[Any]:
         # Its own generator: else each epoch would use up a number of dropout's.
@@ -160,7 +170,7 @@ class NetworkRun(Run):
     def begin_loop(self) -> None:
         """Begins with what is measured: Lightning has put the model and the optimiser onto the device."""
         self.ranks.join(self.backend.joined_by)
-        optimizer = self.trainer.optimizers[0] if self.trains else None
+        optimizer = next(iter(self.trainer.optimizers), None)
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
         self.begin(torch.float32)  # between the steps: Lightning sets another dtype around each
@@ -232,5 +242,6 @@ class EpochHooks(IntervalHooks):
         if self.ends():
             run.wait_for_ranks()
             self.end()
+            self.is_over = True
             if run.ranks.leads and len(run.epochs) == NUM_INFER_EPOCHS:
                 run.keep_last()

@@ -8,12 +8,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from accelbench.engines.lightning.loop import NEVER
 from accelbench.engines.pytorch.global_state import seed_generators
-from accelbench.engines.pytorch.own.workload import counted
-from accelbench.engines.pytorch.structure import num_rows
+from accelbench.engines.pytorch.own.workload import counted, put_batch
+from accelbench.engines.pytorch.structure import copied, num_rows, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell
@@ -102,38 +103,50 @@ class CountedLoader:
 
 
 class UserModule:
-    """What is measured. Raises UserError: the classes are none of Lightning's, or miss what the cell needs."""
+    """The user's module and its data; as the workload and its task of a `pytorch.engine.Run`.
+
+    Raises UserError: the classes are none of Lightning's, or miss what the cell needs.
+    """
 
     batches: CountedLoader  # once Lightning has asked for it
+    given: Any = None  # a batch as predict_step got it, in host memory: a module without a Trainer has no hooks
+    feed = None  # Lightning asks for the loader
+    put = staticmethod(put_batch)
+
+    module: Any = None
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.trains = cell, cell.mode == Mode.train
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
+        self.left_out: list[str] = []
+
+    def _begin(self) -> None:
         start = time.perf_counter()
         self.module = self._new_module()
         self.build_s = time.perf_counter() - start
         self.package = lightning_package(type(self.module), MODULE) or ""
-        self.data = None if cell.data.target is None else self._new_data(cell.data.target)
+        target = self.cell.data.target
+        self.data = None if target is None else self._new_data(target)
         self.owner, self.owner_flag = self.module, self.flag  # of the loader
         if self.data is not None:
-            self.owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
+            self.owner, self.owner_flag = self.data, f"data.target={target}"
         self.loader = self._loader_name()
+        self.make_loader = getattr(self.owner, self.loader)
         self.predicts = self._overrides(self.module, "predict_step")
         if not self.trains and not self.predicts:
             self.module.predict_step = partial(_forward, self.module)
         elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
-        self.left_out: list[str] = []
         self._leave_out_callbacks()
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
         """Has Lightning get the user's loader as `batches`, a CountedLoader that marks the phases of steps."""
-        make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
+        stage = INFERENCE_LOADERS[self.loader]
 
         def loader() -> CountedLoader:
             if not self.trains and stage != "predict":
                 self.owner.setup(stage)
-            made = make()
+            made = self.make_loader()
             if isinstance(made, dict | list | tuple) or type(made).__name__ == "CombinedLoader":
                 raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
             self.batches = CountedLoader(made, self.cell, self.owner_flag, mark, endless=not self.trains)
@@ -148,19 +161,46 @@ class UserModule:
             if not self._overrides(owner, name):
                 raise UserError(f"{flag}: has no {name}, which protocol=target evaluates: define it")
 
-    def rebuilt(self) -> nn.Module:
-        """A new module like that which is measured, without a Trainer."""
+    def build(self) -> nn.Module:
+        """The module that is measured; later a new one like it, without a Trainer."""
+        if self.module is None:
+            self._begin()
+            return self.module  # type: ignore[no-any-return]
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
         return module
 
-    def predict(self, module: Any, batch: Any) -> Any:
+    @property
+    def task(self) -> "UserModule":
+        """What runs the module."""
+        return self
+
+    def task_in(self, dtype: torch.dtype) -> "UserModule":
+        """The same for weights of `dtype`."""
+        return self
+
+    def infer(self, module: Any, batch: Any) -> Any:
         """What a module computes for a batch in inference."""
         if not self.predicts:
             return _forward(module, batch)
         takes_index = len(inspect.signature(module.predict_step).parameters) > 1
         return module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
+
+    def example(self) -> Any:
+        """A batch like those that predict_step got."""
+        return copied(self.given)
+
+    def unseen(self) -> tuple[Any, bool]:
+        """One whose samples are in another order, and whether it differs from what was fed."""
+        other = varied(self.given)
+        return (self.example(), False) if other is None else (other, True)
+
+    def check_first(self, output: object) -> None:
+        """Any output will do."""
+
+    def tokens_per_sample(self) -> None:
+        """Nothing counts them."""
 
     def notes(self) -> Iterator[str]:
         """What of the user's ran, and what did not."""
@@ -208,8 +248,8 @@ class UserModule:
         make, callbacks = self.module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
 
         def configured() -> list[Any]:
-            made = make()
-            kept = []
+            made, kept = make(), []
+            self.left_out.clear()
             for callback in made if isinstance(made, list | tuple) else [made]:
                 if isinstance(callback, callbacks.EarlyStopping | callbacks.Checkpoint):
                     self.left_out.append(type(callback).__name__)

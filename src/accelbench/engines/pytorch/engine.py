@@ -41,7 +41,7 @@ from accelbench.engines.pytorch.ranks import Ranks, Seen, differences, digest, j
 from accelbench.engines.pytorch.structure import copied, mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.pytorch.work import busiest, count, watched
-from accelbench.engines.pytorch.workloads import Images, workload_of
+from accelbench.engines.pytorch.workloads import Images, Workload, workload_of
 from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
@@ -169,7 +169,7 @@ class Run(NetworkOutputs):
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
-        self.workload = workload_of(cell, data_folder, backend, ranks)
+        self.workload = self.new_workload()
         self.feed = self.workload.feed
         if self.to_target is not None:
             self.to_target.begin(Span.build)
@@ -195,6 +195,10 @@ class Run(NetworkOutputs):
         first = after_first_call(self.plain_network(), lambda inputs, output: self.workload.check_first(output))
         self.hooks = [self.observer.handle, first]
 
+    def new_workload(self) -> Workload:
+        """The network and the batches of the cell."""
+        return workload_of(self.cell, self.data_folder, self.backend, self.ranks)
+
     def run_steps(self) -> None:
         dtype = STORED_DTYPES[self.cell.precision]
         self._place()
@@ -210,7 +214,7 @@ class Run(NetworkOutputs):
             else:
                 self._window(self.new_step())
         if self.trains and self.fits:
-            self.trained.note_end([self.program.optimizer])
+            self.note_end()
 
     def _place(self) -> None:
         """Puts the network onto the device, with its optimiser."""
@@ -327,10 +331,14 @@ class Run(NetworkOutputs):
         """What the weights became, the phases of further steps, and their operators."""
         if self.trains:
             with self.seen.checking(WEIGHTS):
-                self.trained.note_end([self.program.optimizer])
+                self.note_end()
         if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
             self.operators = yield from busiest(self.backend)
+
+    def note_end(self) -> None:
+        """Notes what became of the weights, and what they were trained with."""
+        self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
         """The network itself: it keeps nothing of a batch."""

@@ -45,7 +45,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
     """Raises an UnsupportedError if `network` has a training step and an optimiser of its own, which would not run."""
-    if lightning_package(type(network), "LightningModule"):
+    if model.library != Library.lightning and lightning_package(type(network), "LightningModule"):
         raise UnsupportedError(
             f"model={model.name} is a LightningModule, and accelbench would train it with its own loss and optimiser "
             "instead of its training_step: use model=lightning, which runs its own, or mode=infer"
