@@ -75,17 +75,8 @@ def test_a_spec_imports_no_framework():
 
 def test_a_cell_runs_where_what_it_does_not_need_is_not_installed():
     """As by another environment's Python: torch alone, without Lightning."""
-    hidden = [
-        "PIL",
-        "torchvision",
-        "matplotlib",
-        "hydra",
-        "omegaconf",
-        "rich",
-        "mlflow",
-        "lightning_fabric",
-        *LIGHTNING,
-    ]
+    hidden = ["PIL", "torchvision", "matplotlib", "hydra", "omegaconf", "rich", "mlflow", "lightning_fabric"]
+    hidden += LIGHTNING
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({hidden}));"
         "import importlib, accelbench.worker; from pathlib import Path; from fakes import *;"

@@ -66,7 +66,6 @@ def test_all_requests_at_once_are_a_speed(digits):
     ("target", "batch", "changes"),
     [
         ("Tokens", "tokens", {"inputs": ("ids", "mask")}),
-        slow("TwoInputs", "two_inputs", {}),
         ("Tokens", "ragged_tokens", {"collate": "own_code.padded"}),
     ],
 )
