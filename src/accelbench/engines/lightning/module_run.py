@@ -91,8 +91,10 @@ class ModuleRun(NetworkRun):
                 self.changes.append(f"its code set trainer.{name}={now}, and {asked} was asked for")
 
     def begin_loop(self) -> None:
-        self.observer.handle.remove()
+        for hook in self.hooks:
+            hook.remove()
         self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
+        self.hooks = [self.observer.handle]
         super().begin_loop()
         self.num_params, self.build_s = zoo.num_params(self.module), self.workload.build_s
         if self.trains and self.to_target is None:
