@@ -120,7 +120,7 @@ class UserModule:
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
         self.left_out: list[str] = []
 
-    def _begin(self) -> None:
+    def _begin(self) -> nn.Module:
         start = time.perf_counter()
         self.module = self._new_module()
         self.build_s = time.perf_counter() - start
@@ -138,6 +138,8 @@ class UserModule:
         elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
         self._leave_out_callbacks()
+        built: nn.Module = self.module
+        return built
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
         """Has Lightning get the user's loader as `batches`, a CountedLoader that marks the phases of steps."""
@@ -164,8 +166,7 @@ class UserModule:
     def build(self) -> nn.Module:
         """The module that is measured; later a new one like it, without a Trainer."""
         if self.module is None:
-            self._begin()
-            return self.module  # type: ignore[no-any-return]
+            return self._begin()
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
