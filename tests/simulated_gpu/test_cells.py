@@ -106,7 +106,8 @@ def test_a_batch_without_room_is_oom_and_the_largest_that_fits_is_found(simulate
     words = ["model=mlp", "data=random", "device=gpu", "tracking=none"]
     printed = simulated("-m", "accelbench.cli", *words, "batch_size=100000", status=1, **small)
     assert "oom" in printed
-    found = simulated("-m", "accelbench.cli", "best", "--largest-batch", *words, "batch_size=4096", **small)
+    search = ["best", "--largest-batch", "--budget", "5m", "batch_size=4096"]
+    found = simulated("-m", "accelbench.cli", *search, *words, **small)
     assert "The largest batch that fits" in found
 
 
