@@ -41,7 +41,7 @@ class Two:
 @pytest.fixture(scope="module")
 def pets(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pets")
-    convert(Two(), ("cat", "dog"), 24, folder, keep_encoded=True)
+    convert(Two(), ("cat", "dog"), 24, folder)
     describe(Obtained(classes=("cat", "dog"), source="two colours"), "cats_vs_dogs", folder)
     return folder
 
