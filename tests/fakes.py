@@ -217,11 +217,9 @@ class Unprintable(Exception):
 NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried"
 # Signals, and exceptions with unusual types or messages.
 ENDS = {
-    "interrupt": lambda: _raise(KeyboardInterrupt()),
     "leave": lambda: sys.exit(3),
     "file name": lambda: _raise(RuntimeError("no weights in " + os.fsdecode(b"caf\xe9"))),
     "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
-    "no message": lambda: _raise(ValueError()),
     "bad message": lambda: _raise(Unprintable()),
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
     "memory": lambda: _raise(RuntimeError(NO_MEMORY)),

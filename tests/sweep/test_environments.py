@@ -10,10 +10,8 @@ from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
 from accelbench.devices import interpreters
 from accelbench.devices.packages import DISTRIBUTIONS
-from accelbench.devices.registry import absent
-from accelbench.grid import plan
 from accelbench.grid.plan import skip_reason
-from accelbench.schema.vocab import Device, Engine, Status
+from accelbench.schema.vocab import Status
 from environments import make_environment
 from fakes import make_cell
 
@@ -67,13 +65,3 @@ def test_an_older_python_or_torch_is_skipped(monkeypatch, version, why):
     found = interpreters.Interpreter(version, {"torch": "2.8.0+cu128"}, dict.fromkeys(DISTRIBUTIONS, ""))
     monkeypatch.setattr(interpreters, "look", lambda python: found)
     assert skip_reason(make_cell(python="/new")) == f"python=/new: {why}"
-
-
-def test_what_a_cell_needs_depends_on_its_engine_and_xla_is_left_to_accelbenchs_own(second, empty, monkeypatch):
-    told = skip_reason(make_cell(python=empty, engine=Engine.openvino))
-    assert told.endswith("bin/python -m pip install msgspec numpy nvidia-ml-py torch openvino")
-    asked = []
-    monkeypatch.setattr(plan, "report_on", lambda device, **known: asked.append(known) or absent(device, "none here"))
-    assert skip_reason(make_cell(python=second, device=Device.gpu)) == "none here"
-    assert (asked[0]["torch_folder"] / "version.py").is_file()
-    assert "leave python= out" in skip_reason(make_cell(python=second, device=Device.xla_cpu))

@@ -114,7 +114,6 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         ((1e9,), 0.5e9, None, None, 1e9),  # below it
         ((1e9, 3e9), 1.5e9, None, None, 3e9),  # above it: the device is probed again
         ((1e9, 0.9e9, 0.9e9, 0.9e9), 1.5e9, "1.50 times the device's ceiling", None, 1e9),
-        ((1e9, 1e9, 1e9, 1e9), 2.25e9, "2.25 times the device's ceiling", None, 1e9),  # Winograd's gain
         ((1e9, 1e9, 1e9, 1e9), 2.26e9, None, "2.26 GFLOP/s, 2.26 times the device's ceiling: more than", 1e9),
     ],
 )
@@ -132,7 +131,7 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
     assert sum("about 5 s, again: mlp was faster)" in each for each in said) == len(rates) - 1
 
 
-@pytest.mark.parametrize(("large", "status"), [(1.0, Status.ok), (0.5, Status.ok), (0.1, Status.invalid)])
+@pytest.mark.parametrize(("large", "status"), [(1.0, Status.ok), (0.1, Status.invalid)])
 def test_convolutions_with_large_kernels_may_exceed_the_ceiling_by_far(prober, large, status):
     one = prober(1e9, 1e9, 1e9, 1e9)
     one.ceilings(CELL)
@@ -183,12 +182,9 @@ BF16, FP16 = f"bf16 {TOLD.format(15, 6)}", f"fp16 {TOLD.format(2.4, 38)}"
 @pytest.mark.parametrize(
     ("rates", "precisions", "told"),
     [
-        (WITHOUT_UNITS, ["fp32", "bf16"], [BF16]),
         (WITHOUT_UNITS, ["bf16", "fp16", "bf16"], [BF16, FP16]),
         (WITHOUT_UNITS, ["fp32", "fp64", "int8", "tf32"], []),  # integers and fp64 have units, which may be slower
-        ({"fp32": 90e9, "bf16": 350e9}, ["bf16"], []),
         ({"fp32": 90e9, "bf16": 50e9}, ["bf16"], []),  # not far below: a probe may have been disturbed
-        ({"bf16": 15e9}, ["bf16"], []),
     ],
 )
 def test_a_format_far_below_fp32_is_told(rates, precisions, told):

@@ -1,18 +1,16 @@
 """Waiting for a quiet machine, and what a sweep repeats then. The load is told, since the machine may be busy."""
 
 import dataclasses
-import io
 import re
 
 import pytest
-from rich.console import Console
 
 from accelbench.devices.proc import CpuTimes
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.vocab import Status
-from accelbench.search.search import Goal, search
+from accelbench.search.search import Goal
 from accelbench.settings.config import Retry
 from accelbench.sweep import session
 from accelbench.sweep.prober import Quiet
@@ -146,17 +144,3 @@ def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(loaded, projec
     monkeypatch.setenv("ACCELBENCH_BUSY", "yes")
     with pytest.raises(UserError, match="ACCELBENCH_BUSY=yes: unknown. allowed makes cells count"):
         loaded([make_cell()], busy=1)
-
-
-def test_a_search_counts_no_disturbed_process(project, machine):
-    console = Console(file=io.StringIO(), width=300)
-    cells = [make_cell("batch decides", batch_size=size) for size in (1, 8)]
-    with Loaded(busy=2) as hosts:  # the first process of the search, and its repeat
-        assert search(cells, OPTIONS, GOAL, console, hosts) == 0
-    assert f"were disturbed, and do not count: 1 ({REASON})" in console.file.getvalue()
-    machine.loads = [BUSY_CORE]
-    with (
-        Loaded(busy=99) as hosts,
-        pytest.raises(UserError, match=r"every process was disturbed \(others used 1.2 of 2"),
-    ):
-        search(cells, dataclasses.replace(OPTIONS, out="runs/other"), GOAL, console, hosts)
