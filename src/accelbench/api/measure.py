@@ -38,6 +38,7 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serialize import plain
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.sweep.terminal import tails
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -68,11 +69,10 @@ class Measurement(html.Figures):
     def _lines(self) -> list[list[str]]:
         words = filter(None, [self.mode, self.device, self.precision, f"{self.samples} samples a step"])
         interval = html.interval(self.samples_per_s_low, self.samples_per_s_high)
-        tails = {50: self.latency_p50_ms, 90: self.latency_p90_ms, 99: self.latency_p99_ms}
         lines = [
             [self.name, f"{', '.join(words)}, on {self.device_name}"],
             ["speed", f"{significant(self.samples_per_s, 4)} samples/s (95 % interval: {interval})"],
-            ["latency", ", ".join(f"p{percent} {significant(value)} ms" for percent, value in tails.items())],
+            ["latency", tails(self.row, "latency")],
         ]
         if self.flops is not None:
             share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"

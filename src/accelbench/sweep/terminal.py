@@ -337,8 +337,8 @@ def _speed(cell: Cell, row: Row) -> Iterator[tuple[str, Text | str]]:
     if (first := number_of(row, "ttft_ms")) is not None:
         rate, size = (significant(number_of(row, column), 4) for column in ("decode_tokens_per_s", "kv_cache_mb"))
         yield "prefill", f"first token after {significant(first)} ms"
-        yield "decode", f"{rate} tokens/s; {_tails(row, 'tpot')} a token; key-value cache {size} MB"
-    if known := _tails(row, "latency"):
+        yield "decode", f"{rate} tokens/s; {tails(row, 'tpot')} a token; key-value cache {size} MB"
+    if known := tails(row, "latency"):
         yield "latency", known
     phases = phases_ms(row)
     if total := sum(phases.values()):
@@ -348,10 +348,10 @@ def _speed(cell: Cell, row: Row) -> Iterator[tuple[str, Text | str]]:
         yield "", ", ".join(f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5)
 
 
-def _tails(row: Row, name: str) -> str:
+def tails(row: Row, name: str) -> str:
     """Such as `p50 10.1 ms, p90 11.3 ms`: the percentiles that are known."""
-    tails = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
-    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None)
+    times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
+    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
 
 def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:
