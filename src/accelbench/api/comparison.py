@@ -67,23 +67,24 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
     if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 <= margin < 1:
         raise UserError(f"margin={margin}: should be a share from 0 to below 1, such as 0.02")
     first, second = _records(a), _records(b)
-    found = compared(first, second, Terms(margin=margin, anyway=anyway))
-    pairs = [
-        PairVerdict(pair.label, each.verdict(margin).value, each.ratio, each.low, each.high, each)
-        for pair, each in found.pairs
-    ]
+    answer = compared(first, second, Terms(margin=margin, anyway=anyway))
+    pairs = []
+    for pair, speeds in answer.pairs:
+        verdict = speeds.verdict(margin).value
+        pairs.append(PairVerdict(pair.label, verdict, speeds.ratio, speeds.low, speeds.high, speeds))
     about = [f"A: {first.name}", f"B: {second.name}"]
-    for name, (of_a, of_b) in found.matching.varied.items():
+    for name, (of_a, of_b) in answer.matching.varied.items():
         about.append(f"Compared: {name}: {', '.join(of_a)} | {', '.join(of_b)}")
-    return Comparison(pairs, about, found.warnings)
+    return Comparison(pairs, about, answer.warnings)
 
 
-def _records(given: Records) -> RecordSet:
-    if not isinstance(given, Results):
+def _records(side: Records) -> RecordSet:
+    if not isinstance(side, Results):
         place = workplace()
-        return find(str(given), place.root, place.records)
-    found = [process.compared for each in given for process in each._cell.processes]
-    processes = [each for each in found if each is not None]
+        return find(str(side), place.root, place.records)
+    processes = []
+    for result in side:
+        processes += [process.compared for process in result._cell.processes if process.compared is not None]
     if not processes:
-        raise UserError(f"{given.folder}: the results have no records")
-    return RecordSet(name=str(given.folder), processes=processes, notes=given.notes)
+        raise UserError(f"{side.folder}: the results have no records")
+    return RecordSet(name=str(side.folder), processes=processes, notes=side.notes)

@@ -30,7 +30,7 @@ class Figures:
     notes: list[str]  # what was measured, without a doubt about the numbers
 
 
-NUMBERS = [each.name for each in fields(Figures) if each.type != list[str]]
+NUMBERS = [figure.name for figure in fields(Figures) if figure.type != list[str]]
 
 
 def page(
@@ -45,24 +45,23 @@ def page(
     The last column has long texts, which are broken. Rows whose numbers are in `marked` are bold, but for it.
     """
     longest = max((length for length in lengths if length), default=1.0)
-    bars = [
-        f"<td style='vertical-align:top;padding-top:5px'>{BAR.format(BAR_WIDTH * (length or 0.0) / longest)}</td>"
-        for length in lengths
-    ] or [""] * len(rows)
 
-    def line(tag: str, texts: Sequence[str], bar: str = "", style: str = "") -> str:
-        styles = [SHORT + style] * (len(texts) - 1) + [""]
-        first, *others = (
-            f"<{tag} {CELL.format(own)}>{escape(clean(text))}</{tag}>" for text, own in zip(texts, styles, strict=True)
-        )
-        return f"<tr>{first}{bar}{''.join(others)}</tr>"
+    def line(tag: str, texts: Sequence[str], bar: str, style: str = "") -> str:
+        cells = [f"<{tag} {CELL.format(SHORT + style)}>{escape(clean(text))}</{tag}>" for text in texts[:-1]]
+        cells.append(f"<{tag} {CELL.format('')}>{escape(clean(texts[-1]))}</{tag}>")
+        cells.insert(1, bar)
+        return f"<tr>{''.join(cells)}</tr>"
 
     above = "".join(f"<p style='margin:2px 0'>{escape(clean(text))}</p>" for text in lines)
-    body = "".join(
-        line("td", row, bar, MARKED * (number in marked))
-        for number, (row, bar) in enumerate(zip(rows, bars, strict=True))
-    )
-    table = f"<thead>{line('th', headings, '<th></th>' * bool(lengths))}</thead><tbody>{body}</tbody>"
+    head = line("th", headings, "<th></th>" if lengths else "")
+    body = ""
+    for number, row in enumerate(rows):
+        bar = ""
+        if lengths:
+            width = BAR_WIDTH * (lengths[number] or 0.0) / longest
+            bar = f"<td style='vertical-align:top;padding-top:5px'>{BAR.format(width)}</td>"
+        body += line("td", row, bar, MARKED if number in marked else "")
+    table = f"<thead>{head}</thead><tbody>{body}</tbody>"
     return f"<div>{above}<table style='border-collapse:collapse'>{table}</table></div>"
 
 

@@ -108,12 +108,12 @@ class Results(list[Result]):
     def of_records(cls, records: Sequence[Record], folder: Path) -> "Results":
         """The results of records in `folder`."""
         costs = _costs()
-        cells = cells_of(Process.of(each, costs) for each in records)
-        return cls([Result.of(each, folder / f"{each.name}.json") for each in cells], folder)
+        cells = cells_of(Process.of(record, costs) for record in records)
+        return cls([Result.of(cell, folder / f"{cell.name}.json") for cell in cells], folder)
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return Results(found, self.folder, self.notes) if isinstance(index, slice) else found
+        results = super().__getitem__(index)
+        return Results(results, self.folder, self.notes) if isinstance(index, slice) else results
 
     def best(self, latency_ms: float | None = None, percentile: int = 50) -> Result:
         """The ok result with the most samples/s, of those whose latency is known and at most `latency_ms`.
@@ -139,7 +139,7 @@ class Results(list[Result]):
         """A row for each result, with the columns of `cells.csv`."""
         from accelbench.report import csv_file  # it imports pandas
 
-        sweep = Sweep(folder="", suite="", title="", cells=[each._cell for each in self])
+        sweep = Sweep(folder="", suite="", title="", cells=[result._cell for result in self])
         return csv_file.frame(csv_file.rows(sweep))
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -164,9 +164,9 @@ class Results(list[Result]):
         return _table(self, [f"Records: {self.folder}", *self._answers(), *self.notes])
 
     def _answers(self) -> list[str]:
-        cells = [each._cell for each in self]
-        several = [each for each in answers(cells) if each.others or each.fastest.cell.mode == Mode.generate]
-        sentences = (clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS])
+        cells = [result._cell for result in self]
+        several = [answer for answer in answers(cells) if answer.others or answer.fastest.cell.mode == Mode.generate]
+        sentences = (clean(terminal.sentence(answer).plain) for answer in several[: terminal.MAX_WORKLOADS])
         return [*beside_speeds(cells), *sentences]
 
 
@@ -181,8 +181,8 @@ def read(folder: str | Path) -> Results:
     if not top.exists():
         top = place.root / folder
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
-    found = [Result.of(each, each.path) for sweep in sweeps for each in sweep.cells]
-    return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
+    results = [Result.of(cell, cell.path) for sweep in sweeps for cell in sweep.cells]
+    return Results(results, top, [note for sweep in sweeps for note in sweep.notes])
 
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:

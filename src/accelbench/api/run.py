@@ -78,14 +78,16 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
             raise UserError(f"{word}: a flag of the command line; run takes settings, such as batch_size=32")
-    given = []
+    settings_words = []
     for name, value in values.items():
         axis = value if isinstance(value, list) else [value]
         if not axis:
             raise UserError(f"{name}=[]: an axis needs at least one value")
-        given.append(f"{name}={','.join(_word(name, each) for each in axis)}")
+        settings_words.append(f"{name}={','.join(_word(name, part) for part in axis)}")
     has_axis = any(isinstance(value, list) for value in values.values())
-    return ["-m"] * (has_axis and not set(MULTIRUN) & set(words)) + words + given
+    if has_axis and not set(MULTIRUN) & set(words):
+        words = ["-m", *words]
+    return words + settings_words
 
 
 def _word(name: str, value: Any) -> str:
@@ -100,9 +102,9 @@ def _word(name: str, value: Any) -> str:
 
         return text if name in PATHS else quoted(text)  # the command line quotes paths itself
     if isinstance(value, tuple | list):
-        return f"[{','.join(_word(name, each) for each in value)}]"
+        return f"[{','.join(_word(name, part) for part in value)}]"
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{_word(name, each)}' for key, each in value.items())}}}"
+        return f"{{{','.join(f'{key}:{_word(name, part)}' for key, part in value.items())}}}"
     if isinstance(value, type | Callable):
         return f"{value.__module__}.{value.__qualname__}"
     if hasattr(value, "item"):  # a number of NumPy's or of a tensor

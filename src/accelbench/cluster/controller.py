@@ -159,9 +159,9 @@ class Controller:
                 self._forget_round()
         return [done[item.cell.id] for item in ready.planned if item.cell.id in done]
 
-    def check_complete(self, found: Sequence[Record]) -> None:
+    def check_complete(self, records: Sequence[Record]) -> None:
         """Raises a UserError if cells have no record."""
-        if num := len(self.ready.planned) - len(found):
+        if num := len(self.ready.planned) - len(records):
             why = "; ".join(dict.fromkeys(self._problems)) or "their jobs were ended from outside"
             again = f"The same command with out={shown(self.context.folder)} goes on"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
@@ -270,11 +270,11 @@ class Controller:
             self.context.say(line, "yellow")
         cells = {item.cell.id: item.cell for item in self.ready.planned}
         paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
-        found, unreadable = read_or_set_aside(paths)
+        records, unreadable = read_or_set_aside(paths)
         for line in listed(unreadable):
             self.context.say(line, "yellow")
         done: dict[str, Record] = {}
-        for record in sorted(filter(self._is_of_today, found), key=lambda record: record.started_at):
+        for record in sorted(filter(self._is_of_today, records), key=lambda record: record.started_at):
             if stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
                 continue
@@ -284,8 +284,9 @@ class Controller:
                 shutil.move(path, replaced / path.name)
         wanted = []
         for item in self.ready.planned:
-            if (known := done.get(item.cell.id)) is not None:
-                wanted.append(WantedCell(known.cell, known.name, item.label))
+            if item.cell.id in done:
+                record = done[item.cell.id]
+                wanted.append(WantedCell(record.cell, record.name, item.label))
         self.context.write_plan(wanted)
         return done
 

@@ -39,13 +39,13 @@ class SlurmEngine(ClusterEngine):
                 raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        given = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
-        given.pop("nodes", None)
+        chosen = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
+        chosen.pop("nodes", None)
         gpus = {"gpus_per_node": need.num} if need.device == Device.gpu else {}
-        others = {"requeue": True, "mem": 0, **given.pop("additional_parameters", {})}  # 0: the node's whole memory
+        others = {"requeue": True, "mem": 0, **chosen.pop("additional_parameters", {})}  # 0: the node's whole memory
         # A step binds its task to one core by default.
         node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
-        parameters = {"job_name": job_name, **node, **gpus, **given, "additional_parameters": others}
+        parameters = {"job_name": job_name, **node, **gpus, **chosen, "additional_parameters": others}
         for part in parts:
             try:
                 executor = SlurmExecutor(part.parent / LOGS)
@@ -63,12 +63,12 @@ class SlurmEngine(ClusterEngine):
             answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         except (OSError, subprocess.SubprocessError):
             return dict.fromkeys(jobs or [job_name], UNKNOWN)
-        found = {}
+        states = {}
         for line in answer.splitlines():
             job, state, reason, name = line.split("|", maxsplit=3)
             if job in jobs or name == job_name:
-                found[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
-        return found
+                states[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
+        return states
 
     def cancel(self, jobs: Sequence[str]) -> None:
         if not jobs:

@@ -109,7 +109,7 @@ class _Run:
 
     def run(self, context: Any) -> None:
         """Answers; the processes end while the sweep goes on, and before the next request."""
-        own = children(os.getpid())
+        staying = children(os.getpid())  # the forkserver and its resource tracker
         cell = self.request.cell
         num_gpus = cell.devices if cell.device == Device.gpu else 0
         busy_gpus = in_use(num_gpus)
@@ -131,7 +131,7 @@ class _Run:
                 self._join()
         finally:  # their memory and device must be free before the next request
             self._end()
-            end_orphans(own)
+            end_orphans(staying)
 
     def _join(self) -> None:
         deadline = time.monotonic() + END_S

@@ -179,11 +179,11 @@ def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
 
 def _only_accelbench(folder: Path) -> str:
     """A folder that holds the package alone, whatever is installed beside it."""
-    own = folder / "package"
-    if not own.exists():
-        own.mkdir()
-        (own / PACKAGE.name).symlink_to(PACKAGE)
-    return str(own)
+    parent = folder / "package"
+    if not parent.exists():
+        parent.mkdir()
+        (parent / PACKAGE.name).symlink_to(PACKAGE)
+    return str(parent)
 
 
 class _Host:
@@ -203,9 +203,9 @@ class _Host:
             variables = interpreters.variables(file, *library, _only_accelbench(folder))
         inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
         # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
-        own = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
+        of_run = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
         # A part of its environment that no other process has, except those below it.
-        self._mark = f"{RUN_VARIABLE}={own[RUN_VARIABLE]}\0"
+        self._mark = f"{RUN_VARIABLE}={of_run[RUN_VARIABLE]}\0"
         answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         self.answers = os.fdopen(answers, "rb", buffering=0)
         with os.fdopen(theirs, "wb"):
@@ -218,7 +218,7 @@ class _Host:
                 stderr=self.log,
                 pass_fds=[theirs],
                 # A host is forked, so nothing that torch finds installed may start another device's driver there.
-                env={**inherited, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **spec.environment, **own},
+                env={**inherited, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **spec.environment, **of_run},
                 start_new_session=True,  # so that Ctrl-C reaches the parent only
             )
         self.has_answered = False

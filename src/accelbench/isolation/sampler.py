@@ -53,10 +53,10 @@ def descendants(pid: int) -> list[int]:
     return pids
 
 
-def end_orphans(own: Collection[int]) -> None:
-    """Kills and reaps each child but `own`, for at most `KILL_S`; by `lifeline.adopt_orphans` orphans are children."""
+def end_orphans(staying: Collection[int]) -> None:
+    """Kills and reaps each child but those `staying`, for at most `KILL_S`; by `lifeline.adopt_orphans` orphans are children."""
     deadline = time.monotonic() + KILL_S
-    while orphans := [pid for pid in children(os.getpid()) if pid not in own]:
+    while orphans := [pid for pid in children(os.getpid()) if pid not in staying]:
         for pid in orphans:
             with contextlib.suppress(PermissionError):  # it has become another user's
                 os.kill(pid, signal.SIGKILL)

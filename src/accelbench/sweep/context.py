@@ -99,9 +99,9 @@ class SweepContext:
 
     def read_earlier(self, *, keeps: bool) -> None:
         """Reads the cells that the folder's plan names, which may have changed while it waited, and `keeps` them."""
-        known = plan_file.cells_in(self.folder)
-        self.since = {each.cell.id: each.planned_in for each in known if each.planned_in}
-        self.earlier = known if keeps else []
+        cells = plan_file.cells_in(self.folder)
+        self.since = {wanted.cell.id: wanted.planned_in for wanted in cells if wanted.planned_in}
+        self.earlier = cells if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
         """The sweep that first planned a training to a target: this one, unless the folder's plan named it before."""
@@ -143,8 +143,11 @@ def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterato
 
 def set_aside(path: Path) -> Path:
     """Renames what is at `path`, and returns its new path, which nothing had. May raise a WriteError."""
-    names = (f"{path.name}.unreadable{f'-{number}' * (number > 1)}" for number in count(1))
-    new = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+    new = path.with_name(f"{path.name}.unreadable")
+    for number in count(2):
+        if not os.path.lexists(new):
+            break
+        new = path.with_name(f"{path.name}.unreadable-{number}")
     with writing_errors(shown(path)):
         path.rename(new)
     return new
@@ -153,12 +156,12 @@ def set_aside(path: Path) -> Path:
 def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
     """The readable records, and a line for each file that was set aside. Raises RefusedError, WriteError."""
     readable = records.read_all(paths)
-    found = list(readable)
+    read = list(readable)
     for error in readable.refused.values():
         if isinstance(error, RefusedError):
             raise error
-    reasons = readable.reasons.items()
-    return found, [f"{shown(path)}: {reason}; kept as {set_aside(path).name}" for path, reason in reasons]
+    lines = [f"{shown(path)}: {why}; kept as {set_aside(path).name}" for path, why in readable.reasons.items()]
+    return read, lines
 
 
 def folder_under_runs(place: Workplace, out: str) -> Path:
@@ -175,7 +178,7 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
 
 def check_writable(folder: Path) -> None:
     """Raises WriteError: the folder can't be written, or the one that it would be made in."""
-    nearest = next(each for each in (folder, *folder.parents) if each.is_dir())
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     with writing_errors(f"out={shown(folder)}"), TemporaryFile(dir=nearest):
         pass
 

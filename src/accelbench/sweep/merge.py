@@ -93,8 +93,8 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
-    found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
-    for merged in mapped(_merge_record, found):
+    files = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
+    for merged in mapped(_merge_record, files):
         done.num_new += merged.num_new
         done.num_same += merged.num_same
         done.conflicts += merged.conflicts

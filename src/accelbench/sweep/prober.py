@@ -181,6 +181,6 @@ def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> 
     for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):
         rate = rates.get(word)
         if word in SIXTEEN_BITS and fp32 and rate and fp32 >= FAR_BELOW * rate:
-            known = f"{significant(rate / 1e9, 2)} against {significant(fp32 / 1e9, 2)} GFLOP/s in fp32"
+            rates_text = f"{significant(rate / 1e9, 2)} against {significant(fp32 / 1e9, 2)} GFLOP/s in fp32"
             slower = f"about {fp32 / rate:.0f} times slower than fp32's, or more"
-            yield f"{word} has no units here ({known}): expect its cells {slower}"
+            yield f"{word} has no units here ({rates_text}): expect its cells {slower}"

@@ -129,10 +129,10 @@ def run(
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
     """The records that stand for planned cells, and the cells to measure; unreadable ones are set aside."""
-    found, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
+    records, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
     for line in listed([f"{line}, its cell is measured again" for line in lines]):
         context.say(line, "yellow")
-    by_name = {record.name: record for record in found}
+    by_name = {record.name: record for record in records}
     done, todo = [], []
     for item in planned:
         existing = by_name.get(item.record_name)

@@ -215,13 +215,15 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
     """
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
-    found, has_targets = answers(cells), any(each.cell.protocol == Protocol.target for each in cells)
+    of_works = answers(cells)
+    has_targets = any(cell.cell.protocol == Protocol.target for cell in cells)
     trained = target_answers(read(Path(folder)).cells) if has_targets else []  # with the seeds that are missing
-    if not found and not trained:
+    if not of_works and not trained:
         return
-    chosen, alone = ([each for each in found if bool(each.others) == is_choice] for is_choice in (True, False))
-    for each in trained[:MAX_WORKLOADS]:
-        say(console, f"\n{each.sentence}")
+    chosen = [answer for answer in of_works if answer.others]
+    alone = [answer for answer in of_works if not answer.others]
+    for training in trained[:MAX_WORKLOADS]:
+        say(console, f"\n{training.sentence}")
     for answer in chosen[:MAX_WORKLOADS]:
         console.print()
         say(console, sentence(answer))
@@ -232,7 +234,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
         say(console, f"and {len(chosen) - MAX_WORKLOADS} other models or modes")
     if alone:
         say(console, "\nOne cell of each model and mode, which no other compares with:")
-        _show_figures("cell", lambda cell: cell.label, [each.fastest for each in alone[:MAX_CELLS]], console)
+        _show_figures("cell", lambda cell: cell.label, [answer.fastest for answer in alone[:MAX_CELLS]], console)
         say(console, f"and {len(alone) - MAX_CELLS} more" if len(alone) > MAX_CELLS else "")
     for tip in tips(cells):
         say(console, tip, "dim")
@@ -262,10 +264,10 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
     """What to know before using the fastest of the planned cells."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
-    known = warnings_of(answer.fastest.row)
-    for text in known[:MAX_DOUBTS]:
+    doubts = warnings_of(answer.fastest.row)
+    for text in doubts[:MAX_DOUBTS]:
         yield Text(f"Doubt about the fastest: {text}", "yellow")
-    if (num := len(known) - MAX_DOUBTS) > 0:
+    if (num := len(doubts) - MAX_DOUBTS) > 0:
         yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
     if num := sum(bool(warnings_of(cell.row)) for cell in answer.group.cells[1:]):
         yield Text(f"{counted(num, 'slower cell')} in doubt: the report says why", "dim yellow")
@@ -338,8 +340,8 @@ def _speed(cell: Cell, row: Row) -> Iterator[tuple[str, Text | str]]:
         rate, size = (significant(number_of(row, column), 4) for column in ("decode_tokens_per_s", "kv_cache_mb"))
         yield "prefill", f"first token after {significant(first)} ms"
         yield "decode", f"{rate} tokens/s; {tails(row, 'tpot')} a token; key-value cache {size} MB"
-    if known := tails(row, "latency"):
-        yield "latency", known
+    if latencies := tails(row, "latency"):
+        yield "latency", latencies
     phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
@@ -359,19 +361,19 @@ def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]
     offered = f"{significant(serving.offered_per_s, 4)} offered and " if cell.protocol == Protocol.server else ""
     rates = f"{offered}{significant(serving.served_per_s, 4)} answered per second"
     yield "requests", f"{rates}, {counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
-    if known := [_quantile(each) for each in serving.latencies if each.seconds is not None]:
-        yield "latency", ", ".join(known)
+    if quantiles := [_quantile(quantile) for quantile in serving.latencies if quantile.seconds is not None]:
+        yield "latency", ", ".join(quantiles)
     if serving.verdict is not None:
         low, high = (100 * (number_of(row, f"miss_share_{end}") or 0.0) for end in ("low", "high"))
         share = f"the share is {significant(round(low, 3), 2)} to {significant(high, 2)} %"
         yield "verdict", f"{serving.verdict}: {limit_text(row)}; {serving.num_missed:,} took longer, {share}"
 
 
-def _quantile(each: Quantile) -> str:
+def _quantile(quantile: Quantile) -> str:
     """Such as `p99 23.1 ms (21 to 26)`."""
-    low, high = (significant(None if end is None else 1000 * end) for end in (each.low, each.high))
-    bounds = "" if each.low is None and each.high is None else f" ({low} to {high})"
-    return f"p{each.percentile:g} {significant(1000 * (each.seconds or 0.0))} ms{bounds}"
+    low, high = (significant(None if end is None else 1000 * end) for end in (quantile.low, quantile.high))
+    bounds = "" if quantile.low is None and quantile.high is None else f" ({low} to {high})"
+    return f"p{quantile.percentile:g} {significant(1000 * (quantile.seconds or 0.0))} ms{bounds}"
 
 
 def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
