@@ -54,7 +54,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_orphans(staying: Collection[int]) -> None:
-    """Kills and reaps each child but those `staying`, for at most `KILL_S`; by `lifeline.adopt_orphans` orphans are children."""
+    """Kills and reaps each child but those `staying`, for at most `KILL_S`; see `lifeline.adopt_orphans`."""
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in staying]:
         for pid in orphans:

@@ -77,7 +77,7 @@ class Prober:
     Cells in another interpreter are compared with what the device did there: other packages may make more of it.
     `root` is the folder of ceilings.json, `environment` the fingerprint for `PROBING_ENGINE`: ceilings of another one
     do not count. The precisions of all `cells` are probed at once. If other load disturbed a probe, and `quiet` waits
-    for its end, it is repeated; one that stays disturbed is not kept.
+    for its end, it is repeated; if it stays disturbed, the next sweep probes again.
     """
 
     def __init__(
@@ -101,8 +101,9 @@ class Prober:
             self.known[key] = kept = self._kept(cell)
             precisions = [cell.precision]
             precisions += [other.precision for other in self.cells if _probed(other) == key]
+            known = set(kept.probed) - kept.disturbed.keys() if kept else set()
             wanted = dict.fromkeys(word for precision in precisions for word in formats_of(precision))
-            if unprobed := [word for word in wanted if kept is None or word not in kept.probed]:
+            if unprobed := [word for word in wanted if word not in known]:
                 self.probe(cell, unprobed)
         return self.known[key]
 
@@ -137,8 +138,7 @@ class Prober:
         self.known[_probed(cell)] = joined = known.joined(ceilings) if known else ceilings
         try:
             with writing_errors(CEILINGS):
-                if not load:
-                    keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
+                keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
         return load
