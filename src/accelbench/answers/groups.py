@@ -4,10 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
-from accelbench.answers.words import choice_text, environment_names, setting_text, short_text, workload_text
+from accelbench.answers.words import choice_text, environment_names, short_text, workload_text
 from accelbench.compare.matching import flat
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.serialize import grouped
@@ -97,19 +96,23 @@ class Group:
     def setting(self, cell: MeasuredCell) -> str:
         """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
         device = cell.cell.device.value if self.has_devices else None
-        return " ".join(filter(None, [device, cell.cell.precision.value, choice_text(cell, **self._named(cell))]))
+        return " ".join(filter(None, [device, cell.cell.precision.value, self._choice(cell)]))
 
     def short_text(self, cell: MeasuredCell) -> str:
         """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
-        return short_text(cell, **self._named(cell))
+        environment = self.environments.get(cell.measured_key)
+        return short_text(cell, has_engines=self.has_engines, environment=environment)
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
-        setting = setting_text(cell, has_devices=self.has_devices, **self._named(cell))
-        return f"{setting}, batch {cell.cell.batch_size}"
+        on = f" on {cell.cell.device}" if self.has_devices else ""
+        choice = self._choice(cell)
+        options = f" with {choice}" if choice else ""
+        return f"{cell.cell.precision}{on}{options}, batch {cell.cell.batch_size}"
 
-    def _named(self, cell: MeasuredCell) -> dict[str, Any]:
-        return {"has_engines": self.has_engines, "environment": self.environments.get(cell.measured_key)}
+    def _choice(self, cell: MeasuredCell) -> str:
+        environment = self.environments.get(cell.measured_key)
+        return choice_text(cell, has_engines=self.has_engines, environment=environment)
 
 
 def setting_key(cell: MeasuredCell) -> tuple[object, ...]:

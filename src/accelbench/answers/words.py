@@ -68,13 +68,6 @@ def choice_text(process: Process, *, has_engines: bool, environment: str | None 
     return ", ".join(filter(None, [vocab.Engine.pytorch if is_first else None, options_text(row)]))
 
 
-def setting_text(process: Process, *, has_devices: bool, has_engines: bool, environment: str | None = None) -> str:
-    """A cell's settings in a sentence, without the batch, such as `bf16 on gpu with compile`."""
-    on = f" on {process.cell.device}" if has_devices else ""
-    options = choice_text(process, has_engines=has_engines, environment=environment)
-    return f"{process.cell.precision}{on}{f' with {options}' if options else ''}"
-
-
 def short_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
     """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
