@@ -114,61 +114,62 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     """A section for each workload that served requests, of which the page's script draws a line for each setting."""
-    by_workload = grouped(capacities(cells), lambda each: each.what)
-    for what, found in by_workload.items():
+    by_workload = grouped(capacities(cells), lambda capacity: capacity.what)
+    for what, settings in by_workload.items():
+        lines = []
+        for setting in settings:
+            for probe in setting.probes:
+                drawn = {name: probe.process.row[name] for name in DRAWN}
+                lines.append(Line(name_on_page(probe.cell), setting.setting, "", probe=drawn))
         yield QuestionSection(
             title="How many requests per second?" + (f" {what}" if len(by_workload) > 1 else ""),
-            sentence=f"{found[0].sentence}.",
+            sentence=f"{settings[0].sentence}.",
             kind="requests",
-            lines=[
-                Line(name_on_page(each.cell), of.setting, "", probe={name: each.process.row[name] for name in DRAWN})
-                for of in found
-                for each in of.probes
-            ],
-            table=tabulate_known("Each setting, at the lower of its rates", CAPACITY_COLUMNS, found, [CAPACITY_NOTE]),
+            lines=lines,
+            table=tabulate_known(
+                "Each setting, at the lower of its rates", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]
+            ),
         )
 
 
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     """A section for each workload that was trained to a target, with a line for each run, and one on its spans."""
-    found = target_answers(cells)
-    for each in found:
-        runs = [(of, run) for of in each.settings for run in of.runs]
-        middle = [(of, spans) for of in each.settings if sum((spans := of.middle.spans_s).values())]
-        about = f" {each.what}" if len(found) > 1 else ""
+    answers = target_answers(cells)
+    for answer in answers:
+        about = f" {answer.what}" if len(answers) > 1 else ""
+        runs, spans, longest = [], [], []
+        for setting in answer.settings:
+            name = name_on_page(setting.cell)
+            runs += [Line(name, setting.name, str(run.process.cell.seed), probe=_ends(run)) for run in setting.runs]
+            spans_s = setting.middle.spans_s
+            if total_s := sum(spans_s.values()):
+                total = f"{significant(total_s)} s"
+                spans.append(Line(name, setting.name, total, probe=dict(spans_s)))
+                most = max(spans_s, key=lambda span: spans_s[span])
+                percent = significant(100 * spans_s[most] / total_s, 2)
+                longest.append(f"{setting.name}: {most} takes {percent} % of {total}")
         yield QuestionSection(
             title=f"How long to the target?{about}",
-            sentence=each.sentence,
+            sentence=answer.sentence,
             kind="arrivals",
-            lines=[
-                Line(name_on_page(of.cell), of.name, str(run.process.cell.seed), probe=_ends(run)) for of, run in runs
-            ],
-            table=_target_table(each),
+            lines=runs,
+            table=_target_table(answer),
         )
-        if middle:
+        if spans:
             yield QuestionSection(
                 title=f"Where does the time to the target go?{about}",
-                sentence=f"{'; '.join(_longest(of.name, spans) for of, spans in middle)}. "
-                "Of each setting the seed in the middle, up to the evaluation that reached the target.",
+                sentence=f"{'; '.join(longest)}. Of each setting the seed in the middle, up to the evaluation that "
+                "reached the target.",
                 kind="spans",
-                lines=[
-                    Line(name_on_page(of.cell), of.name, f"{significant(sum(spans.values()))} s", probe=dict(spans))
-                    for of, spans in middle
-                ],
+                lines=spans,
             )
-
-
-def _longest(name: str, spans: Mapping[str, float]) -> str:
-    """Such as `cpu fp32 b32: train takes 61 % of 0.659 s`."""
-    longest, total = max(spans, key=lambda span: spans[span]), sum(spans.values())
-    return f"{name}: {longest} takes {significant(100 * spans[longest] / total, 2)} % of {significant(total)} s"
 
 
 def _target_table(answer: TargetAnswer) -> Table | None:
     """A line for each setting, the fastest first, with how it compares with that one."""
     leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure})" for lead in answer.leads}
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
-    columns = [*TARGET_COLUMNS[:5], against, *TARGET_COLUMNS[5:]]
+    columns = [*TARGET_COLUMNS[:4], against, *TARGET_COLUMNS[4:]]
     return tabulate_known("Each setting, with its clocks", columns, answer.settings, [TARGET_NOTE])
 
 
