@@ -26,7 +26,7 @@ from accelbench.project import check_inside, shown
 from accelbench.report import csv_file
 from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
-from accelbench.report.read import Sweep, newest, read_all
+from accelbench.report.read import Sweep, cells_in, newest, read_all
 from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import Device, Status
@@ -119,7 +119,7 @@ def build(
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
                 page = compose(sweeps, notices, cache, added, shown_part)
-                rows = (cell.row for sweep in sweeps for cell in sweep.cells)
+                rows = (cell.row for cell in cells_in(sweeps))
                 page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
@@ -137,7 +137,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "headline.txt").write_text(headline(page), encoding="utf-8")
     (folder / "report.md").write_text(markdown(page), encoding="utf-8")
     cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
-    processes = csv_file.text(process_rows(cell for sweep in sweeps for cell in sweep.cells))
+    processes = csv_file.text(process_rows(cells_in(sweeps)))
     (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
     (folder / "processes.csv").write_text(processes, encoding="utf-8", newline="")
     write_json(folder / "metrics.json", metrics(sweeps, page.answers))
@@ -148,7 +148,7 @@ def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, float
 
     `failed` are all cells without a number that were not skipped. Gains are left out if there are none.
     """
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    cells = cells_in(sweeps)
     places = {cell.measured_key: number for number, cell in enumerate(cells)}
     gains = [gain for answer in found if (gain := _gain(answer, places)) is not None]
     outcomes = Counter(cell.outcome for cell in cells)

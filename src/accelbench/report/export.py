@@ -21,7 +21,7 @@ from accelbench.judging.row import warnings_of
 from accelbench.judging.target import mllog, mllog_line
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 
@@ -64,7 +64,7 @@ class Published(NamedTuple):
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
     """The numbers of ok cells, but for short processes of a search; of trainings the times to the target."""
     # The time of a setting is there if all its seeds arrived, and it is the same training as the reference.
-    cells = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok]
+    cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     cells = [cell for cell in cells if cell.record is None or not cell.record.of_search]
     names = _names(cells)
     found = [number for cell in cells for metric in METRICS if (number := _number(cell, metric, names[id(cell)]))]
@@ -139,7 +139,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
     """The events of each training to a target; of every other process that counts its speed, as `tracked_stats`."""
-    cells = [cell for sweep in sweeps for cell in sweep.cells if cell.is_ok]
+    cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     processes = [each for cell in cells for each in cell.counted or cell.processes if each.is_ok]
     return "".join(_log(each.record, each.number("samples_per_s")) for each in processes if each.record is not None)
 
@@ -154,7 +154,7 @@ def _log(record: Record, rate: float | None) -> str:
 
 def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
     """The rows of cells.csv and of processes.csv, by these names."""
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    cells = cells_in(sweeps)
     return {CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)], PROCESSES: list(process_rows(cells))}
 
 

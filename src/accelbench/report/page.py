@@ -9,7 +9,7 @@ from accelbench.answers.headline import Line, headline, stand_ins, tips
 from accelbench.answers.sentences import Answer, answers
 from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.questions import QuestionSection, questions
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, cells_in
 from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
@@ -84,11 +84,15 @@ def compose(
     are shown cell by cell, None for all. The answers are of all.
     """
     shown = sweeps if shown is None else shown
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    cells = cells_in(sweeps)
     found = answers(cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
+    sections = []
+    for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
+        if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
+            sections.append(_section(sweep, extension))
     first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
     return Page(
         notices=list(notices),
@@ -105,11 +109,7 @@ def compose(
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=[table for table in first if table],
         environments=list(_environments(sweeps)),
-        sections=[
-            _section(sweep, extension)
-            for sweep in [*shown, *(extension.unmeasured(shown) if extension else [])]
-            if sweep.race or any(each.is_ok for each in sweep.cells) or (extension and sweep.study)
-        ],
+        sections=sections,
         failures=outcomes.failures(sweeps),
         by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
         cells=all_cells.cells(shown, [answer.group for answer in found]),
@@ -119,12 +119,12 @@ def compose(
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
-    machines = {
-        group_key(machine): machine
-        for sweep in sweeps
-        for record in sweep.records
-        if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
-    }
+    machines = {}
+    for sweep in sweeps:
+        for record in sweep.records:
+            machine = record.environment.get("machine")
+            if record.cell.device == Device.cpu and machine:
+                machines[group_key(machine)] = machine
     sentences = []
     for machine in machines.values():
         check = read_selfcheck(cache, machine)

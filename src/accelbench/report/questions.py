@@ -13,7 +13,7 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, cells_in
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
@@ -105,7 +105,7 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
     """The questions that the measurements answer."""
-    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    cells = cells_in(sweeps)
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
     found = [*(_gained(axis, cells) for axis in AXES), _time(fastest), _limit(fastest)]

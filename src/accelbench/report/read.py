@@ -5,7 +5,7 @@ thousand whole records take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -61,6 +61,11 @@ class Sweep:
     def planned(self) -> list[Process]:
         """The planned processes."""
         return [each for each in self.processes if not each.is_confirming]
+
+
+def cells_in(sweeps: Iterable[Sweep]) -> list[MeasuredCell]:
+    """The cells of all sweeps."""
+    return [cell for sweep in sweeps for cell in sweep.cells]
 
 
 @without_collection()

@@ -20,7 +20,7 @@ from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import checked_words
 from accelbench.report import csv_file
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
@@ -63,7 +63,7 @@ class Cells:
 def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
     """All cells of `sweeps`, in the plans' order; `groups` say how each stands to the fastest of its group."""
     csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
-    every = [cell for sweep in sweeps for cell in sweep.cells]
+    every = cells_in(sweeps)
     wanted = {cell.measured_key for cell in every}
     against = {}
     for group in groups:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import NOT_RUN, OLDER, UNREADABLE, Process
 from accelbench.judging.verdict import DISTURBED
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, cells_in
 from accelbench.report.tables.table import Column, Table, count, tabulate
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Device, Status
@@ -38,7 +38,7 @@ def counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
 
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
-    bad = (cell for sweep in sweeps for cell in sweep.cells if not cell.is_ok)
+    bad = (cell for cell in cells_in(sweeps) if not cell.is_ok)
     groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
     same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
     notes = ["cells.csv lists all of them."]
@@ -59,6 +59,7 @@ def _last_line(process: Process) -> str | None:
 def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
     """Each device that was measured, with its name: `cpu: AMD EPYC`; the headline says why others were not."""
     names: dict[Device, dict[str, None]] = {}
-    for cell in (cell for sweep in sweeps for cell in sweep.cells if cell.is_ok):
-        names.setdefault(cell.cell.device, {})[str(cell.row["device_name"] or "unknown")] = None
+    for cell in cells_in(sweeps):
+        if cell.is_ok:
+            names.setdefault(cell.cell.device, {})[str(cell.row["device_name"] or "unknown")] = None
     return [f"{device}: {'; '.join(names[device])}" for device in Device if device in names]
