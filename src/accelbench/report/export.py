@@ -63,40 +63,43 @@ class Published(NamedTuple):
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
     """The numbers of ok cells, but for short processes of a search; of trainings the times to the target."""
-    # The time of a setting is there if all its seeds arrived, and it is the same training as the reference.
-    cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
-    cells = [cell for cell in cells if cell.record is None or not cell.record.of_search]
+    cells = [cell for cell in cells_in(sweeps) if cell.is_ok and not (cell.record and cell.record.of_search)]
     names = _names(cells)
-    found = [number for cell in cells for metric in METRICS if (number := _number(cell, metric, names[id(cell)]))]
+    found = []
+    for cell in cells:
+        processes = cell.counted or [process for process in cell.processes if process.is_ok]
+        for metric in METRICS:
+            value = cell.number(metric.column)
+            if value is not None:
+                low, high = (_bound(cell, f"{metric.column}_{end}") for end in ("low", "high"))
+                raw = [process.number(metric.column) for process in processes]
+                known = [number for number in raw if number is not None]
+                found.append(Published(names[id(cell)], metric, value, low, high, known, cell))
     for answer in target_answers(cells):
-        for each in answer.settings:
-            if not each.refused and not each.missing and each.num_arrived == len(each.runs):
-                low, high = each.interval or (None, None)
-                name = names[id(each.cell)]
-                found.append(Published(name, TO_TARGET, each.median_s, low, high, each.times, each.cell))
+        for setting in answer.settings:
+            # The time of a setting is there if all its seeds arrived.
+            if not setting.refused and not setting.missing and setting.num_arrived == len(setting.runs):
+                low, high = setting.interval or (None, None)
+                name = names[id(setting.cell)]
+                found.append(Published(name, TO_TARGET, setting.median_s, low, high, setting.times, setting.cell))
     return found
+
+
+def _bound(cell: MeasuredCell, column: str) -> float | None:
+    return cell.number(column) if column in cell.row else None
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
     """A name for each cell, by its `id`: that of its first process, with a part of its key where two have one name."""
     names = {}
     for cell in cells:
-        first = min(cell.processes, key=lambda each: (each.cell.repeat, each.cell.seed))
+        first = min(cell.processes, key=lambda process: (process.cell.repeat, process.cell.seed))
         names[id(cell)] = f"{cell.folder}/{first.label}"[:MAX_NAME]
     nums = Counter(names.values())
-    return {
-        id(cell): name if nums[name := names[id(cell)]] == 1 else f"{name}-{cell.measured_key[:8]}" for cell in cells
-    }
-
-
-def _number(cell: MeasuredCell, metric: Metric, name: str) -> Published | None:
-    value, low, high = (
-        float(known) if isinstance(known := cell.row.get(metric.column + end), int | float) else None
-        for end in ("", "_low", "_high")
-    )
-    processes = cell.counted or [each for each in cell.processes if each.is_ok]
-    raw = [known for each in processes if (known := each.number(metric.column)) is not None]
-    return None if value is None else Published(name, metric, value, low, high, raw, cell)
+    for cell in cells:
+        if nums[names[id(cell)]] > 1:
+            names[id(cell)] += f"-{cell.measured_key[:8]}"
+    return names
 
 
 def bencher(numbers: Sequence[Published]) -> str:
