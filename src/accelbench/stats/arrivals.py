@@ -1,15 +1,16 @@
-"""Exact statistics of times to a target: pure functions on those of runs with one budget, inf: it did not arrive."""
+"""Statistics of times to a target: pure functions on those of runs with one budget, inf: it did not arrive.
+
+`scipy.stats` takes a second to import, and only these functions need it.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import fmean, variance
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accelbench.stats.means import mean_interval, welch_freedom
+from accelbench.stats.means import mean_interval, student_quantile, welch_freedom
 
 RISK = 0.05
 QUANTILES = 2.8016  # the sum of the normal's for a two-sided test at this risk and for a power of 80 %
@@ -32,19 +33,28 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
     If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
     what arrived later counts as not arrived, since that run could not show it.
     """
+    from scipy.stats import fisher_exact, mannwhitneyu
+
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
     low, high = ratio_interval(first, second, budget) or (None, None)
-    apart = shares_differ(sum(np.isfinite(first)), len(first), sum(np.isfinite(second)), len(second))
-    return ArrivalRatio(median_ratio(first, second), low, high, permutation_p(first, second), apart)
+    arrived = [[sum(map(math.isfinite, times)), sum(map(math.isinf, times))] for times in (first, second)]
+    p = float(mannwhitneyu(first, second).pvalue)  # NaN if all times are equal, as where none arrived
+    return ArrivalRatio(
+        ratio=median_ratio(first, second),
+        low=low,
+        high=high,
+        p=1.0 if math.isnan(p) else p,
+        shares_apart=bool(fisher_exact(arrived).pvalue < RISK),
+    )
 
 
-def median_interval(times: Sequence[float], confidence: float = 1 - RISK) -> tuple[float, float] | None:
-    """Bounds of the median: order statistics, by the binomial distribution. None for too few times: 95 % needs 6."""
-    from scipy.special import bdtr  # its import takes a tenth of a second; scipy.stats takes a whole one
+def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
+    """95 % bounds of the median: order statistics, by the binomial distribution. None for fewer than 6 times."""
+    from scipy.stats import binom
 
-    num, ordered = len(times), sorted(times)
-    rank = int(np.count_nonzero(2 * bdtr(np.arange(num), num, 0.5) <= 1 - confidence))
+    ordered = sorted(times)
+    rank = int(binom.ppf(RISK / 2, len(ordered), 0.5))
     return (ordered[rank - 1], ordered[-rank]) if rank else None
 
 
@@ -53,12 +63,16 @@ def ratio_interval(
 ) -> tuple[float, float] | None:
     """95 % bounds of the ratio of the first's times to the second's; 0 and inf are possible. None for too few runs.
 
-    Of the ratios of all pairs, the k-th from each end, by the exact distribution of Mann and Whitney's U (Hollander and
-    Wolfe, Nonparametric Statistical Methods, 4.3). A run that did not arrive takes from the budget (None: just above
-    the last arrival) to forever: the ratios' least are for the lower bound, their most for the upper; 0 and inf if
-    neither arrived. This can only widen the interval.
+    Of the ratios of all pairs, the k-th from each end, where k is from the normal approximation to Mann and Whitney's U
+    (Hollander and Wolfe, Nonparametric Statistical Methods, 4.3), rounded down: of up to 25 runs a side, it is the
+    exact one or one less. A run that did not arrive takes from the budget (None: just above the last arrival) to
+    forever: the ratios' least are for the lower bound, their most for the upper; 0 and inf if neither arrived. This can
+    only widen the interval.
     """
-    if not (rank := _rank_of_ratio(len(first), len(second))):
+    num_pairs = len(first) * len(second)
+    sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
+    rank = math.floor(num_pairs / 2 - student_quantile(math.inf, 1 - RISK) * sigma)
+    if rank < 1:
         return None
     if budget is None:
         budget = math.nextafter(max(filter(math.isfinite, [*first, *second]), default=1.0), math.inf)
@@ -72,50 +86,17 @@ def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | Non
     # The median ratio of all pairs but those of which neither arrived. None if it is of a run that did not arrive.
     with np.errstate(invalid="ignore"):
         logs = np.subtract.outer(np.log(first), np.log(second))
-        known = logs[~np.isnan(logs)]
-        middle = float(np.median(known)) if known.size else math.nan
+    known = logs[~np.isnan(logs)]
+    middle = float(np.median(known)) if known.size else math.nan
     return math.exp(middle) if math.isfinite(middle) else None
-
-
-def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """The chance of sums of ranks at least as far apart if settings do not matter: two-sided, exact with ties too."""
-    times = np.array([*first, *second])
-    ordered = np.sort(times)
-    doubled = np.searchsorted(ordered, times, "left") + np.searchsorted(ordered, times, "right") + 1  # mean ranks
-    ways = _ways(doubled.tolist(), len(first))
-    distances = np.abs(np.arange(len(ways)) - len(first) * (len(times) + 1))
-    return float(ways[distances >= distances[doubled[: len(first)].sum()]].sum() / ways.sum())
-
-
-@cache
-def _rank_of_ratio(num_first: int, num_second: int) -> int:
-    """The largest k for which the k-th ratios from both ends hold the true one with 95 %; 0 if none does."""
-    sums = np.cumsum(_ways(range(1, num_first + num_second + 1), num_first))
-    return int(np.count_nonzero((sums > 0) & (2 * sums <= RISK * sums[-1])))
-
-
-def _ways(ranks: Sequence[int], num: int) -> NDArray[np.float64]:
-    """In how many ways `num` of the ranks give each sum (Streitberg and Röhmel, Statist. Software Newsl. 12, 1986)."""
-    ways = np.zeros((num + 1, sum(ranks) + 1))
-    ways[0, 0] = 1
-    for rank in ranks:
-        ways[1:, rank:] += ways[:-1, :-rank]
-    return np.asarray(ways[num])
 
 
 def share_interval(num: int, of: int) -> tuple[float, float]:
     """95 % bounds of the share that arrives, if `num` of `of` runs did: Clopper and Pearson's (Biometrika 26, 1934)."""
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest
 
-    low = float(betaincinv(num, of - num + 1, RISK / 2)) if num else 0.0
-    return low, float(betaincinv(num + 1, of - num, 1 - RISK / 2)) if num < of else 1.0
-
-
-def shares_differ(num_first: int, of_first: int, num_second: int, of_second: int) -> bool:
-    """Whether the shares that arrived surely differ: Fisher's exact test, two-sided, at 5 %."""
-    num = num_first + num_second
-    ways = [math.comb(of_first, i) * math.comb(of_second, num - i) for i in range(num + 1)]
-    return sum(each for each in ways if each <= ways[num_first]) < RISK * sum(ways)
+    low, high = binomtest(num, of).proportion_ci()
+    return float(low), float(high)
 
 
 def expected_with_restarts(times: Sequence[float], budget: float) -> float | None:
