@@ -1,4 +1,4 @@
-"""The clocks of a training to a target, from logs whose sums are known."""
+"""The clock of a training to a target, from logs whose sums are known."""
 
 import json
 from dataclasses import replace
@@ -36,17 +36,16 @@ def made(values=(0.5, 0.9, 0.95), hit=1, stayed=True, target=None, **changes):
     return make_record(cell, measurement=measured, **changes)
 
 
-def test_four_clocks_are_sums_of_one_log():
+def test_the_time_to_the_hit_and_that_of_training_are_sums_of_one_log():
     row = summarise(made())
     assert row["samples_per_s"] is None
     assert row["target_reached"] is True
     assert (row["target_s"], row["target_low_s"]) == (23.0, 14.0)
-    assert row["target_mlperf_s"] == 22.0  # from the first touch of the data
     assert row["target_train_s"] == 10.0 + 8.0
-    assert row["target_airbench_s"] == 18.0 - 2.0 + 1.0
+    assert (row["target_mlperf_s"], row["target_airbench_s"]) == (None, None)
     assert (row["target_epochs"], row["target_samples"], row["target_tested"]) == (2, 200, 0.89)
     assert row["target_budget_s"] is None
-    assert "evaluated every 41 % of the time to the target" in row["warnings"]
+    assert "evaluated every 39 % of the time to the target" in row["warnings"]
     assert row["notes"] is None
 
 
