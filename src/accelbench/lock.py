@@ -7,12 +7,10 @@ import hashlib
 import math
 import os
 import socket
-import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from accelbench.errors import BusyError, UserError
 
@@ -37,7 +35,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     """
     address = _address()
     patience_s = math.inf if patience_s is None else patience_s
-    began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
+    began_s, next_s = time.monotonic(), 0.0
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             with socket.socket(socket.AF_UNIX) as client:
@@ -45,18 +43,16 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
                 with contextlib.suppress(OSError):
                     client.connect(address)
                 waited_s = time.monotonic() - began_s
-                if not said_s:
-                    waiting(
-                        f"Waiting for another measurement ({_holder(client)}) to end: two at once would disturb each "
-                        f"other. If that process measures nothing, set {VARIABLE}=mine to use another lock."
-                    )
-                    said_s = REMIND_S / 2
-                elif waited_s >= 2 * said_s:
-                    waiting(f"Has waited {waited_s / 60:.0f} min for another measurement ({_holder(client)}) to end.")
-                    said_s = waited_s
                 if waited_s >= patience_s:
                     raise BusyError(f"another measurement ({_holder(client)}) is under way for {waited_s:.0f} s")
-                client.settimeout(max(RETRY_S, min(2 * said_s, patience_s) - waited_s))
+                if waited_s >= next_s:
+                    so_far = f"{waited_s / 60:.0f} min so far"
+                    waiting(
+                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}: two at once would "
+                        f"disturb each other. If it measures nothing, set {VARIABLE}=mine to use another lock."
+                    )
+                    next_s = max(REMIND_S, 2 * waited_s)
+                client.settimeout(max(RETRY_S, min(next_s, patience_s) - waited_s))
                 with contextlib.suppress(OSError):
                     client.recv(1)  # returns when the holder ends, since it never answers
             time.sleep(RETRY_S)
@@ -93,7 +89,10 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
     `what` says in messages what a holder does. Raises BusyError: another process holds it, and did not end in time;
     UserError: what is at `path` is no file.
     """
-    with _open(path) as file:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(f"{path}: not a file, so it can't be locked: move it away")
+    with path.open("a+") as file:
+        file.seek(0)
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -109,17 +108,3 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def _open(path: Path) -> IO[str]:
-    in_the_way = UserError(f"{path}: not a file, so it can't be locked: move it away")
-    try:  # without following a link, and without waiting for the other end of a pipe
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise in_the_way from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise in_the_way
-    return os.fdopen(descriptor, "r+")
