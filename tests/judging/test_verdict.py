@@ -5,15 +5,16 @@ import dataclasses
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.judging.verdict import is_retried, judge, load_beside, why_disturbed
+from accelbench.judging.verdict import DISTURBED, is_retried, judge, load_beside, verdict, why_disturbed
 from accelbench.schema.cell import Options
-from accelbench.schema.measurement import Block, SystemSeries
+from accelbench.schema.measurement import Block, SystemSeries, Work
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.vocab import Allocator, Device, Precision, Status
 from accelbench.schema.workload import ModelSpec
 from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series
-from fakes import make_cell, make_measurement
+from fakes import make_ceilings, make_cell, make_measurement
 
+STEADY = {"steady_boot_s": (101.0, 102.0)}
 JEMALLOC = Options(allocator=Allocator.jemalloc)
 
 
@@ -37,6 +38,30 @@ JEMALLOC = Options(allocator=Allocator.jemalloc)
 )
 def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):
     assert judge(make_cell(**cell), make_measurement(**ran)) == told
+
+
+@pytest.mark.parametrize(
+    ("ran", "ceiling", "word", "why"),
+    [
+        ({}, 1e9, Status.ok, None),
+        ({}, 1e7, Status.invalid, "0.032 GFLOP/s, 3.20 times the device's ceiling: more than the 2.25 that a faster"),
+        ({"defects": ["the loss is nan"]}, 1e9, Status.invalid, "the loss is nan"),
+        ({"steady_boot_s": (101.0, 102.0)}, 1e9, DISTURBED, REASON),
+        (
+            {"steady_boot_s": (101.0, 102.0), "precision": "tf32"},
+            1e9,
+            Status.invalid,
+            "asked for precision fp32, but tf32",
+        ),
+    ],
+)
+def test_a_measurement_is_ok_invalid_or_disturbed(ran, ceiling, word, why):
+    probed = make_ceilings(flops_per_s={"fp32": ceiling}, how={"fp32": "matmul"}, probed=["fp32"])
+    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
+    measured = make_measurement(blocks=blocks, work=Work(flops=320_000), **ran)
+    system = series(BUSY) if "steady_boot_s" in ran else None
+    found, reason = verdict(make_cell(batch_size=32), measured, probed, system)
+    assert (found, (reason or "").startswith(why or "")) == (word, True)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ THROTTLED = blocks([0.1, 0.101, 0.099, 0.1, 0.15, 0.151])  # at the end, which i
 JUMPING = blocks([0.1, 0.1, 0.08, 0.1, 0.1, 0.13])  # one slow block, which its interval reaches
 UNEVEN = "the speed of all blocks together differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
-STEP = "the median step of 1.00 ms gives 25,000 samples/s, and blocks of steps "
+STEP = "single steps suggest 25,000 samples/s, blocks "
 FAULTS = (
     "another allocator may be faster, such as allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
 )
@@ -77,11 +77,11 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
     [
         ({"blocks": STEADY, "latency_s": around(0.025, 0.02, 100), "settled": True}, None, ()),
         ({"blocks": STEADY, "latency_s": [0.001] * 20}, "doubt", (STEP,)),
-        ({"blocks": STEADY, "latency_s": [0.1] * 20}, "doubt", ("the median step of ",)),
+        ({"blocks": STEADY, "latency_s": [0.1] * 20}, "doubt", ("single steps suggest ",)),
         ({"blocks": STEADY, "latency_s": [0.022] * 20}, None, ()),
         ({"blocks": STEADY, "latency_s": [0.001] * 20, "device": "gpu"}, "doubt", (STEP,)),
         ({"blocks": STEADY, "latency_s": [0.1] * 20, "device": "gpu"}, None, ()),  # faster in blocks
-        ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: the speed is known to ",)),
+        ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: ±",)),
         ({"blocks": GROWING, "latency_s": [0.028] * 20}, "doubt", ("the speed changed by -1",)),
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
         ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "note", ("8 of 100 steps are outliers",)),

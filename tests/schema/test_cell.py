@@ -27,7 +27,7 @@ CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSett
 PATHS = ["suite", "engine", "device", "data.name", *(each.path for each in declared(Cell))]
 # Other values of the settings whose default does not tell their type.
 OTHER = {"threads": 1, "trainer.gradient_clip_val": 0.5, "model.task": Task.masked_lm, "model.inputs": ("ids",)}
-OTHER |= {"data.train_images": 7, "server.max_batch": 4}
+OTHER |= {"data.train_images": 7, "server.max_batch": 4, "server.percentile": 90.0}
 OTHER |= {"target.accuracy": 0.5, "target.value": 1.5, "target.lower": True, "target.every_steps": 3}
 
 

@@ -91,11 +91,3 @@ def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ(
     found = labels(cells)
     assert len(set(found.values())) == len({cell.id for cell in cells})
     assert [found[cell.id] for cell in cells[-2:]] == [cell.label for cell in cells[-2:]]
-
-
-def test_folders_within_each_other_are_looked_at_to_a_depth(tmp_path):
-    for depth in (2, 40):
-        folder = tmp_path.joinpath(*["a"] * depth)
-        folder.mkdir(parents=True)
-        (folder / "plan.json").touch()
-    assert list(plan_file.sweep_folders(tmp_path)) == [tmp_path / "a/a"]

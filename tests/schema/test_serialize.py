@@ -1,4 +1,3 @@
-import functools
 import json
 import os
 from collections.abc import Mapping
@@ -25,39 +24,22 @@ class Leaf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Defaults:
-    size: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tree:
     name: str
     trunk: Leaf
     leaves: list[Leaf] = field(default_factory=list)
     by_name: Mapping[str, Leaf] = field(default_factory=dict)
-    pair: tuple[float, float] | None = None
     colours: tuple[Colour, ...] = ()
-    best: Leaf | None = None
     anything: dict[str, Any] = field(default_factory=dict)
-    is_old: bool = False
-    sizes: list[Annotated[float, Meta(ge=0, le=9)]] = field(default_factory=list)
-    known_sizes: list[Annotated[float, Meta(ge=0, le=9)] | None] = field(default_factory=list)
-    counts: list[Annotated[int, Meta(ge=0, le=2**63 - 1)]] = field(default_factory=list)
-    defaults: Defaults | None = None
-    by_colour: dict[Colour, float] = field(default_factory=dict)
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]+$")] = "0"
 
 
-LONG = [0.5, 9.0, 0.0, 1.0] * 25  # fits `sizes`
-NESTED = functools.reduce(lambda inner, _: [inner], range(60), 1)
 FULL = Tree(
     name="oak",
     trunk=Leaf(size=3, colour=Colour.blue),
     leaves=[Leaf(size=1), Leaf(size=2)],
     by_name={"top": Leaf(size=4)},
-    best=Leaf(size=9),
-    **{"pair": (0.5, 1.0), "sizes": [0.5, 1.0], "colours": (Colour.red, Colour.blue), "by_colour": {Colour.red: 0.5}},
-    **{"anything": {"list": [1, None]}},
+    colours=(Colour.red, Colour.blue),
+    anything={"list": [1, None]},
 )
 
 
@@ -66,8 +48,6 @@ def test_json_and_back_is_the_same_value(tree):
     loaded = load(Tree, json.loads(json.dumps(asdict(tree))))
     assert loaded == tree
     assert isinstance(loaded.trunk.colour, Colour)
-    assert isinstance(loaded.leaves, list)
-    assert isinstance(loaded.colours, tuple)
 
 
 @pytest.mark.parametrize(
@@ -75,19 +55,10 @@ def test_json_and_back_is_the_same_value(tree):
     [
         ({"height": 3}, "unknown field 'height'"),
         ({"leaves": [{"size": 1}, {"size": 1, "age": 3}]}, r"leaves\[1\]: unknown field 'age'"),
-        ({"is_old": 1}, "is_old: should be `bool`, got `int`"),
+        ({"by_name": {"top": {"size": 1, "age": 3}}}, "by_name.top: unknown field 'age'"),
         ({"trunk": {}}, "trunk: Object missing required field `size`"),
         ({"trunk": {"size": 10}}, "trunk.size: should be `int` <= 9"),
-        ({"trunk": {"size": 1, "colour": "green"}}, "trunk.colour: Invalid enum value 'green'"),
         ({"leaves": [{"size": 1}, None]}, r"leaves\[1\]: should be `object`, got `null`"),
-        ({"by_colour": {"green": 1.0}}, "by_colour: Invalid enum value 'green'"),
-        ({"sizes": [*LONG, float("nan"), *LONG]}, r"sizes\[100\]: should be plain JSON, with finite numbers"),
-        ({"sizes": [*LONG, True]}, r"sizes\[100\]: should be `float`, got `bool`"),
-        ({"counts": [2**63 - 1] * 100 + [2**63]}, r"counts\[100\]: should be `int` <= 9223372036854775807"),
-        ({"digest": "0x12"}, "digest: should be `str` matching regex"),
-        ({"anything": {"a": float("inf")}}, "anything.a: should be plain JSON, with finite numbers, .* not inf"),
-        ({"anything": {"a": [10**400, 0.5]}}, r"anything.a\[0\]: should be plain JSON, with finite numbers"),
-        ({"anything": {"a": NESTED}}, r"anything.a\[0\].*: should be .* nested at most 50 deep"),
     ],
 )
 def test_a_value_that_does_not_fit_is_an_error_that_names_it(changes, message):

@@ -1,4 +1,3 @@
-import functools
 from dataclasses import replace
 
 import pytest
@@ -176,11 +175,10 @@ def test_what_is_no_finite_number_is_named(name, value):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"x": [[float("inf")]]}, r"model.args.x\[0\]\[0\]: should be plain JSON, with finite numbers, .* not inf"),
+        ({"x": [[float("inf")]]}, "model.args: should be finite, not "),
         ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or some that can't be shown"),
         ({"x": "y" * 5000}, "model.args: has more than 4000 characters"),
         ({"a\udcff": 1}, "some that can't be shown"),
-        (functools.reduce(lambda inner, _: {"a": inner}, range(60), {}), "nested at most 50 deep"),
     ],
 )
 def test_an_argument_that_no_record_could_keep_is_refused(arguments, told):

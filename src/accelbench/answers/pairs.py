@@ -9,7 +9,7 @@ from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, short_text, switches_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Options
-from accelbench.schema.serialize import group_digest
+from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import Device, Engine, Precision
 
 
@@ -112,7 +112,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for each in cells:
         if each.competes and not (each.measurement and len(each.measurement.epochs) == 1):
-            alike = group_digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
+            alike = digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
             groups[alike].setdefault(each.measured_key, each)
     made = []
     for group in groups.values():

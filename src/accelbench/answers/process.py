@@ -14,7 +14,7 @@ from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import CODE, PLACE, Record, Row, read_environment
-from accelbench.schema.serialize import changed, dumps, group_digest
+from accelbench.schema.serialize import changed, digest, dumps
 from accelbench.schema.vocab import Device, Status
 from accelbench.stats.order_statistics import median
 
@@ -171,17 +171,17 @@ class Process:
     @cached_property
     def settings_key(self) -> str:
         """Equal for all processes of a cell, wherever they ran."""
-        return group_digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
+        return digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
     def history_key(self) -> str:
         """Equal for a cell on one machine with equal packages and variables, whatever its code and data were."""
-        return group_digest([self.settings_key, self._in_environment(PLACE)])
+        return digest([self.settings_key, self._in_environment(PLACE)])
 
     @cached_property
     def ran_key(self) -> str:
         """Equal for a cell of one history and code, whatever its data were."""
-        return group_digest([self.history_key, self._in_environment(CODE)])
+        return digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property
     def measured_key(self) -> str:
@@ -190,29 +190,29 @@ class Process:
         They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
         with equal packages, environment variables, data, measuring code, own code and weights.
         """
-        return group_digest([self.ran_key, self.data_digest])
+        return digest([self.ran_key, self.data_digest])
 
     @cached_property
     def workload_key(self) -> str:
         """Equal for all that did the same thing, with whatever `CHOSEN_SETTINGS`."""
-        return group_digest(self.all_but(*CHOSEN_SETTINGS))
+        return digest(self.all_but(*CHOSEN_SETTINGS))
 
     @cached_property
     def place_key(self) -> str:
         """Equal for all that was measured on one machine with the same packages in accelbench's own environment."""
         home = self.environment.get("home", self.environment)
-        return group_digest([home.get("machine"), home.get("versions")])
+        return digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:
         """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
         code = self.environment.get("probe_code", self.environment.get("code"))
-        return group_digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
+        return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 
     @cached_property
     def environment_key(self) -> str:
         """Equal for records with the same environment."""
-        return group_digest(self.environment) if self.record else ""
+        return digest(self.environment) if self.record else ""
 
     def _in_environment(self, names: Sequence[str]) -> list[object]:
         return [self.environment.get(name) for name in names]

@@ -1,5 +1,6 @@
 """What samples cost: energy by the hardware's counters, money and power as the user states them in params.yaml."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -33,20 +34,21 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
     device = Device(str(row["device"]))
     if (cost := costs.get(device)) is None:
         return row
-    num = 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)
-    rates = {"sample": (row["samples_per_s"], 1.0), "request": (row["requests_per_s"], row["busy_share"])}
-    priced: Row = {}
-    for thing, (rate, busy) in rates.items():
-        if not isinstance(rate, float) or not rate:
-            continue
-        if cost.price_per_hour is not None:
+    num = 1 if device in SHARE_ONE_CPU else row["devices"] or 1
+    priced = dict(row)
+    for thing, rate, busy in (
+        ("sample", row["samples_per_s"], 1.0),
+        ("request", row["requests_per_s"], row["busy_share"]),
+    ):
+        if rate and cost.price_per_hour is not None:
             priced[f"cost_per_million_{thing}s"] = num * cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
-        if row[f"energy_j_per_{thing}"] is None and cost.power_w is not None and isinstance(busy, float):
+        if rate and cost.power_w is not None and busy is not None and row[f"energy_j_per_{thing}"] is None:
             priced[f"energy_j_per_{thing}"] = num * cost.power_w * busy / rate
             priced["energy_provenance"] = Provenance.estimated.value
-    if cost.price_per_hour is not None and isinstance(reached_s := row.get("target_s"), float):
+    reached_s = row.get("target_s")
+    if cost.price_per_hour is not None and reached_s is not None:
         priced["target_cost"] = num * cost.price_per_hour / SECONDS_PER_HOUR * reached_s
-    return row | priced
+    return priced
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
@@ -65,9 +67,15 @@ def joules_per_sample(
     If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
     processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
     """
-    spans, num = _steady_spans(measured)
+    if measured.steady_boot_s is not None and measured.num_steady_samples:
+        spans, num = [measured.steady_boot_s], measured.num_steady_samples
+    else:
+        epochs = measured.epochs[1:]
+        begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # 0 is before all samples: the energy is unknown
+        spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
+        num = sum(epoch.num_samples for epoch in epochs)
     joules = joules_within(device, measured.num_devices, system, idle_w, spans)
-    return None if joules is None or not num else joules / num
+    return None if joules is None else joules / num
 
 
 def joules_within(
@@ -81,31 +89,15 @@ def joules_within(
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(num_devices)]
-    used = [_joules(system, name, idle_w, low, high) for low, high in spans for name in names]
-    known = [joules for joules in used if joules is not None]
-    return sum(known) if known and len(known) == len(used) else None
-
-
-def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int]:
-    """The spans of the steady state, in seconds since the machine started, and its number of samples."""
-    if measured.steady_boot_s is not None and measured.num_steady_samples:
-        return [measured.steady_boot_s], measured.num_steady_samples
-    later = measured.epochs[1:]
-    begun = [(epoch.began_boot_s, epoch.seconds) for epoch in later]
-    spans = [(start, start + seconds) for start, seconds in begun if start is not None]
-    return (spans if len(spans) == len(later) else []), sum(epoch.num_samples for epoch in later)
-
-
-def _joules(
-    system: SystemSeries, name: str, idle_w: Mapping[str, float], low_boot_s: float, high_boot_s: float
-) -> float | None:
-    """Energy above idle by one counter; None if unknown."""
-    counted_w = mean_w(system, name, (low_boot_s, high_boot_s))
-    if counted_w is None or name not in idle_w:
-        return None
-    # Below idle: another process ran while the idle power was measured. The idle power is unknown.
-    above_w = counted_w - idle_w[name]
-    return above_w * (high_boot_s - low_boot_s) if above_w > 0 else None
+    joules = []
+    for span in spans:
+        for name in names:
+            used_w, unused_w = mean_w(system, name, span), idle_w.get(name, math.inf)
+            # Below idle: another process ran while the idle power was measured. The idle power is unknown.
+            if used_w is None or used_w <= unused_w:
+                return None
+            joules.append((used_w - unused_w) * (span[1] - span[0]))
+    return sum(joules) if joules else None
 
 
 def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:

@@ -1,11 +1,9 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
-from collections.abc import Callable
-from functools import cache
-from operator import attrgetter
 from pathlib import PurePath
 from statistics import fmean
-from typing import Any
+
+import numpy as np
 
 from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
@@ -15,7 +13,7 @@ from accelbench.judging.warnings import Kind, about_ceilings, remarks
 from accelbench.schema import vocab
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
-from accelbench.schema.record import Record, Row, node_of, number_of
+from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.stats import order_statistics
@@ -69,12 +67,12 @@ def summarise(record: Record) -> Row:
         row |= _of_system(record, record.system)
     if measured is not None:
         row["disturbed"] = why_disturbed(record)
-        found = remarks(record, row, about_numbers=row["disturbed"] is None)
-        row |= {kind.value: "; ".join(text for each, text, _ in found if each == kind) or None for kind in Kind}
+        texts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
+        for kind, text, _ in remarks(record, row, about_numbers=row["disturbed"] is None):
+            texts[kind].append(text)
+        row |= {kind.value: "; ".join(of_kind) or None for kind, of_kind in texts.items()}
         row = without_numbers(row) if row["disturbed"] else with_ceilings(row, record)
-    # What is printable is clean; most texts are.
-    unclean = {name: value for name, value in row.items() if type(value) is str and not value.isprintable()}
-    return row | {name: clean(value) for name, value in unclean.items()} if unclean else row
+    return {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def without_numbers(row: Row) -> Row:
@@ -91,7 +89,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
     ceiling, rate = ceilings.ceiling_of(record.cell.precision) if ceilings else None, row["flops_per_s"]
     if work is not None:
         row = row | {"ceiling_flops_per_s": ceiling}
-    if work is not None and work.flops is not None and isinstance(rate, float):
+    if work is not None and work.flops is not None and rate is not None:
         row["mfu"] = None if ceiling is None else rate / ceiling
         if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
             longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
@@ -160,8 +158,6 @@ def _settings(record: Record) -> Row:
     is_random = cell.data.name == vocab.RANDOM
     is_xla = cell.device in vocab.XLA and cell.engine in vocab.ON_TORCH
     has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
-    columns = _columns(cell.protocol, cell.mode, cell.keras is not None, cell.trainer is not None)
-    declared_ones = {column: value and value(cell) for column, value in columns.items()}
     return {
         "suite": cell.suite,
         "mode": cell.mode.value,
@@ -170,7 +166,7 @@ def _settings(record: Record) -> Row:
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
         "data": vocab.OWN_BATCHES if cell.model.batch else cell.data.name,
         "device": cell.device.value,
-        **{column: getattr(value, "value", value) for column, value in declared_ones.items()},  # an enumeration's word
+        **_declared(cell),
         "xla_processes": cell.xla_processes if is_xla else None,
         "weights": PurePath(cell.model.weights).name,
         "num_workers": cell.data.num_workers if cell.data.pipeline == vocab.Pipeline.jpeg else None,
@@ -189,16 +185,19 @@ def _settings(record: Record) -> Row:
     }
 
 
-@cache
-def _columns(
-    protocol: vocab.Protocol, mode: vocab.Mode, has_keras: bool, has_trainer: bool
-) -> dict[str, Callable[[Cell], Any] | None]:
-    """Column -> what gives the setting that it holds; None if such a cell does not use it."""
-    groups = {"server": True, "target": protocol == vocab.Protocol.target, "generate": mode == vocab.Mode.generate}
-    groups |= {"keras": has_keras, "trainer": has_trainer}
-    unused = {f"server.{name}" for name in UNUSED[protocol]}
-    are_used = {each: each.path not in unused and groups.get(each.path.partition(".")[0], True) for each in DECLARED}
-    return {each.column: attrgetter(each.path) if is_used else None for each, is_used in are_used.items()}
+def _declared(cell: Cell) -> Row:
+    """The settings that have a column, as their declarations say; None if such a cell does not use it."""
+    unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
+    if cell.protocol != vocab.Protocol.target:
+        unused.add("target")
+    if cell.mode != vocab.Mode.generate:
+        unused.add("generate")
+    row: Row = {}
+    for setting in DECLARED:
+        is_unused = setting.path in unused or setting.path.partition(".")[0] in unused
+        value = None if is_unused else setting.value(cell)
+        row[setting.column] = getattr(value, "value", value)  # an enumeration's word
+    return row
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
@@ -229,23 +228,28 @@ def _rates(record: Record, measured: Measurement) -> Row:
 
 def _latencies(measured: Measurement) -> Row:
     row: Row = {}
-    latency = Sample(measured.latency_s)
+    latency = _ms(measured.latency_s)
     for percent in (50, 90, 99):
         value = latency.supported_percentile(percent)
-        low, high = (value is not None and latency.percentile_interval(percent)) or (None, None)
-        for end, seconds in (("", value), ("_low", low), ("_high", high)):
-            row[f"latency_p{percent}_ms{end}"] = None if seconds is None else 1000 * seconds
-    # The computation is the step without waiting for data and copying; a part is empty if nothing is moved.
-    computed_s = latency.values
-    for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s):
-        computed_s = computed_s - part if 0 < len(part) == len(latency) else computed_s
-    parts: dict[str, Any] = {"launch_p50_ms": measured.launch_s, "data_wait_ms": measured.data_s}
-    parts |= {"copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
-    row |= {column: 1000 * Sample(part).median if part else None for column, part in parts.items()}
-    computed = latency if computed_s is latency.values else Sample(computed_s)
-    row["compute_ms"] = 1000 * computed.median if len(computed) else None
+        bounds = latency.percentile_interval(percent) if value is not None else None
+        low, high = bounds or (None, None)
+        row |= {f"latency_p{percent}_ms{end}": part for end, part in (("", value), ("_low", low), ("_high", high))}
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
+    # The computation is the step without waiting for data and copying; a part is empty if nothing is moved.
+    computed_ms = latency.values
+    moves = {"data_wait_ms": measured.data_s, "copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
+    for column, seconds in moves.items():
+        if not seconds:
+            continue
+        part = _ms(seconds)
+        row[column] = part.median
+        if len(part) == len(latency):
+            computed_ms = computed_ms - part.values
+    if measured.launch_s:
+        row["launch_p50_ms"] = _ms(measured.launch_s).median
+    if len(latency):
+        row["compute_ms"] = Sample(computed_ms).median
     # Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves.
     epochs = [epoch for epoch in measured.steady_epochs if epoch.data_s is not None]
     if measured.data_s and measured.latency_s:
@@ -253,6 +257,10 @@ def _latencies(measured: Measurement) -> Row:
     elif epochs:
         row["data_wait_share"] = sum(epoch.data_s or 0.0 for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
     return row
+
+
+def _ms(seconds: list[float]) -> Sample:
+    return Sample(1000 * np.asarray(seconds, np.float64))
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
@@ -277,11 +285,11 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
         "bytes_per_sample": _divided(work.bytes, batch),
         "num_operators": work.num_operators,
     }
-    if not isinstance(speed, float):
+    if speed is None:
         return of_step
     num_batches = cell.keras.steps_per_execution if cell.keras else 1  # in one timed step
     half_ms = 1000 * num_batches * batch / speed / 2
-    data_ms, copy_in_ms, copy_out_ms = (number_of(row, f"{part}_ms") for part in ("data_wait", "copy_in", "copy_out"))
+    data_ms, copy_in_ms, copy_out_ms = (row[f"{part}_ms"] for part in ("data_wait", "copy_in", "copy_out"))
     if data_ms is not None and data_ms > half_ms:
         of_step["bound"] = vocab.Bound.data.value
     elif copy_in_ms is not None and copy_in_ms + (copy_out_ms or 0.0) > half_ms:
@@ -343,7 +351,7 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
     row["gpu_power_w"] = _gpu_power_w(system, steady) if steady else None
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
     of_kernel, whole = mean("cpu_system_percent"), row["cpu_utilization_percent"]
-    if of_kernel is not None and isinstance(whole, float) and whole > 0:
+    if of_kernel is not None and whole:
         row["system_time_share"] = of_kernel / whole
     if measured is not None:
         idle_w = record.environment.get("idle_w", {})

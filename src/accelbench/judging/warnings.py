@@ -109,48 +109,51 @@ def output_error_text(precision: Precision, error: float | None) -> str:
 
 def relative_half_width(row: Row) -> float | None:
     """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
-    rate, low, high = (row[f"samples_per_s{bound}"] for bound in ("", "_low", "_high"))
-    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
-        return None
-    return (high - low) / 2 / rate
+    low, high = number_of(row, "samples_per_s_low"), number_of(row, "samples_per_s_high")
+    return None if low is None or high is None else (high - low) / 2 / row["samples_per_s"]
 
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     """Uneven steps are a doubt where all blocks together are outside the interval of the median one, else noise."""
-    blocks, window = measured.blocks, record.cell.window
-    yield from _about_end(record.cell, measured)
-    if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-        yield doubt("had few blocks", f"only {len(blocks)} blocks were measured")
-    short = sum(block.seconds < window.block_s for block in blocks)
-    if short and record.cell.protocol == Protocol.steps and not measured.steps_are_blocks:
-        if median(block.seconds for block in blocks) < SHORT_S:
-            few = f"its {len(blocks)} blocks are shorter than {SHORT_S:g} s"
-            yield doubt("had short blocks", f"{few}: the wait at their end lowers the speed")
-    elif short and record.cell.protocol == Protocol.window:
-        few = f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s"
+    blocks, cell = measured.blocks, record.cell
+    yield from _about_end(cell, measured)
+    if blocks:
+        if len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
+            yield doubt("had few blocks", f"only {len(blocks)} blocks were measured")
+        yield from _about_length(cell, measured)
+        yield from _about_rates(measured, row)
+    if len(measured.epochs) == 1 and cell.mode == Mode.train:
+        yield doubt("ran a single epoch", "only one epoch: its rate includes the first steps and their compilation")
+    elif 0 < (num := sum(-(-epoch.num_samples // cell.batch_size) for epoch in measured.epochs[1:])) < MIN_STEPS:
+        yield doubt("had few steps", f"its epochs after the first have only {num} steps")
+
+
+def _about_length(cell: Cell, measured: Measurement) -> Iterator[Remark]:
+    lengths = [block.seconds for block in measured.blocks]
+    short = sum(seconds < cell.window.block_s for seconds in lengths)
+    if short and cell.protocol == Protocol.steps and not measured.steps_are_blocks and median(lengths) < SHORT_S:
+        few = f"its {len(lengths)} blocks are shorter than {SHORT_S:g} s"
+        yield doubt("had short blocks", f"{few}: the wait at their end lowers the speed")
+    elif short and cell.protocol == Protocol.window:
+        few = f"{short} of {len(lengths)} blocks are shorter than {cell.window.block_s:g} s"
         yield doubt("had short blocks", f"{few}: the speed was unsteady")
-    width = relative_half_width(row) if blocks else None
+
+
+def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
+    width = relative_half_width(row)
     if width is not None and width > MAX_HALF_WIDTH:
-        end = ", and more blocks would not help" if measured.stop == Stop.noisy else ""
-        yield Kind.note, f"noisy: the speed is known to {100 * width:.0f} % only{end}", ""
-    rates = [block.num_samples / block.seconds for block in blocks]
-    if rates:
-        middle = median(rates)
-        together = sum(block.num_samples for block in blocks) / sum(block.seconds for block in blocks)
-        low, high = number_of(row, "samples_per_s_low"), number_of(row, "samples_per_s_high")
-        is_covered = low is not None and high is not None and low <= together <= high
-        is_covered &= not order_statistics.ends_apart(rates)  # that is no noise, though it widens the interval
-        if abs(together / middle - 1) > MAX_CHANGE and not is_covered:
-            differs = f"{100 * (together / middle - 1):+.0f} % from that of the median block"
-            unlike = f"differs by {differs}: steps take unlike times"
-            yield doubt("had uneven steps", f"the speed of all blocks together {unlike}")
-    changed = order_statistics.change(rates) if rates else 0.0
+        yield Kind.note, f"noisy: ±{100 * width:.0f} %", ""
+    rates = [block.num_samples / block.seconds for block in measured.blocks]
+    together = sum(block.num_samples for block in measured.blocks) / sum(block.seconds for block in measured.blocks)
+    is_covered = width is not None and row["samples_per_s_low"] <= together <= row["samples_per_s_high"]
+    is_covered &= not order_statistics.ends_apart(rates)  # that is no noise, though it widens the interval
+    difference = together / median(rates) - 1
+    if abs(difference) > MAX_CHANGE and not is_covered:
+        differs = f"differs by {100 * difference:+.0f} % from that of the median block"
+        yield doubt("had uneven steps", f"the speed of all blocks together {differs}: steps take unlike times")
+    changed = order_statistics.change(rates)
     if abs(changed) > MAX_CHANGE:
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")
-    if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
-        yield doubt("ran a single epoch", "only one epoch: its rate includes the first steps and their compilation")
-    elif 0 < (num := sum(-(-each.num_samples // record.cell.batch_size) for each in measured.epochs[1:])) < MIN_STEPS:
-        yield doubt("had few steps", f"its epochs after the first have only {num} steps")
 
 
 def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
@@ -168,21 +171,20 @@ def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
 def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
     if measured.settled is False:
         yield doubt("had not settled", f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up")
-    num = len(measured.latency_s)
-    outliers = row["num_outliers"] if num >= order_statistics.NUM_SAMPLES_FOR[90] else None
-    if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
+    num, outliers = len(measured.latency_s), row["num_outliers"] or 0
+    if num >= order_statistics.NUM_SAMPLES_FOR[90] and outliers > MAX_OUTLIERS * num:
         yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         drift = f"{100 * measured.clock_drift:+.2f} %"
         yield doubt("had a clock that drifts", f"the clock ran {drift} against the machine's raw clock")
-    rate, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
-    if per_step is not None and isinstance(rate, float) and isinstance(p50_ms, float):
-        ratio = rate * p50_ms / 1e3 / per_step
+    of_blocks, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
+    if per_step is not None and p50_ms is not None:
+        of_steps = per_step / p50_ms * 1e3
         # Accelerators may be faster in blocks, which are only waited for at their end.
-        if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
-            both = f"{significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of steps"
-            why = "the speed changed in between, or some steps take much longer"
-            yield doubt(DISAGREED, f"the median step of {both} {significant(rate)}: {why}")
+        is_slower, is_faster = of_blocks * MAX_RATIO < of_steps, of_blocks > MAX_RATIO * of_steps
+        if is_slower or (is_faster and measured.device == Device.cpu):
+            both = f"single steps suggest {significant(of_steps)} samples/s, blocks {significant(of_blocks)}"
+            yield doubt(DISAGREED, f"{both}: the speed changed, or some steps are much slower")
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
 
@@ -211,30 +213,39 @@ def _about_data(record: Record) -> Iterator[Remark]:
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
-    used = row["other_cpu_utilization_percent"]
-    if isinstance(used, float) and used > MAX_OTHERS_PERCENT:
+    cell = record.cell
+    if was_beside_others(record):
+        used = row["other_cpu_utilization_percent"]
         yield doubt("ran beside other programs", f"other processes used {used:.0f} % of a core during the measurement")
+    if cell.device in SHARE_ONE_CPU:
+        yield from _about_threads(record, measured)
+    kernels_share, faults = row["system_time_share"], row["page_faults_per_s"]
+    if cell.device not in SHARE_ONE_CPU or kernels_share is None or faults is None:
+        return
+    # Page faults explain much of the kernel's part; 100: one core.
+    faults_matter = faults * FAULT_S > MAX_SYSTEM_SHARE * row["cpu_utilization_percent"] / 100
+    if kernels_share > MAX_SYSTEM_SHARE and faults_matter:
+        why = f"{100 * kernels_share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
+        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
+
+
+def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
     cores = record.environment.get("machine", {}).get("num_threads")
-    threads = None if measured.threads is None else measured.threads * record.cell.num_processes
-    if record.cell.device in SHARE_ONE_CPU and threads is not None and cores is not None and threads < cores:
+    if measured.threads is None or cores is None:
+        return
+    threads = measured.threads * record.cell.num_processes
+    if threads < cores:
         yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores", ""
         wanted = (_wanted_percent(record, measured) or 0.0) / 100
         if wanted > threads + MAX_MORE_CORES:
             used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"
             yield doubt("used more threads", f"{used}: another library, such as NumPy, has threads of its own")
-    share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
-    if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
-        return
-    faults_matter = faults * FAULT_S > MAX_SYSTEM_SHARE * busy / 100  # explain much of the kernel's part; 100: one core
-    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and faults_matter:
-        why = f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
-        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
 
 
 def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
     """What the ceilings in the environment of an ok record say of its row."""
     share, measured = row["mfu"], record.measurement
-    if record.status == Status.ok and measured is not None and isinstance(share, float) and share > 1:
+    if record.status == Status.ok and measured is not None and share is not None and share > 1:
         text = f"{share:.2f} times the device's ceiling"
         if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record
             yield doubt("was faster than the ceiling", text)

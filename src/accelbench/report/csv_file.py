@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.schema.record import Row
-from accelbench.schema.serialize import group_digest
+from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _key(cell: MeasuredCell, batch_size: int) -> str:
     """What a cell on several devices shares with its counterpart on one."""
     settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
-    return group_digest([settings, batch_size, threads])
+    return digest([settings, batch_size, threads])
 
 
 # A spreadsheet takes text with one of these at its beginning for a formula; an apostrophe before it prevents that.

@@ -14,7 +14,7 @@ from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import group_key, grouped
+from accelbench.schema.serialize import digest, grouped
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS = 200
@@ -124,7 +124,7 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         for record in sweep.records:
             machine = record.environment.get("machine")
             if record.cell.device == Device.cpu and machine:
-                machines[group_key(machine)] = machine
+                machines[digest(machine)] = machine
     sentences = []
     for machine in machines.values():
         check = read_selfcheck(cache, machine)
@@ -155,7 +155,7 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
                 name = f"code of {record.cell.engine}" if what == "code" else what
                 found.setdefault(name, []).append(value)
     for what, values in found.items():
-        alike = grouped(values, group_key).values()
+        alike = grouped(values, digest).values()
         for same in alike:
             yield what + (f" ({len(same)} of {len(values)} processes)" if len(alike) > 1 else ""), _flat(same[0])
 

@@ -48,10 +48,6 @@ class Ceilings:
     # true precision -> what other load took during each of its probes, so that the ceiling is too low
     disturbed: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if unknown := set(self.flops_per_s) - set(self.how):
-            raise ValueError(f"how lacks {', '.join(sorted(unknown))}")
-
     def ceiling_of(self, precision: str) -> float | None:
         """Operations per second in `precision`; None if it was not probed.
 
@@ -75,19 +71,21 @@ class Ceilings:
 
         `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
         """
-        mine, theirs = self.flops_per_s, other.flops_per_s
-        better = {word: self if mine.get(word, 0.0) >= theirs.get(word, 0.0) else other for word in {**mine, **theirs}}
+        flops_per_s, how = {**self.flops_per_s}, {**self.how}
+        for word, rate in other.flops_per_s.items():
+            if rate > flops_per_s.get(word, 0.0):
+                flops_per_s[word] = rate
+                how[word] = other.how[word]
         rates: Any = {name: max(getattr(self, name) or 0, getattr(other, name) or 0) or None for name in RATES}
-        disturbed = {
-            word: reason
-            for one, another in ((self, other), (other, self))
-            for word, reason in one.disturbed.items()
-            if word in another.disturbed or word not in another.probed
-        }
+        disturbed = {}
+        for one, another in ((self, other), (other, self)):
+            for word, reason in one.disturbed.items():
+                if word in another.disturbed or word not in another.probed:
+                    disturbed[word] = reason
         return dataclasses.replace(
             other,
-            flops_per_s={word: one.flops_per_s[word] for word, one in better.items()},
-            how={word: one.how[word] for word, one in better.items()},
+            flops_per_s=flops_per_s,
+            how=how,
             **rates,
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
@@ -106,8 +104,11 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
     Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
     """
-    found = {device: load_if_fits(Ceilings, values) for device, values in kept_of_machine(root, environment).items()}
-    return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
+    of_devices = {}
+    for device, values in kept_of_machine(root, environment).items():
+        if (ceilings := load_if_fits(Ceilings, values)) is not None:
+            of_devices[device] = ceilings
+    return of_devices
 
 
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from accelbench.schema import vocab
 from accelbench.schema.interpreters import folder_name
-from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
+from accelbench.schema.ranges import MAX_COUNT, AtLeastOne, Count, NotNegative, Number, Positive, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import setting
 from accelbench.schema.text import one_line
@@ -20,6 +22,7 @@ MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
 OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols", "other modes"
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 _shown = partial(setting, column=True)
 _of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
 # The settings that a user chooses among; cells that differ in any other setting do different things.
@@ -120,15 +123,13 @@ class Window:
     of the median block, as a share of the median.
     """
 
-    warmup_steps: Count = setting(5, "steps before anything counts, at least", least=1)
+    warmup_steps: Count = setting(5, "steps before anything counts, at least")
     warmup_s: NotNegative = setting(0.3, "seconds before anything counts, at least")
-    measure_s: NotNegative = setting(
-        1.0, "seconds of blocks, at least; up to three times as many if the speed varies", above=0
-    )
-    width: NotNegative = setting(0.02, "blocks end when the interval is this narrow, as a share of the speed", above=0)
-    block_s: NotNegative = setting(0.1, "seconds of a block, at least", above=0)
+    measure_s: Positive = setting(1.0, "seconds of blocks, at least; up to three times as many if the speed varies")
+    width: Positive = setting(0.02, "blocks end when the interval is this narrow, as a share of the speed")
+    block_s: Positive = setting(0.1, "seconds of a block, at least")
     latency_s: NotNegative = setting(0.7, "seconds of single steps, at most")
-    latency_steps: Count = setting(700, "single steps, at most", least=1, most=MAX_STEPS)
+    latency_steps: Steps = setting(700, "single steps, at most")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,18 +140,16 @@ class Server:
     request has waited so long.
     """
 
-    rate: NotNegative = _of_requests(50.0, "protocol=server: requests that arrive per second", above=0)
-    latency_ms: NotNegative = _of_requests(
-        50.0, "protocol=server: milliseconds that a request may take", above=0, column="limit_ms"
+    rate: Positive = _of_requests(50.0, "protocol=server: requests that arrive per second")
+    latency_ms: Positive = _of_requests(
+        50.0, "protocol=server: milliseconds that a request may take", column="limit_ms"
     )
-    percentile: NotNegative = _of_requests(
+    percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _of_requests(
         99.0,
         "protocol=server: the share of requests, in per cent, that is to be within latency_ms",
-        above=0,
-        most=99.99,
         column="limit_percentile",
     )
-    duration_s: NotNegative = setting(20.0, "seconds for which requests arrive", above=0)
+    duration_s: Positive = setting(20.0, "seconds for which requests arrive")
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
     max_delay_ms: NotNegative = _of_requests(0.0, "milliseconds that a request waits for others of its batch, at most")
     workers: AtLeastOne = _of_requests(1, "instances of the network, which share the threads")
@@ -195,8 +194,8 @@ class Target:
         "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
         column="target_definition",
     )
-    validation: NotNegative = setting(0.1, "protocol=target: the share of the training set to evaluate on", above=0)
-    every: NotNegative = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25", above=0)
+    validation: Positive = setting(0.1, "protocol=target: the share of the training set to evaluate on")
+    every: Positive = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25")
     every_steps: AtLeastOne | None = setting(None, "protocol=target: steps between two evaluations, instead of epochs")
 
     @property
@@ -226,8 +225,8 @@ class Generate:
     """What a language model generates, of mode=generate: see docs/generation.md."""
 
     prompt_tokens: AtLeastOne = _shown(128, "mode=generate: tokens of each prompt, drawn at random", empty=OTHER_MODES)
-    new_tokens: AtLeastOne = _shown(
-        32, "mode=generate: tokens that continue each prompt, all of them", least=2, empty=OTHER_MODES
+    new_tokens: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = _shown(
+        32, "mode=generate: tokens that continue each prompt, all of them", empty=OTHER_MODES
     )
 
 
@@ -264,10 +263,8 @@ class RunSettings:
     epochs: AtLeastOne = _shown(
         help="of protocol=fit, of target at most; others estimate the time of so many; unless given, the model's own"
     )
-    warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
-    steps: AtLeastOne = _shown(
-        50, "the steps of protocol=steps, at most", most=MAX_STEPS, empty="protocols other than `steps`"
-    )
+    warmup: Count = setting(10, "steps before those of protocol=steps")
+    steps: Steps = _shown(50, "the steps of protocol=steps, at most", empty="protocols other than `steps`")
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
     save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
@@ -278,14 +275,14 @@ class RunSettings:
     python: str | None = _shown(  # None: accelbench's own
         None, "another environment: its folder, as ../new/.venv, or its interpreter", empty="accelbench's"
     )
-    seed: Count = _shown(0, "of weights, data order and random inputs", most=MAX_SEED)
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
     repeat: Count = _shown(0, "the number of the process of the cell")
     # of its process; the fewest steps that are published are measured anyway
     budget_s: NotNegative = setting(
         0.0, "seconds for a cell: slow steps get less warm-up, fewer steps and no phases; 0: any. protocol=fit has none"
     )
     # after which the cell's process is killed; not part of the id
-    timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
+    timeout_s: Positive = setting(600.0, "seconds after which a cell is ended; its record says so")
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
@@ -395,25 +392,26 @@ class Cell(RunSettings):
 
 
 def id_of(values: Mapping[str, Any]) -> str:
-    """`Cell.id` of the cell with these attributes, as JSON has them."""
+    """`Cell.id` of the cell with these attributes, as JSON has them: 100 and 100.0 are two values there."""
     return digest(_settings(values))[:12]
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    others = {key for keys in BOUNDS.values() for key in keys} - set(BOUNDS.get(values["protocol"], []))
-    left_out = {"suite", "timeout_s", *others}
-    if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:  # cells that do not use it keep their ids
-        left_out.add("budget_s")
+    unused = {"suite", "timeout_s"}
+    for protocol, names in BOUNDS.items():
+        if protocol != values["protocol"]:
+            unused.update(names)
+    unused -= set(BOUNDS.get(values["protocol"], []))
+    if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:
+        unused.add("budget_s")
     if values["mode"] != vocab.Mode.generate:
-        left_out.add("generate")
-    if values.get("python") is None:
-        left_out.add("python")
-    settings = {name: value for name, value in values.items() if name not in left_out}
-    # cells that do not use them keep their ids
-    unused = {name for name in ("constant", "collate", "metric") if not settings["model"].get(name)}
-    settings["model"] = {name: value for name, value in settings["model"].items() if name not in unused}
-    usual = {"train_images": None, "pinned": True}
-    settings["data"] = {
-        name: value for name, value in settings["data"].items() if name not in usual or value != usual[name]
-    }
+        unused.add("generate")
+    settings = {name: value for name, value in values.items() if name not in unused}
+    settings["model"], settings["data"] = model, data = dict(values["model"]), dict(values["data"])
+    # These were added later, and are left out where they change nothing, so that older cells keep their ids.
+    additions = [(settings, "python", None), (data, "train_images", None), (data, "pinned", True)]
+    additions += [(model, "constant", False), (model, "collate", None), (model, "metric", None)]
+    for group, name, usual in additions:
+        if group.get(name) == usual:
+            group.pop(name, None)
     return settings

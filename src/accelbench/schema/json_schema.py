@@ -3,7 +3,6 @@
 What a field means stands in the comment beside its declaration, or in the declaration of a setting.
 """
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from accelbench.schema.setting import KEY, declared
 DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = "#/definitions/{name}"
 MODULES = (cell, generation, measurement, plan_file, record_file, workload)
-CLASSES = {name: each for module in MODULES for name, each in vars(module).items() if isinstance(each, type)}
+CLASSES = {name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, type)}
 # Columns of processes.csv that are no settings, and no numbers.
 TEXTS = (
     *("suite", "mode", "engine", "model", "arguments", "data", "device", "weights", "input_shape", "scaling", "status"),
@@ -52,7 +51,6 @@ def plan() -> Schema:
     known = _definitions(PlanFile)
     whole, entry = known.pop("PlanFile"), known["WantedCell"]
     whole["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
-    whole["required"] = [*whole["properties"]]
     entry["properties"] |= {"cell_id": {"type": "string"}, "record": entry["properties"].pop("record_name")}
     entry["required"] = ["cell", "cell_id", "label", "record"]
     return _headed("plan", {**whole, "definitions": known})
@@ -76,9 +74,10 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
     for name, part in known.items():
         if "properties" in part:
             part["additionalProperties"] = is_typeddict(CLASSES[name])
-            said = meanings(CLASSES[name])
+            texts = meanings(CLASSES[name])
             for field_name, field in part["properties"].items():
-                field |= {"description": said[field_name]} if said.get(field_name) else {}
+                if texts.get(field_name):
+                    field["description"] = texts[field_name]
                 for kind in field.get("anyOf", ()):
                     if "prefixItems" in kind:  # in later drafts
                         kind["items"] = kind.pop("prefixItems")
@@ -87,29 +86,29 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
 
 @cache
 def meanings(cls: Any) -> dict[str, str]:
-    """What each field of a class means: the help of a setting, or the comment beside or above its declaration.
-
-    A comment above a field holds for those below it that it names.
-    """
-    found: dict[str, str] = {}
+    """What each field of a class means: the help of a setting, or the comment beside or above its declaration."""
+    texts: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
-        if dataclasses.is_dataclass(base) or is_typeddict(base):
-            found |= _commented(base)
-    own = getattr(cls, "__dataclass_fields__", {}).values()
-    return found | {each.name: each.metadata[KEY].help for each in own if KEY in each.metadata}
+        if vars(base).get("__annotations__"):
+            texts |= _commented(base)
+    for field in getattr(cls, "__dataclass_fields__", {}).values():
+        if KEY in field.metadata:
+            texts[field.name] = field.metadata[KEY].help
+    return texts
 
 
 def _commented(cls: Any) -> dict[str, str]:
-    found, above, is_open = dict[str, str](), "", False  # the comment above, and whether more of it may follow
+    texts: dict[str, str] = {}
+    above: list[str] = []
     for line in inspect.getsource(cls).splitlines():
-        comment, field = COMMENT.fullmatch(line), FIELD.fullmatch(line)
-        if comment:
-            above = f"{above} {comment[1]}" if is_open else comment[1]
-        elif field and field[1] in cls.__annotations__:
-            is_named = is_open or re.search(rf"\b{field[1]}\b", above)
-            found[field[1]] = field[2] or (above if is_named else "")
-        is_open = bool(comment)
-    return found
+        if comment := COMMENT.fullmatch(line):
+            above.append(comment[1])
+            continue
+        field = FIELD.fullmatch(line)
+        if field and field[1] in cls.__annotations__:
+            texts[field[1]] = field[2] or " ".join(above)
+        above = []
+    return texts
 
 
 def _headed(name: str, schema: Schema) -> Schema:

@@ -360,9 +360,8 @@ class Ended:
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is
     error: str | None = None  # the end of the traceback, of the process's output, or of the calls it hung in
     user_error: bool = False  # whether a mistake in the user's request, which `reason` explains, made it fail
-    # measurement, system: None if the cell did not get that far
-    measurement: Measurement | None = None
-    system: SystemSeries | None = None
+    measurement: Measurement | None = None  # None if the cell did not get that far
+    system: SystemSeries | None = None  # None if the cell did not get that far
     unfinished: Unfinished | None = None  # what is kept if it has no measurement; None: nothing is
 
 

@@ -1,26 +1,24 @@
 """plan.json: the cells of a sweep, with a record or not yet; and race.json: how a search for the best cell went."""
 
+import fnmatch
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import msgspec
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import dumps, fitted, is_missing, load, read_json, safe, write_json, writing
+from accelbench.schema.serialize import is_missing, load, read_json, safe, write_json
 from accelbench.schema.text import one_line
 
 AGAIN = "; run the sweep again"
-MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
@@ -41,36 +39,27 @@ class WantedCell:
 class PlanFile:
     """The contents of a plan.json."""
 
-    # suite, title, study, profile: see `settings.config.SweepOptions`
-    suite: str
-    title: str
-    study: str | None
-    profile: str | None
+    schema_version: int = records.SCHEMA_VERSION  # the schema of the release that wrote the plan
+    suite: str  # see `settings.config.SweepOptions`
+    title: str  # see `settings.config.SweepOptions`
+    study: str | None  # see `settings.config.SweepOptions`
+    profile: str | None  # see `settings.config.SweepOptions`
     cells: list[WantedCell]  # in the order of the sweep
 
 
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
-    cells = [
-        {"cell_id": each.cell.id, "label": each.label, "record": each.record_name, "cell": each.cell}
-        | ({"planned_in": each.planned_in} if each.planned_in else {})
-        for each in plan.cells
-    ]
-    values = {"schema_version": records.SCHEMA_VERSION, **vars(plan), "cells": cells}
-    try:
-        text = msgspec.json.format(dumps(values))
-    except UnicodeEncodeError:  # a lone surrogate, of a path for example, which `write_json` replaces
-        write_json(folder / PLAN, values)
-        return
-    with writing(folder / PLAN) as file:
-        file.write_bytes(text)
+    entries = []
+    for wanted in plan.cells:
+        entry = {"cell_id": wanted.cell.id, "label": wanted.label, "record": wanted.record_name, "cell": wanted.cell}
+        entries.append(entry | ({"planned_in": wanted.planned_in} if wanted.planned_in else {}))
+    write_json(folder / PLAN, vars(plan) | {"cells": entries})
 
 
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
-    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable, or a setting
-    in it is a secret.
+    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -78,18 +67,16 @@ def read_plan(folder: Path) -> PlanFile:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        plan = fitted(PlanFile, safe({**values, "cells": []}))
-        return replace(plan, cells=[_wanted(entry) for entry in values["cells"]])
-
-
-def _wanted(entry: Any) -> WantedCell:
-    """The cell of an entry of a plan. Raises ValueError, KeyError, TypeError: it is not readable."""
-    cell = records.read_cell(dumps(entry["cell"]))
-    named = {"record_name": entry["record"], "label": entry["label"], "planned_in": entry.get("planned_in", "")}
-    wanted = load(WantedCell, {"cell": cell, **safe(named)})
-    if not wanted.record_name.startswith(f"{cell.id}-") or entry["cell_id"] != cell.id:
-        raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-    return wanted
+        values = safe(values)
+        ids = [entry.pop("cell_id") for entry in values["cells"]]
+        for entry in values["cells"]:
+            entry["record_name"] = entry.pop("record")
+        plan = load(PlanFile, values)
+        for cell_id, wanted in zip(ids, plan.cells, strict=True):
+            vars(wanted.cell)["id"] = cell_id
+            if not wanted.record_name.startswith(f"{cell_id}-"):
+                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+        return plan
 
 
 def read_planned(folder: Path) -> records.Readable:
@@ -132,29 +119,23 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
 
-    Of folders within each other, `MAX_DEPTH` are looked at.
-
     Folder -> None; or why the system does not list it, so that nobody knows what it holds.
     """
-    found: dict[Path, RefusedError | None] = {}
+    folders: dict[Path, RefusedError | None] = {}
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             folder = Path(error.filename)
-            found[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
+            folders[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
 
     seen = set()
-    most = len(top.parts) + MAX_DEPTH  # more of them than Python's own limit of calls would end it
-    for place, below, _ in os.walk(top, onerror=refuse, followlinks=True):
-        if (real := os.path.realpath(place)) in seen:
-            below.clear()
-            continue
+    for place, below, files in os.walk(top, onerror=refuse, followlinks=True):
+        real = os.path.realpath(place)
+        below[:] = [] if real in seen else [name for name in below if not name.startswith(".")]
+        if real not in seen and (PLAN in files or fnmatch.filter(files, RECORDS)):
+            folders[Path(place)] = None
         seen.add(real)
-        is_last = len(Path(place).parts) >= most
-        below[:] = [] if is_last else sorted(name for name in below if not name.startswith("."))
-        if os.path.lexists(Path(place, PLAN)) or any(Path(place).glob(RECORDS)):
-            found[Path(place)] = None
-    return {folder: found[folder] for folder in sorted(found)}
+    return dict(sorted(folders.items()))
 
 
 def record_paths(top: Path) -> list[Path]:

@@ -21,6 +21,7 @@ Difference = Annotated[float, Meta(ge=-MAX_S, le=MAX_S)]  # of two durations
 Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]  # of any meaning, such as a loss
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
+Positive = Annotated[float, Meta(gt=0.0, le=sys.float_info.max)]
 Rate = Annotated[float, Meta(ge=1 / MAX_RATE, le=MAX_RATE)]
 Reading = Annotated[float, Meta(ge=-MAX_RATE, le=MAX_RATE)]  # of a sensor
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]

@@ -1,16 +1,14 @@
 """The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
 
 import contextlib
-import dataclasses
 import functools
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
@@ -20,24 +18,24 @@ from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.secrets import kept, masker, secret_argument
+from accelbench.schema.secrets import masker
 from accelbench.schema.serialize import (
     canonical_json,
     dumps,
+    fitted,
     load,
     loads,
     plain,
     read_json,
     safe,
-    without_secrets,
     write_json,
 )
-from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
+from accelbench.schema.text import MAX_REASON, beginning, one_line
 from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
 # What reading a file raises that holds something else.
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError)
 # The entries of `Record.environment` that were measured of the devices, and accelbench's own environment; all others
 # are the machine's fingerprint and part of an identity.
 DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "tracking")
@@ -50,14 +48,12 @@ PLACE, CODE = ("machine", "versions", "variables"), ("code", "files")
 RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read
 
-# Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
+# Fields of a record that name it or its cell. They hold settings, which are refused if they look like secrets.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
-GROUPS: Any = {name: kind for name, kind in get_type_hints(Cell).items() if dataclasses.is_dataclass(kind)}
-ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
 Result = TypeVar("Result")
 Value = str | float | int | bool | None
-Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
+Row = dict[str, Any]  # a record's published numbers (`Value`), by column; see `judging.row.summarise`
 
 
 def check_readable(version: object) -> None:
@@ -120,35 +116,24 @@ class Record(Ended):
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
-# What every record of the present schema has.
-FIELDS = {"cell_id", *(field.name for field in dataclasses.fields(Record))}
-
-
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` gave, `cleared` again, its texts made safe to show.
+    """The record that `Record.to_json` gave, its texts made safe to show.
 
-    Its cell and its environment may be those of other records too.
+    Its environment may be that of other records too.
 
-    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave, or its
-    settings hold a secret; the message names the field.
+    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave; the
+    message names the field.
     """
     check_readable(values["schema_version"])
-    if missing := FIELDS - {"unfinished"} - set(values):  # which older records of this schema do not have
-        raise KeyError(*sorted(missing))
-    cell = read_cell(dumps(values["cell"]))
-    if values["cell_id"] != cell.id:
+    parts = safe({name: part for name, part in values.items() if name not in ("cell_id", "environment")})
+    if isinstance(reason := parts["reason"], str):
+        parts["reason"] = beginning(one_line(reason), MAX_REASON)
+    environment = read_environment(dumps(values["environment"]))
+    record = load(Record, {**parts, "environment": environment})
+    vars(record)["environment"] = environment  # and no copy
+    vars(record.cell)["id"] = id_of(values["cell"])
+    if values["cell_id"] != record.cell.id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
-    hide = masker()
-    loaded: dict[str, Any] = {"cell": cell, "environment": {}}
-    for name in values.keys() - loaded.keys() - {"cell_id"}:
-        part = values[name]
-        if name == "reason" and isinstance(part, str):
-            part = beginning(one_line(hide(part)), MAX_REASON)
-        if name == "error" and isinstance(part, str):
-            part = ending(hide(part))
-        loaded[name] = safe(part, name) if name in NAMING else safe(part, name, lambda text: beginning(hide(text)))
-    record = load(Record, loaded)
-    vars(record)["environment"] = read_environment(dumps(values["environment"]), hide)
     if datetime.fromisoformat(record.started_at).tzinfo is None:
         raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
     measured = record.measurement
@@ -159,65 +144,18 @@ def from_values(values: Mapping[str, Any]) -> Record:
     return record
 
 
-def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record's JSON without secrets in any text but its settings and names; itself if it holds none.
-
-    Environment variables that this release does not keep are left out.
-    """
-    texts = {name: part for name, part in values.items() if name not in NAMING}
-    clean = without_secrets(texts)
-    environment: Any = texts.get("environment")
-    variables = environment.get("variables") if isinstance(environment, Mapping) else None
-    if isinstance(variables, Mapping) and all(isinstance(value, str) for value in variables.values()):
-        rest = without_secrets(kept(variables))
-        if rest != variables:
-            clean = {**clean, "environment": {**clean["environment"], "variables": rest}}
-    return values if clean is texts else {**values, **clean}
+def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's JSON with *** for secrets in all texts but its settings and names."""
+    hide = masker()
+    return {name: part if name in NAMING else safe(part, hide) for name, part in values.items()}
 
 
-def check_settings(cell: Any) -> None:
-    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell."""
-    # Whether a record can be read does not depend on the variables of its reader.
-    for part, name in ARGUMENTS:
-        try:
-            place = secret_argument(cell[part][name], {})
-        except (KeyError, TypeError):  # no cell at all
-            continue
-        if place is not None:
-            raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
-
-
-# A plan's entry and its record hold the same cell, the cells of a sweep differ in few settings, and its records have
-# the same environment: each is checked once, and is one object.
-@functools.lru_cache(8)
-def read_cell(text: bytes) -> Cell:
-    """The cell of its JSON.
-
-    Raises ValueError, KeyError, TypeError: this is no cell, or its settings hold a secret; the message names the field.
-    """
-    values = loads(text)
-    check_settings(values)
-    groups = {name: _read_group(name, dumps(values[name])) for name in GROUPS if name in values}
-    cell = load(Cell, {**safe(values, "cell"), **groups}, "cell")
-    vars(cell)["id"] = id_of(values)  # of its texts as they are in the file
-    return cell
-
-
+# The records of a sweep have the same environment: it is checked once, and is one object.
 @functools.lru_cache(256)
-def _read_group(name: str, text: bytes) -> Any:
-    """A group of a cell's settings, such as its window."""
-    place = f"cell.{name}"
-    return load(GROUPS[name], safe(loads(text), place), place)
-
-
-@functools.lru_cache(256)
-def read_environment(text: bytes, hide: object = None) -> Mapping[str, Any]:
-    """The environment that the JSON `text` holds, without secrets, which are those that `hide` hides.
-
-    Raises ValueError: `text` holds no environment.
-    """
-    values: Mapping[str, Any] = safe(cleared({"environment": loads(text)})["environment"], "environment")
-    load(Environment, values, "environment")
+def read_environment(text: bytes) -> Mapping[str, Any]:
+    """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
+    values: Mapping[str, Any] = safe(loads(text))
+    fitted(Environment, values, "environment")
     return values
 
 
@@ -232,11 +170,7 @@ def write(record: Record, folder: Path) -> Path:
 
 
 def read(path: Path) -> Record:
-    """Reads one record, whose mappings its reader may change. Raises UserError: the file is not a readable record."""
-    return deepcopy(_read(path))
-
-
-def _read(path: Path) -> Record:
+    """Reads one record. Raises UserError: the file is not a readable record."""
     with explained(path, "record"):
         return from_values(read_json(path))
 
@@ -267,7 +201,7 @@ class Readable:
 
         def of_file(path: Path) -> tuple[Path, list[Result]]:
             try:
-                if (record := _read(path)).name != path.stem:
+                if (record := read(path)).name != path.stem:
                     raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
                 return path, [function(record)]
             except UserError as error:

@@ -5,7 +5,6 @@ import html
 import json
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,68 +12,27 @@ from urllib.parse import quote, quote_plus
 
 MIN_LENGTH = 8  # of a variable's value that is looked for in texts: a shorter one may be a word of them
 SMALL = 10**5  # a number below it is a size, such as `user_tokens=2048`, and no secret
-
-# Names of variables; and names such as `db_password`, `dbPassword` and `X-Api-Key`, unlike `num_tokens` and `key_dim`.
+# Names of variables.
 VARIABLE = re.compile(
     "(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$"
 )
+# Names of arguments, such as `db_password` and `api_key`, unlike `num_tokens` and `key_dim`.
 OWNERS = (
     "access|account|admin|api|auth|bearer|client|database|db|encryption|license|login|master|private|refresh|root|secret|"
     "security|service|session|signing|smtp|ssh|storage|user|anthropic|aws|azure|cohere|comet|gcp|gemini|git|github|gitlab|"
     "google|hf|hub|huggingface|kaggle|mistral|mlflow|neptune|ngc|nvidia|openai|s3|slack|wandb"
 )
-NAME = (
-    r"(?:(?i:(?!(?:num|n|max|min)[_-])[\w.-]{0,60}?"
-    rf"(?:secret|passw(?:or)?d|passphrase|credential|(?:{OWNERS})[_-]?(?:key|token|pass)s?(?![a-z]))[\w-]*"
-    r"|(?:[\w.-]{0,60}[_.-])?(?:o?auth|authorization|cookie|jwt|pwd)(?:[_-][\w-]*)?|token|pass)"
-    r"|[A-Z0-9_]{0,60}?(?:KEY|TOKEN)S?(?:_[A-Z0-9]+)*)"
+ARGUMENT = re.compile(
+    rf"(?i:(?!(?:num|n|max|min)[_-])[\w.-]*?(?:secret|passw(?:or)?d|passphrase|credential|(?:{OWNERS})[_-]?(?:key|token|pass)s?(?![a-z]))"
+    r"[\w-]*|(?:[\w.-]*[_.-])?(?:o?auth|authorization|cookie|jwt|pwd)(?:[_-][\w-]*)?|token|pass)"
 )
-ARGUMENT = re.compile(NAME)
-# Its value is neither masked already, nor a small number, a word of Python or JSON, or a `<pad>`.
-VALUE = r"(?!\*\*\*|<\w+>|\[\w+\]|(?:\d{1,5}|(?i:none|null|true|false))\b)"
-QUOTED = rf"[bru]?(?P<quote>\\*['\"])){VALUE}(?:(?!(?P=quote))(?:\\.|[^\n]))+"
-BARE = rf"{VALUE}[^\s'\",;&(){{}}\[\]][^\s'\",;&)}}\]]*"
-CALL = r"[ \t]+[A-Za-z_][\w.]*[(\[]"  # a line of code, as tracebacks have it
-BEGIN = r"(?<![\w.-])(?=[\w.-]{1,80}+\\*['\"]?[ \t]{0,3}[:=])"  # of what has a sign after it: the rest is slow
-SIGN = r"\\*['\"]?[ \t]{0,3}[:=](?!=)[ \t]{0,3}+"
-QUOTED_BY: Sequence[Callable[[str], str]] = (
-    lambda text: repr(text)[1:-1],
-    lambda text: ascii(text)[1:-1],
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: repr(text.encode(errors="surrogateescape"))[2:-1],
-    html.escape,
-    lambda text: quote(text, errors="surrogateescape"),
-    lambda text: quote(text, safe="", errors="surrogateescape"),
-    lambda text: quote_plus(text, errors="surrogateescape"),
-    lambda text: shlex.quote(f"{text} ")[1:-2],  # a space, since it leaves a plain word as it is
-)
-# What stands before a secret, and the secret.
-PATTERNS = [
+# What stands before a secret in an address, and the secret: a password, a token in place of a user's name, a signature.
+ADDRESSES = [
     re.compile(pattern)
     for pattern in (
-        r"()-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}-----|\Z)",
-        # A password in an address may hold any sign but a space; a user's name may be a token.
-        r"(://)[^\s/:@]{16,300}(?=:(?!\d{1,5}/)\S{0,300}@)",
         r"(://[^\s/:@]{0,300}:)(?!\d{1,5}/)\S{1,300}(?=@)",
         r"(https?://)[^\s/:@]{8,300}(?=@)",
-        # Tokens that their services mark as such, and JSON web tokens.
-        r"()\b(?:hf_|gh[opsru]_|github_pat_|gl(?:pat|rt|cbt|dt|ptt|ft)-|nvapi-|pypi-A|npm_|sk-(?=[\w-]{20})|[sr]k_(?:live|test)_|xox[a-z]-"
-        r"|xapp-|AIza|ya29\.|GOCSPX-|dapi|SG\.|hvs\.|wandb_v1_|dckr_pat_)(?=[\w.-]{0,80}\d)[\w.-]{16,}",
-        r"()\b(?:A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)",
-        r"(hooks\.slack\.com/services/)[\w/]+",
-        r"([Bb]earer )[\w.~+/-]{16,}=*",
-        r"([Bb]asic )(?=[A-Za-z+/]{0,80}[\d=])[\w+/]{12,}=*",
-        r"([?&](?i:[\w.-]{0,60}sig(?:nature)?)=)[^\s&'\"]+",
-        # `"name": "value"`; `Authorization: value`; ` name = value`; `name: value`, alone on its line or with a digit;
-        # `name=value`; `--name value` and `"--name", "value"`.
-        rf"({BEGIN}{NAME}{SIGN}{QUOTED}",
-        rf"({BEGIN}(?i:[\w-]{{0,60}}(?:authorization|cookie)){SIGN}{VALUE})(?!['\"])[^\n]+",
-        rf"(?m)(^[ \t]*{BEGIN}{NAME}[ \t]{{1,3}}=(?!=)(?!{CALL})[ \t]*+){VALUE}[^\s'\"][^\n]*",
-        rf"(?m)(^[ \t]*{BEGIN}{NAME}:[ \t]+){VALUE}\S+$",
-        rf"({BEGIN}{NAME}\\*['\"]?:[ \t]{{0,3}})(?=\S{{0,60}}\d){BARE}",
-        rf"({BEGIN}{NAME}\\*['\"]?[ \t]{{0,3}}=(?!=)(?!{CALL})[ \t]{{0,3}}+){BARE}",
-        rf"((?<![\w-])--?(?=[\w-]{{1,80}}+[\\'\"\s]){NAME}(?:\\*['\"],)?\s{{1,3}}\\*['\"]?)(?!-){VALUE}[^\s'\"]+",
+        r"([?&](?i:[\w.-]{0,60}(?:key|token|secret|password|auth|sig|signature))=)[^\s&'\"]+",
     )
 ]
 
@@ -90,13 +48,13 @@ def is_secret_argument(name: str) -> bool:
     return ARGUMENT.fullmatch(name) is not None
 
 
-def secret_argument(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> str | None:
+def secret_argument(arguments: Mapping[str, Any]) -> str | None:
     """The place of a value that looks like a secret, by its name or by itself, such as `cfg.api_key`; None without."""
-    return next(_secret_places(arguments, False, masker(environ)), None)
+    return next(_secret_places(arguments, False, masker()), None)
 
 
 def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """The places in `value` of what is a secret; `is_named`: the name of what holds it says that it is one."""
+    """The places in `value` of secrets. `is_named`: the name of what holds `value` looks like that of a secret."""
     if isinstance(value, str):
         if value and (is_named or hide(value) != value):
             yield ""
@@ -109,40 +67,48 @@ def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> It
         yield ""
 
 
-def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
+def masked(text: str) -> str:
     """The text with *** for secrets: see `masker`."""
-    return masker(environ)(text)
+    return masker()(text)
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """What puts *** for the values of variables with secrets' names, however they are quoted, and for `PATTERNS`.
+    """A function that replaces secrets in a text by ***: values of variables with secret names, and `ADDRESSES`.
 
-    Paths are no such values, nor what is shorter than `MIN_LENGTH`.
+    A value that is the path of a file or shorter than `MIN_LENGTH` stays. One of several lines is looked for by line.
     """
-    hidden = [environ[name] for name in filter(is_secret, environ)]
-    lines = {line.strip() for value in hidden if not os.path.exists(value) for line in value.splitlines()}
-    return _masker(frozenset(line for line in lines if len(line) >= MIN_LENGTH))
+    values = set[str]()
+    for name, value in environ.items():
+        if is_secret(name) and not os.path.exists(value):
+            values.update(line.strip() for line in value.splitlines())
+    return _masker(frozenset(value for value in values if len(value) >= MIN_LENGTH))
 
 
 @functools.lru_cache(8)
 def _masker(values: frozenset[str]) -> Callable[[str], str]:
-    patterns = [*map(_quoted_anyhow, sorted(values, key=len, reverse=True)), *PATTERNS]
+    forms = {form for value in values for form in _quoted(value)}
+    of_variables = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
 
     @functools.lru_cache(1000)  # records have many texts in common
     def mask(text: str) -> str:
-        for pattern in patterns:
-            text = pattern.sub(r"\1***", text)
+        if forms:
+            text = of_variables.sub("***", text)
+        for address in ADDRESSES:
+            text = address.sub(r"\1***", text)
         return text
 
     return mask
 
 
-def _quoted_anyhow(value: str) -> re.Pattern[str]:
-    """The value, also as repr, JSON, HTML, a shell or an address quote it, once or twice."""
-    forms = {value}
-    for _ in range(2):
-        forms |= {quoted(form) for form in forms for quoted in QUOTED_BY}
-    return re.compile(f"()(?i:{'|'.join(map(re.escape, sorted(forms, key=len, reverse=True)))})")
+def _quoted(value: str) -> Iterator[str]:
+    """The value as it is, and as repr, JSON, HTML, an address or an ini file quote it."""
+    yield value
+    yield repr(value)[1:-1]
+    yield json.dumps(value)[1:-1]
+    yield html.escape(value)
+    yield quote(value, errors="surrogateescape")
+    yield quote_plus(value, errors="surrogateescape")
+    yield value.replace("%", "%%")
 
 
 @functools.cache
@@ -155,6 +121,5 @@ def tuning() -> frozenset[str]:
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:
     """What a record keeps of these environment variables, sorted by name; `***` for a secret in a value."""
-    names = [name for name in sorted(environ) if name in tuning() and not is_secret(name)]
     hide = masker(environ)
-    return {name: hide(environ[name]) for name in names}
+    return {name: hide(environ[name]) for name in sorted(tuning() & environ.keys())}

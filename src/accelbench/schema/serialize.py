@@ -5,15 +5,11 @@ import errno
 import hashlib
 import json
 import os
-import reprlib
-import stat
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
-from types import NoneType
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,14 +21,9 @@ from accelbench.schema.text import beginning, one_line
 T = TypeVar("T")
 Key = TypeVar("Key")
 
-CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-FIELDS = "__dataclass_fields__"
-FLOATS, WHOLES = {float, NoneType}, {int, bool, NoneType}
-LEAVES = {str, *FLOATS, *WHOLES}
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+NUMBERS = {float, int, bool, type(None)}
 ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
-MAX_NUMBER = sys.float_info.max
-MAX_DEPTH = 50
-MAPPING: Any = dict | Mapping  # nearly all are of the first, which is found sooner
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; its lists are copies
 dumps = msgspec.json.encode  # the JSON of typed values; it raises UnicodeEncodeError for a lone surrogate
@@ -45,7 +36,7 @@ MAX_MB = 512
 def load(cls: type[T], values: Any, place: str = "") -> T:
     """As `fitted`. Raises ValueError: as there, or `values` have an unknown field."""
     loaded = fitted(cls, values, place)
-    _refuse_unknown(values, loaded, place)
+    _refuse_unknown(values, plain(loaded), place)
     return loaded
 
 
@@ -68,54 +59,38 @@ def _misfit(place: str, problem: str) -> ValueError:
     return ValueError(one_line(f"{place}: {problem}").removeprefix(".").removeprefix(": "))
 
 
-def _refuse_unknown(values: Any, loaded: Any, place: str) -> None:
-    """Raises a ValueError if `values` have a field that the dataclasses lack which were made of them."""
-    if hasattr(loaded, FIELDS) and isinstance(values, MAPPING):
-        parts = vars(loaded)
-        for name in values.keys() - parts.keys():
-            raise _misfit(place, f"unknown field {name!r}")
-        for name in values:
-            if type(parts[name]) not in LEAVES:
-                _refuse_unknown(values[name], parts[name], f"{place}.{name}")
-    elif isinstance(loaded, list) and loaded and hasattr(loaded[0], FIELDS):
+def _refuse_unknown(values: Any, known: Any, place: str) -> None:
+    """Raises a ValueError if `values` have a field that `known`, the JSON of what was made of them, lacks."""
+    # msgspec refuses unknown fields of its own Structs only.
+    if isinstance(values, dict):
+        for name, value in values.items():
+            if name not in known:
+                raise _misfit(place, f"unknown field {name!r}")
+            if isinstance(value, dict | list):
+                _refuse_unknown(value, known[name], f"{place}.{name}")
+    elif isinstance(values, list) and values and isinstance(values[0], dict):
         for index, value in enumerate(values):
-            _refuse_unknown(value, loaded[index], f"{place}[{index}]")
+            _refuse_unknown(value, known[index], f"{place}[{index}]")
 
 
-def safe(value: Any, place: str = "", change: Callable[[str], str] = beginning, depth: int = MAX_DEPTH) -> Any:
-    """Plain JSON whose texts are safe to show and cut (`text.beginning`), or changed otherwise.
-
-    Raises ValueError: it is no plain JSON, has a number that is not finite, or is nested deeper than `depth`.
-    """
+def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:
+    """The JSON with texts that are safe to show, and cut (`text.beginning`); or changed otherwise."""
     if isinstance(value, str):
         return change(value)
-    if value is None or (isinstance(value, int | float) and abs(value) <= MAX_NUMBER):
-        return value
-    if depth and isinstance(value, MAPPING):
-        made = {}
+    if isinstance(value, dict):
+        texts = {}
         for name, inner in value.items():
-            if inner is not None:
-                inner = safe(inner, f"{place}.{name}", beginning if name in ENUMERATED else change, depth - 1)
-            made[beginning(str(name))] = inner
-        return made
-    if depth and isinstance(value, list | tuple):
-        kinds = set(map(type, value))
-        # Thousands of numbers are checked by their sum, which is not finite if one is not. A mixed one may overflow.
-        if (kinds <= FLOATS or kinds <= WHOLES) and abs(sum(filter(None, value))) <= MAX_NUMBER:
-            return value
-        return [safe(inner, f"{place}[{index}]", change, depth - 1) for index, inner in enumerate(value)]
-    problem = f"should be plain JSON, with finite numbers, nested at most {MAX_DEPTH} deep, not {reprlib.repr(value)}"
-    raise _misfit(place, problem)
+            name = name if name.isidentifier() else beginning(name)
+            texts[name] = inner if type(inner) in NUMBERS else safe(inner, beginning if name in ENUMERATED else change)
+        return texts
+    if isinstance(value, list | tuple) and not set(map(type, value)) <= NUMBERS:
+        return [safe(inner, change) for inner in value]
+    return value
 
 
-def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
-    """JSON or a dataclass with `masked` texts, in mappings and lists too; `value` itself if it has no secret.
-
-    The names of a mapping stay, and the entries `ENUMERATED`.
-    """
-    values = msgspec.to_builtins(value)
-    masked = safe(values, change=masker(environ))
-    return value if masked == values else msgspec.convert(masked, type(value))
+def without_secrets(value: T) -> T:
+    """JSON or a dataclass with `masked` texts, nested ones too, but not names and the entries `ENUMERATED`."""
+    return msgspec.convert(safe(plain(value), masker()), type(value))
 
 
 def load_if_fits(cls: type[T], values: Any) -> T | None:
@@ -133,7 +108,10 @@ def changed(value: T, **changes: Any) -> T:
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal texts on every machine."""
+    """JSON with sorted keys and no spaces: equal values give equal texts on every machine.
+
+    Raises ValueError: it has a number that is not finite.
+    """
     return CANONICAL.encode(value)
 
 
@@ -142,37 +120,22 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
-def group_key(value: object) -> str:
-    """As `canonical_json`, in a fifth of the time, for comparing values: another release may give another text."""
-    try:
-        return msgspec.json.encode(value, order="sorted").decode()
-    except (TypeError, ValueError):  # a name that is no text, or a lone surrogate
-        return canonical_json(value)
-
-
-def group_digest(value: object) -> str:
-    """16 hexadecimal digits that stand for `group_key`, where very many are held."""
-    return hashlib.sha256(group_key(value).encode()).hexdigest()[:16]
-
-
 def grouped(items: Iterable[T], key_of: Callable[[T], Key]) -> dict[Key, list[T]]:
     """Key -> the items that have it, in their order."""
-    found: dict[Key, list[T]] = {}
+    groups: dict[Key, list[T]] = {}
     for item in items:
-        found.setdefault(key_of(item), []).append(item)
-    return found
+        groups.setdefault(key_of(item), []).append(item)
+    return groups
 
 
-@contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[FileIO]:
+def open_regular(path: Path) -> FileIO:
     """Opens a regular file to be read in large parts. A link to one is followed.
 
     Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
     """
-    with open(path, "rb", 0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield file
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.open("rb", buffering=0)
 
 
 def read_bytes(path: Path) -> bytes:

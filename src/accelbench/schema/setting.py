@@ -1,7 +1,7 @@
 """The declaration of a setting: a dataclass's field with its type and default, and all that is said of it elsewhere.
 
-From this one place come the limits of its values, `accelbench run --help`, docs/settings.md, the shell's completion,
-its column of cells.csv with the line in docs/columns.md, and its parameter in MLflow.
+From this one place come the limits of its values (the range of its type), `accelbench run --help`, docs/settings.md,
+the shell's completion, its column of cells.csv with the line in docs/columns.md, and its parameter in MLflow.
 """
 
 import dataclasses
@@ -18,10 +18,6 @@ class Setting:
     """What is said of a setting besides its type and default."""
 
     help: str  # what it means
-    # least, most, above: the limits of a number where they are narrower than its type's
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
     # whether cells.csv has it as a column, and MLflow as a parameter; a text: by this name, and not the field's
     column: bool | str = False
     empty: str = ""  # when the column has no value; "" for never

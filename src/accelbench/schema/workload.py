@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accelbench.schema.ranges import AtLeastOne, NotNegative
+from accelbench.schema.ranges import AtLeastOne, Positive
 from accelbench.schema.setting import setting
 from accelbench.schema.vocab import USERS_OWN, Augment, Library, ModelOutput, Pipeline, Task, Weights
 
@@ -48,7 +48,7 @@ class ModelSpec:
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
     optimizer: str = setting("adam", "adam, adamw, sgd, or your own function of the parameters")
-    learning_rate: NotNegative = setting(1e-3, "of these three optimisers", above=0)
+    learning_rate: Positive = setting(1e-3, "of these three optimisers")
     # as of an empty network that shows what a step costs
     constant: bool = setting(False, "whether its output may be the same for all inputs")
     # `any` only for `custom`, in inference or with a loss

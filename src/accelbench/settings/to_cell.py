@@ -206,19 +206,16 @@ def check_limits(run: RunConfig) -> None:
 
 
 def _check_range(setting: Declared, value: Any) -> None:
-    bounds = _range(setting.kind)
+    flag, bounds = setting.path, _range(setting.kind)
     if bounds is None or value is None:
         return
-    flag, said = setting.path, setting.said
     number = min(value, default=0) if isinstance(value, list) else value
-    least = bounds.ge if said.least is None else said.least
-    most = bounds.le if said.most is None else said.most
-    if said.above is not None and number <= said.above:
-        raise UserError(f"{flag}={number:g}: should be above {said.above:g}")
-    if number < least:
-        raise UserError(f"{flag}={number}: should be at least {least:g}")
-    if number > most:
-        raise UserError(f"{flag}={number}: should be at most {most}")
+    if bounds.gt is not None and number <= bounds.gt:
+        raise UserError(f"{flag}={number:g}: should be above {bounds.gt:g}")
+    if bounds.ge is not None and number < bounds.ge:
+        raise UserError(f"{flag}={number}: should be at least {bounds.ge:g}")
+    if number > bounds.le:
+        raise UserError(f"{flag}={number}: should be at most {bounds.le}")
 
 
 @functools.cache
@@ -233,8 +230,8 @@ def _check_content(flag: str, value: Any) -> None:
     if value is None or isinstance(value, bool | int):
         return
     try:
-        kept = safe(value, flag)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    if canonical_json(kept) != canonical_json(value):
+        text = canonical_json(value)
+    except ValueError:
+        raise UserError(f"{flag}: should be finite, not {value!r}") from None
+    if canonical_json(safe(value)) != text:
         raise UserError(f"{flag}: has more than {MAX_TEXT} characters, or some that can't be shown")

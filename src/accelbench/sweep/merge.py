@@ -159,7 +159,7 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
 
 
 def _content(path: Path) -> bytes:
-    """A record's file as it is: who reads it clears it of secrets. Raises ValueError: it is no JSON."""
+    """A record's file as it is. Raises ValueError: it is no JSON."""
     content = read_bytes(path)
     loads(content)
     return content

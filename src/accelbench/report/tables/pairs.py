@@ -11,7 +11,7 @@ from accelbench.answers.words import options_text
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, number, speed, tabulate_known
-from accelbench.schema.serialize import group_key, grouped
+from accelbench.schema.serialize import digest, grouped
 from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
 
@@ -58,7 +58,7 @@ def accuracies(sweep: Sweep) -> Table | None:
     trained = [each for each in sweep.planned if each.is_ok and each.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []
-    for group in grouped(known, lambda each: group_key(each.all_but("device", "seed"))).values():
+    for group in grouped(known, lambda each: digest(each.all_but("device", "seed"))).values():
         by_device = grouped(group, lambda each: each.cell.device.value)
         for both in combinations([device for device, of in by_device.items() if len(of) >= MIN_SEEDS], 2):
             sides = [[each.number("accuracy") or 0.0 for each in by_device[device]] for device in both]
