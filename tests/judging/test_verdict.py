@@ -64,17 +64,10 @@ def test_a_measurement_is_ok_invalid_or_disturbed(ran, ceiling, word, why):
     assert (found, (reason or "").startswith(why or "")) == (word, True)
 
 
-@pytest.mark.parametrize(
-    ("num_samples", "model", "told"),
-    [
-        (321, {}, "it counts more than 32 samples a step"),
-        (300, {}, None),  # the last batch of an epoch
-        (321, {"model": ModelSpec(name="own", samples="own.count")}, None),
-    ],
-)
-def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them(num_samples, model, told):
-    blocks = [Block(num_steps=10, num_samples=num_samples, seconds=0.1)]
-    assert judge(make_cell(**model), make_measurement(blocks=blocks)) == told
+def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them():
+    many = make_measurement(blocks=[Block(num_steps=10, num_samples=321, seconds=0.1)])
+    assert judge(make_cell(), many) == "it counts more than 32 samples a step"
+    assert judge(make_cell(model=ModelSpec(name="own", samples="own.count")), many) is None
 
 
 def load(others, own, waiting, steal=0.0):
@@ -86,17 +79,11 @@ def load(others, own, waiting, steal=0.0):
     [
         pytest.param(load(2, 199, 3), 2, False, id="quiet"),
         pytest.param(load(3, 197, 210), 2, False, id="four threads of its own on two cores"),
-        pytest.param(load(9, 180, 95), 2, False, id="its own DataLoader workers"),
         pytest.param(load(101, 99, 4), 2, False, id="one thread, and a busy process on the other core"),
-        pytest.param(load(60, 198, 5), 16, False, id="a browser, with cores to spare"),
         pytest.param(load(100, 1595, 2), 17, False, id="a core was free for the other process"),
-        pytest.param(load(20, 180, 40), 2, False, id="too little to matter"),
         pytest.param(load(30, 172, 28), 2, True, id="a third of a core, which the cell wanted"),
-        pytest.param(load(150, 40, 158), 2, True, id="two processes"),
         pytest.param(load(100, 1500, 130), 16, True, id="one process beside as many threads as cores"),
         pytest.param(load(1, 150, 2, steal=48), 2, True, id="a hypervisor"),
-        pytest.param(load(1, 195, 2, steal=4), 2, False, id="a hypervisor, a little"),
-        pytest.param(load(0, 3, 0, steal=1), 2, False, id="a cell that is mostly idle"),
     ],
 )
 def test_who_is_accused(values, num_cores, disturbed):
@@ -104,12 +91,6 @@ def test_who_is_accused(values, num_cores, disturbed):
     assert (found is not None) == disturbed, found
     if "hypervisor" in (found or ""):
         assert found == "the hypervisor gave 0.5 of 2 cores to other machines"
-
-
-def test_other_processes_on_its_gpu_disturb_a_cell():
-    record = make_record(quiet())
-    told = "77 % of GPU 0 was used by python (pid 12, 5.2 GB)"
-    assert why_disturbed(dataclasses.replace(record, system=dataclasses.replace(record.system, busy_gpus=told))) == told
 
 
 def test_a_quota_that_stops_threads_is_the_cells_own():

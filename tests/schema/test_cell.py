@@ -94,17 +94,11 @@ KERAS = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_exec
         ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-processes"),
         ({"engine": Engine.keras, "keras": KERAS}, "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"),
         ({"threads": 1}, "mlp-cpu-fp32-b32-infer-1thread"),
-        ({"threads": 2}, "mlp-cpu-fp32-b32-infer-2threads"),
         ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, "mlp-cpu-fp32-b32-infer-7steps-s4"),
         ({"model": OWN}, "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"),
         ({"model": PRETRAINED}, "resnet18-cpu-fp32-b32-infer-pretrained"),
         ({"model": ModelSpec(name="a\x1b[31m\nb")}, r"a\x1b[31m b-cpu-fp32-b32-infer"),
         ({"options": Options(allocator=Allocator.jemalloc)}, "mlp-cpu-fp32-b32-infer-jemalloc"),
-        *(
-            ({"options": Options(**{name: True})}, f"mlp-cpu-fp32-b32-infer-{name}")
-            for name, value in vars(Options()).items()
-            if value is False
-        ),
     ],
 )
 def test_labels_name_what_differs(changes, label):

@@ -3,7 +3,6 @@ import dataclasses
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Window
 from accelbench.schema.plan_file import WantedCell, labels
-from accelbench.schema.vocab import Library
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, refuse_listing, write_plan_of
 from schema.test_record import make_record
@@ -68,15 +67,10 @@ def of_model(**changes):
 OTHERS = {
     "units=256": of_model(args={"units": 256, "dropout": 0.1}),
     "widths=[8,8]": of_model(args={"units": 128, "dropout": 0.1, "widths": [8, 8]}),
-    "library=timm": of_model(library=Library.timm, args={}),
     "learning_rate=0.5": of_model(learning_rate=0.5),
-    "optimizer=sgd": of_model(optimizer="sgd"),
     "input_shape=[3,8,8]": of_model(input_shape=(3, 8, 8)),
-    "num_classes=2": of_model(num_classes=2),
     "data=cifar10": make_cell(model=MODEL, data=DataSpec(name="cifar10")),
-    "num_workers=7": make_cell(model=MODEL, data=DataSpec(name="mnist", num_workers=7)),
     "measure_s=9": make_cell(model=MODEL, window=Window(measure_s=9)),
-    "breakdown_s=0": make_cell(model=MODEL, breakdown_s=0),
     "epochs=7": make_cell(model=MODEL, epochs=7),
 }
 

@@ -58,10 +58,7 @@ def without(key):
         (without("schema_version"), "'schema_version'"),
         *((without(name), name) for name in ("identity", "status", "wall_s")),
         (lambda text: text[: len(text) // 2], "not a readable record"),
-        (lambda text: "", "not a readable record"),
         (lambda text: "[]", "not a readable record"),
-        (lambda text: "\0", "not a readable record"),
-        (lambda text: text.replace('"ok"', '"fine"'), "fine"),
         (lambda text: text.replace('"cpu"', '"abacus"'), "abacus"),
     ],
 )

@@ -44,14 +44,6 @@ def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(
     assert covered([median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("percent", [90, 99])
-def test_the_interval_holds_a_tails_percentile(percent):
-    rng, num = np.random.default_rng(3), stats.NUM_SAMPLES_FOR[percent]
-    bounds = [stats.Sample(rng.exponential(size=num)).percentile_interval(percent) for _ in range(500)]
-    assert covered(bounds, -math.log(1 - percent / 100)) >= 0.93
-
-
 @pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
 def test_the_correlation_of_neighbours_is_found_in_spite_of_outliers(related):
     rng = np.random.default_rng(1)

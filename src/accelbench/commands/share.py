@@ -11,7 +11,6 @@ from accelbench.commands.shared import BUDGET, FOLDER, PRICE, budget_in_s, check
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
-from accelbench.schema.parallel import without_collection
 
 # Those of `report.export`, which this module does not import for its help.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
@@ -37,7 +36,6 @@ Exit status 1: something is not as claimed, or nothing could be told.
     usage="[FOLDER] --format NAME [flags]",
     description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
 )
-@without_collection()
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
     from accelbench.report.export import columns, exported

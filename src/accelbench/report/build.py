@@ -27,7 +27,6 @@ from accelbench.report import csv_file
 from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, cells_in, newest, read_all
-from accelbench.schema.parallel import without_collection
 from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import Device, Status
 
@@ -83,7 +82,6 @@ def _escape(value: object) -> str:
     return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))
 
 
-@without_collection()
 def build(
     results: Path,
     out: Path,

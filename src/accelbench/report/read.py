@@ -18,7 +18,6 @@ from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
-from accelbench.schema.parallel import without_collection
 from accelbench.schema.plan_file import PlanFile, RaceFile, WantedCell, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
@@ -68,7 +67,6 @@ def cells_in(sweeps: Iterable[Sweep]) -> list[MeasuredCell]:
     return [cell for sweep in sweeps for cell in sweep.cells]
 
 
-@without_collection()
 def read_all(
     results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None, *, alone: bool = False
 ) -> list[Sweep]:

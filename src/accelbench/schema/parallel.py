@@ -6,7 +6,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from accelbench.errors import UserError
@@ -20,18 +19,6 @@ CHUNK = 50  # items that are sent together
 MAX_PROCESSES = 4  # more would wait for this process, which takes in what they send
 
 _served: list[Any] = []  # in another process: the function that it applies, and all items
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """No search for circles of garbage meanwhile: each one looks at all of very many records."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

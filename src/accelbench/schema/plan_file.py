@@ -154,15 +154,18 @@ def labels(
     for cell in cells:
         name = environments.get(cell.python)
         groups[cell.label_in(name) if name else cell.label][cell.id] = cell
-    found = dict(known)
+    names: dict[str, str] = {}
     for label, group in groups.items():
-        flat = {cell_id: _flat(cell.settings()) if len(group) > 1 else {} for cell_id, cell in group.items()}
-        names = dict.fromkeys(name for settings in flat.values() for name in settings)
-        varied = [name for name in names if len({settings.get(name) for settings in flat.values()}) > 1]
+        if len(group) == 1:
+            names[next(iter(group))] = one_line(label)
+            continue
+        flat = {cell_id: _flat(cell.settings()) for cell_id, cell in group.items()}
+        every = dict.fromkeys(name for settings in flat.values() for name in settings)
+        varied = [name for name in every if len({settings.get(name) for settings in flat.values()}) > 1]
         for cell_id, settings in flat.items():
             words = [settings[name] for name in varied if name in settings]
-            found.setdefault(cell_id, one_line("-".join([label, *words])))
-    return found
+            names[cell_id] = one_line("-".join([label, *words]))
+    return names | dict(known)
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
