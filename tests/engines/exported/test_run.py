@@ -29,7 +29,7 @@ HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say
 
 
 def marked(engine, slow=False):
-    missing = [name for name in MODULES[engine] if importlib.util.find_spec(name) is None]
+    missing = [name for name in MODULES.get(engine, ()) if importlib.util.find_spec(name) is None]
     marks = [pytest.mark.skipif(bool(missing), reason=f"{missing} is not installed")]
     return pytest.param(engine, marks=[*marks, pytest.mark.slow] if slow or engine == Engine.aotinductor else marks)
 
