@@ -162,7 +162,7 @@ class Server:
         return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
 
 
-ACCURACY, LOSS, METRIC = "accuracy", "loss", "metric"  # the metrics of a target; the last one is `model.metric`
+ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; `metric` is `model.metric`
 
 
 @dataclass(frozen=True, kw_only=True)

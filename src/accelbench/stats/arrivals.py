@@ -1,16 +1,12 @@
-"""Statistics of times to a target: pure functions on those of runs with one budget, inf: it did not arrive.
-
-`scipy.stats` takes a second to import, and only these functions need it.
-"""
+"""Statistics of times to a target: pure functions on those of runs with one budget, inf: it did not arrive."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
 
 import numpy as np
 
-from accelbench.stats.means import mean_interval, student_quantile, welch_freedom
+from accelbench.stats.means import mean_interval, student_quantile
 
 RISK = 0.05
 QUANTILES = 2.8016  # the sum of the normal's for a two-sided test at this risk and for a power of 80 %
@@ -23,8 +19,6 @@ class ArrivalRatio:
     ratio: float | None  # `median_ratio`
     low: float | None
     high: float | None
-    p: float
-    shares_apart: bool  # the shares that arrived surely differ
 
 
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
@@ -33,28 +27,18 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
     If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
     what arrived later counts as not arrived, since that run could not show it.
     """
-    from scipy.stats import fisher_exact, mannwhitneyu
-
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
     low, high = ratio_interval(first, second, budget) or (None, None)
-    arrived = [[sum(map(math.isfinite, times)), sum(map(math.isinf, times))] for times in (first, second)]
-    p = float(mannwhitneyu(first, second).pvalue)  # NaN if all times are equal, as where none arrived
-    return ArrivalRatio(
-        ratio=median_ratio(first, second),
-        low=low,
-        high=high,
-        p=1.0 if math.isnan(p) else p,
-        shares_apart=bool(fisher_exact(arrived).pvalue < RISK),
-    )
+    return ArrivalRatio(median_ratio(first, second), low, high)
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
     """95 % bounds of the median: order statistics, by the binomial distribution. None for fewer than 6 times."""
-    from scipy.stats import binom
+    from scipy.special import bdtr
 
-    ordered = sorted(times)
-    rank = int(binom.ppf(RISK / 2, len(ordered), 0.5))
+    num, ordered = len(times), sorted(times)
+    rank = int(np.count_nonzero(bdtr(np.arange(num), num, 0.5) <= RISK / 2))
     return (ordered[rank - 1], ordered[-rank]) if rank else None
 
 
@@ -91,44 +75,10 @@ def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | Non
     return math.exp(middle) if math.isfinite(middle) else None
 
 
-def share_interval(num: int, of: int) -> tuple[float, float]:
-    """95 % bounds of the share that arrives, if `num` of `of` runs did: Clopper and Pearson's (Biometrika 26, 1934)."""
-    from scipy.stats import binomtest
-
-    low, high = binomtest(num, of).proportion_ci()
-    return float(low), float(high)
-
-
-def expected_with_restarts(times: Sequence[float], budget: float) -> float | None:
-    """ERT (Auger and Hansen, CEC 2005): the expected time if runs begin anew after the budget; None if none arrives."""
-    num = sum(time <= budget for time in times)
-    return math.fsum(min(time, budget) for time in times) / num if num else None
-
-
 def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool:
     """Whether the mean of runs of one length is beyond it, by Student's one-sided 99 %: not of one run, or of NaN."""
     low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
     return high < threshold if lower else low > threshold
-
-
-def fewer_epochs(epochs: Sequence[float], reference: Sequence[float]) -> tuple[float, float] | None:
-    """The p of a mean so much below the reference's (Welch's, one-sided), and the ratio found with 80 % power.
-
-    Such as 0.9; by Student's quantiles. A run that did not arrive counts as the latest arrival of both. None for fewer
-    than two runs of either.
-    """
-    from scipy.special import stdtr, stdtrit
-
-    latest = max(filter(math.isfinite, [*epochs, *reference]), default=math.inf)
-    if min(len(epochs), len(reference)) < 2 or latest == math.inf:
-        return None
-    few, usual = ([min(each, latest) for each in side] for side in (epochs, reference))
-    errors = [variance(side) / len(side) for side in (few, usual)]
-    if not (error := math.sqrt(sum(errors))):
-        return float(few[0] >= usual[0]), 1.0
-    freedom = welch_freedom(errors, (len(few), len(usual)))
-    found = 1 - (stdtrit(freedom, 1 - RISK) + stdtrit(freedom, 0.8)) * error / fmean(usual)
-    return float(stdtr(freedom, (fmean(few) - fmean(usual)) / error)), max(0.0, float(found))
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
