@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import betainc
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.regenerative import RISK, Cycles
+from accelbench.stats.requests import RISK, Run, verdict
 
 OUT = Path(__file__).parent / "images" / "serving-bound.svg"
 RUNS, BEFORE = 1_000, 20_000  # BEFORE: requests that fill the queue as usual, and are not judged
@@ -39,8 +39,8 @@ def passed(queue: str, load: float) -> list[float]:
         due, done = due[BEFORE:], done[BEFORE:]
         for i, num in enumerate((459, 10_000)):
             counts[i] += loadgen_passes(num, int(np.count_nonzero((done - due)[:num] > limit)), 99)
-        run = Cycles((due * 1e9).astype(np.int64), (done * 1e9).astype(np.int64))
-        counts[2] += run.verdict(run.misses(run.num_above(limit * 1e9)), 99) == Verdict.passes
+        run = Run((due * 1e9).astype(np.int64), (done * 1e9).astype(np.int64))
+        counts[2] += verdict(run.misses(limit * 1e9), 99) == Verdict.passes
     return [count / RUNS for count in counts]
 
 

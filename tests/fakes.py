@@ -73,10 +73,12 @@ def make_serving(cell: Cell, alone_s: float = 0.01, **changes) -> Serving:
     if cell.protocol == Protocol.server:  # as in an M/M/1 queue, up to its saturation
         alone_s *= 150 * cell.batch_size / max(1.0, 100 * cell.batch_size - rate)
     latencies = [Quantile(percentile=p, seconds=alone_s, low=alone_s, high=alone_s) for p in (50, 90, 99)]
+    num = max(1, round(rate * cell.server.duration_s))
     values = {
         "seed": int(cell.id, 16) % 2**32,
-        "num_requests": 1000,
-        "num_missed": 5,
+        "num_requests": num,
+        "num_missed": round(num * 0.01 ** min(99.0, cell.server.latency_ms / 1e3 / alone_s)),
+        "design_effect": 4.0,
         "duration_s": cell.server.duration_s,
         "offered_per_s": rate,
         "served_per_s": rate,
@@ -115,7 +117,7 @@ def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, 
     }
     if protocol == Protocol.server:
         values |= {"num_missed": 3, "miss_share_low": 0.001, "miss_share_high": 0.008, "verdict": Verdict.passes}
-        values |= {"num_cycles": 400, "num_missed_cycles": 2, "design_effect": 1.5, "late_p99_s": 0.0001}
+        values |= {"design_effect": 1.5, "late_p99_s": 0.0001}
         known = [(50.0, 0.012, 0.0118, 0.0125), (90.0, 0.021, 0.019, 0.024), (99.0, 0.0402, 0.033, None)]
         latencies = [Quantile(percentile=p, seconds=value, low=low, high=high) for p, value, low, high in known]
         values["latencies"] = [*latencies, Quantile(percentile=99.9, seconds=None)]

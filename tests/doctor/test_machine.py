@@ -9,11 +9,8 @@ from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import look
 from accelbench.doctor import show
-from accelbench.grid.fingerprint import fingerprint
 from accelbench.project import OUR_SCHEMA, Workplace
-from accelbench.schema.vocab import Device, Engine
-from accelbench.serving import calibration
-from accelbench.serving.calibration import Null
+from accelbench.schema.vocab import Device
 
 
 @pytest.fixture
@@ -46,16 +43,6 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
     assert max(map(len, others)) <= width
     for words in ("fp16*", "int8*", "2 suites", "doctor --all"):
         assert any(words in line for line in others)
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_says_how_many_requests_a_second_are_on_time_once_that_was_measured(project, monkeypatch, whole):
-    assert not re.search("^requests", shown(project, whole=whole), re.MULTILINE)
-    for rate, most in ((None, "not even 1,000"), (16e3, "16,000")):
-        monkeypatch.setattr(calibration, "measured", lambda rate=rate: Null(p50_s=6.1e-5, p99_s=2e-4, rate=rate))
-        calibration.null(project, fingerprint(Engine.pytorch))
-        line = f"^requests +{most} a second are on time; without a model one takes 0.061 ms, p99 0.20 ms"
-        assert re.search(line, shown(project, whole=whole), re.MULTILINE)
 
 
 def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(project, monkeypatch):

@@ -123,7 +123,6 @@ def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a
         ({}, []),
         ({"ended_early": "the queue grows", "verdict": Verdict.fails}, ["ended early: the queue grows"]),
         ({"num_errors": 3, "error": "no"}, ["3 of 1,000 requests have no answer: no"]),
-        ({"num_cycles": 7, "verdict": Verdict.unknown}, ["the server was idle only 7 times: too few to tell what its"]),
     ],
 )
 def test_what_is_doubtful_of_requests(changes, told):

@@ -8,7 +8,7 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Precision, Protocol
 from accelbench.search import largest_batch
-from accelbench.search.largest_batch import expected_limit, search
+from accelbench.search.largest_batch import Tries
 from accelbench.sweep.run import SweepResult
 from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
 
@@ -16,18 +16,12 @@ from fakes import faulty_host, make_cell, make_measurement, make_options, make_r
 @pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 20])
 @pytest.mark.parametrize("base", [1, 50])
 def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
-    peaks, tried = {}, []
-    memory = (base + limit) * 1000
-
-    def fits(batch):
+    tries, tried = Tries(1, 1 << 22, (base + limit) * 1000), []
+    while (batch := tries.next()) is not None:
         tried.append(batch)
-        if batch <= limit:
-            peaks[batch] = (base + batch) * 1000
-        return batch <= limit
-
-    largest, smallest = search(fits, 1, 1 << 22, lambda: expected_limit(peaks, memory))
-    assert largest <= limit < smallest
-    assert smallest - largest <= max(1, largest / 8)
+        tries.add(batch, batch <= limit, (base + batch) * 1000)
+    assert tries.largest <= limit < tries.smallest
+    assert tries.smallest - tries.largest <= max(1, tries.largest / 8)
     assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
 
 

@@ -8,7 +8,7 @@ import pytest
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.schema.plan_file import RaceOutcome
 from accelbench.schema.vocab import Status
-from accelbench.search.race import MIN_SHORT, Candidate, Race
+from accelbench.search.search import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Race
 from fakes import make_cell
 
 COST_S = {False: 0.5, True: 2.5}
@@ -19,29 +19,23 @@ class World(Race):
     """Cells of known speeds; each process differs by `noise` from others of its cell."""
 
     def __init__(self, speeds, seed=0, noise=0.02, budget_s=600.0, limit=math.inf):
-        self.speeds, self.draw, self.noise = speeds, np.random.default_rng(seed), noise
-        self.now_s, self.budget_s, self.slow = 0.0, budget_s, set()
-        candidates = [Candidate(i) for i in range(len(speeds))]
-        super().__init__(candidates, 0.02, limit, self.process, lambda _, is_full: COST_S[is_full], self.rest_s)
-        self.run()
-
-    def rest_s(self):
-        return self.budget_s - self.now_s
-
-    def process(self, candidate, is_full, left_s):
-        self.now_s += COST_S[is_full]
-        speed = self.speeds[candidate.item] * math.exp(self.draw.normal(0, self.noise))
-        candidate.limited.append(speed)
-        rates = [speed] if speed > 0 else []
-        return ComparedProcess(
-            cell=CELL,
-            status=Status.ok,
-            started_at=f"{self.now_s:09.1f}",
-            environment={},
-            data=None,
-            rates=rates,
-            was_beside_others=False,
-        )
+        goal = Goal(by="throughput", latency_ms=limit, margin=0.02, budget_s=budget_s, per_batch=False)
+        super().__init__([Candidate(i) for i in range(len(speeds))], goal)
+        draw, self.now_s = np.random.default_rng(seed), 0.0
+        for candidate, is_full in self.run():
+            is_first = candidate.outcome == RaceOutcome.untried and candidate.item
+            end_s = budget_s * (1 - KEPT_SHARE if is_first else 1)
+            if self.now_s + COST_S[is_full] > end_s:
+                if is_first:
+                    continue
+                break
+            self.now_s += COST_S[is_full]
+            speed = speeds[candidate.item] * math.exp(draw.normal(0, noise))
+            candidate.latencies_ms.append(speed)
+            rates, started_at = [speed] if speed > 0 else [], f"{self.now_s:09.1f}"
+            known = {"cell": CELL, "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+            self.add(candidate, is_full, ComparedProcess(rates=rates, started_at=started_at, **known))
+        self.rest_s = budget_s - self.now_s
 
     def outcomes(self):
         return [each.outcome for each in self.candidates]
@@ -64,7 +58,7 @@ def test_a_few_cells_get_three_processes_before_any_drops_out_and_time_is_left()
     assert race.ratio.low > 1.9
     assert race.outcomes() == [RaceOutcome.left] * 2 + [RaceOutcome.dropped] * 3
     assert [len(each.short) for each in race.candidates[3:]] == [MIN_SHORT] * 2
-    assert race.rest_s() > 500
+    assert race.rest_s > 500
 
 
 def test_equal_cells_are_decided_once_the_interval_is_within_the_margin():
@@ -75,7 +69,7 @@ def test_equal_cells_are_decided_once_the_interval_is_within_the_margin():
 
 def test_the_budget_ends_a_race_and_leaves_time_for_the_rounds():
     race = World(np.linspace(100, 200, 100), budget_s=40.0)
-    assert 0 <= race.rest_s() < COST_S[True]
+    assert 0 <= race.rest_s < COST_S[True]
     assert race.outcomes().count(RaceOutcome.untried) == pytest.approx(52, abs=2)
     assert not race.is_decided
 

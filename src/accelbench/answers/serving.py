@@ -1,7 +1,7 @@
-"""How many requests per second are served within a limit: what every surface shows of it, computed here alone.
+"""How many requests per second are served within a limit: what every surface shows of it, computed only here.
 
-A probe is a process that served requests at one rate, with the verdict of `stats/regenerative.py`. The lowest sure fail
-of a setting is above its capacity, and the highest sure pass below that one is within it.
+A probe is a process that served requests at one rate. The probes of a setting tell together at which rate its
+percentile is at the limit (`stats/requests.py`).
 """
 
 import math
@@ -14,8 +14,13 @@ from accelbench.answers.process import Process
 from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server
+from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
+from accelbench.stats import requests
+from accelbench.stats.requests import MIN_JOINED, rate_at_limit, rate_bounds
+
+UNKNOWN_LOAD = 0.01  # of a percentile that takes more requests: too far from the limit to tell anything
 
 
 def setting_of(cell: Cell) -> Cell:
@@ -31,28 +36,31 @@ def work_of(cell: Cell) -> Cell:
     return replace(setting_of(cell), server=server)
 
 
-def sure_bounds(verdicts: Iterable[tuple[float, Verdict]]) -> tuple[float | None, float | None]:
-    """The rate of the second highest sure pass, or of the only one, and the lowest rate of a sure fail.
-
-    The pass above, or of the same rate, confirms the second highest: the highest of many may be luck. A sure fail at
-    its rate refutes a pass. Each is None if no probe says so. Both are None if a sure pass is above a sure fail: then
-    higher rates are not worse, or a verdict is wrong.
-    """
-    told = list(verdicts)
-    failed = {rate for rate, verdict in told if verdict == Verdict.fails}
-    passed = sorted(rate for rate, verdict in told if verdict == Verdict.passes and rate not in failed)
-    high = min(failed, default=None)
-    if passed and high is not None and passed[-1] > high:
-        return None, None
-    return passed[-2:][0] if passed else None, high
+def probe_of(serving: Serving, server: Server) -> requests.Probe:
+    """What one probe tells of the highest rate within the limit."""
+    verdict = serving.verdict or Verdict.unknown
+    num_missed = serving.num_missed or 0
+    load = UNKNOWN_LOAD
+    for each in serving.latencies:
+        if each.percentile == server.percentile and each.seconds:
+            load = 1e3 * each.seconds / server.latency_ms
+    has_grown = serving.ended_early is not None and verdict == Verdict.fails
+    if has_grown or (load == UNKNOWN_LOAD and num_missed > (1 - server.percentile / 100) * serving.num_requests):
+        load = math.inf
+    return requests.Probe(
+        rate=server.rate,
+        num=serving.num_requests,
+        num_missed=num_missed,
+        effect=serving.design_effect or 1.0,
+        load=load,
+        verdict=verdict,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
+class Probe(requests.Probe):
     """A process that served requests at one rate."""
 
-    rate: float  # requests per second, as they were due
-    verdict: Verdict  # whether the percentile of the setting was within its limit
     seed: int  # of the arrivals
     cell: MeasuredCell
     process: Process  # of the cell
@@ -65,9 +73,10 @@ class Capacity:
     what: str  # the model, what is done with it, on what, and where if others did the same elsewhere
     setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
     probes: list[Probe]  # at least one, by rising rate
-    low: float | None  # see `sure_bounds`
+    low: float | None  # see `rate_bounds`
     high: float | None
-    invalid: Sequence[float] = ()  # the rates of further processes, which were invalid, mostly as requests came late
+    num_joined: int  # probes whose bounds these are together; 0: they are of single probes
+    num_invalid: int = 0  # further processes, which were invalid, mostly as requests came late
 
     @property
     def limit_text(self) -> str:
@@ -75,19 +84,11 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """A number of the first sure pass at `low`, by its column of `cells.csv`; None without one, or if unknown."""
-        return self.passed[0].process.number(column) if self.low is not None else None
-
-    @property
-    def passed(self) -> list[Probe]:
-        """The sure passes at `low` and above."""
-        low, high = self.low or math.inf, self.high or math.inf
-        return [each for each in self.probes if each.verdict == Verdict.passes and low <= each.rate < high]
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether two processes with different arrivals passed at `low` or above."""
-        return len({each.seed for each in self.passed}) > 1
+        """A number of the probe nearest to `low`, by its column of `cells.csv`; None without one, or if unknown."""
+        if (low := self.low) is None:
+            return None
+        nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
+        return nearest.process.number(column)
 
     @property
     def rates_text(self) -> str:
@@ -99,24 +100,22 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """The word, with what others at this rate said: the highest of many passes, or the rare valid one, is luck."""
-        rate = self.high if self.low is None else self.low
-        if rate is None:
+        """The word, and what it is of: single probes, or the rare valid ones of many, may be luck."""
+        if self.low is None and self.high is None:
             return Verdict.unknown
-        rates = {rate, *(probe.rate for probe in self.passed)}
-        verdicts = [probe.verdict for probe in self.probes if probe.rate in rates]
-        num_invalid = sum(each in rates for each in self.invalid)
-        is_sure = (self.low is None or self.is_confirmed) and num_invalid <= len(verdicts)
-        words = ["sure" if is_sure else "likely"]
-        if self.is_confirmed:
-            words.append(f"{significant(rate)} confirmed with another seed")
+        passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]
+        is_confirmed = self.low is None or len({probe.seed for probe in passed}) > 1
+        words = []
+        if self.num_joined:
+            is_confirmed = self.num_joined >= MIN_JOINED
+            words = [f"{counted(self.num_joined, 'process')} together"]
         elif self.low is not None:
-            words.append(
-                "another seed can't tell" if Verdict.unknown in verdicts else "not confirmed with another seed"
-            )
-        if num_invalid:
-            words.append(f"{num_invalid} of {num_invalid + len(verdicts)} processes there were invalid")
-        return "; ".join(words)
+            confirmed = f"{significant(self.low)} confirmed with another seed"
+            words = [confirmed if is_confirmed else "not confirmed with another seed"]
+        if self.num_invalid:
+            words.append(f"{self.num_invalid} of {self.num_invalid + len(self.probes)} processes were invalid")
+        is_sure = is_confirmed and self.num_invalid <= len(self.probes)
+        return "; ".join(["sure" if is_sure else "likely", *words])
 
     @property
     def sentence(self) -> str:
@@ -154,16 +153,16 @@ def best_settings(found: Iterable[Capacity]) -> list[Capacity]:
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     """What the cells of one setting tell; None if none of their processes is ok."""
     probes: dict[Hashable, Probe] = {}  # a cell may be of several sweeps
-    invalid: dict[Hashable, float] = {}
+    invalid: set[Hashable] = set()
     for cell in cells:
         for process in cell.processes:
-            key, rate = (process.name, process.started_at), process.cell.server.rate
+            key = process.name, process.started_at
             serving = process.measurement.serving if process.measurement else None
             if process.outcome == Status.invalid:
-                invalid[key] = rate
+                invalid.add(key)
             elif process.is_ok and serving is not None:
-                verdict = serving.verdict or Verdict.unknown
-                probes[key] = Probe(rate=rate, verdict=verdict, seed=serving.seed, cell=cell, process=process)
+                plain = probe_of(serving, process.cell.server)
+                probes[key] = Probe(**vars(plain), seed=serving.seed, cell=cell, process=process)
     if not probes:
         return None
     ordered = sorted(probes.values(), key=lambda probe: probe.rate)
@@ -172,5 +171,7 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    bounds = sure_bounds((probe.rate, probe.verdict) for probe in ordered)
-    return Capacity(group.what, ", ".join(words), ordered, *bounds, list(invalid.values()))
+    joined = rate_at_limit(ordered, server.percentile)
+    bounds = rate_bounds(ordered, server.percentile)
+    num_joined = 0 if joined is None else joined.num
+    return Capacity(group.what, ", ".join(words), ordered, *bounds, num_joined, len(invalid))

@@ -50,16 +50,6 @@ class Claim(NamedTuple):
     judged: Judgement
 
 
-class Finding(NamedTuple):
-    """A claim beside what was measured here, in words."""
-
-    found: str
-    what: str
-    there: str
-    here: str
-    why: str
-
-
 def key_of(cell: Cell) -> str:
     """Equal for all processes of a cell and a seed."""
     return replace(cell, repeat=0).id
@@ -74,31 +64,31 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     ends_s = time.monotonic() + budget_s
     claims = _of_study(name) if name.startswith(STUDY) else _of_bundle(Path(name))
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
-    findings, measured, left_out = list[Finding](), set[str](), defaultdict[str, list[str]](list)
+    findings, measured, left_out = list[dict[str, str]](), set[str](), defaultdict[str, list[str]](list)
     for number, claim in enumerate(claims):
-        why = next(filter(None, (_why_not(cell, trusts) for cell in claim.cells)), "")
+        reasons = [_why_not(cell, trusts) for cell in claim.cells]
         wanted = measured | {key_of(cell) for cell in claim.cells}
-        if not why and len(wanted) > num:
-            why = "--cells takes more"
-        if not why and time.monotonic() > ends_s:
-            why = "a longer --budget takes more"
-        if why:
+        if len(wanted) > num:
+            reasons.append("--cells takes more")
+        if time.monotonic() > ends_s:
+            reasons.append("a longer --budget takes more")
+        if why := next(filter(None, reasons), None):
             left_out[why].append(claim.what)
             continue
         measured = wanted
         say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, for at most {duration(budget_s)} in all")
-        finding = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
-        findings.append(finding)
-        why = f" ({finding.why})" if finding.why else ""
-        say(console, f"{finding.found:<15} {claim.what}: {finding.there} there, {finding.here} here{why}")
+        found, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
+        there = _text(claim.judged.ratio, claim.judged.low, claim.judged.high, claim.judged.word)
+        findings.append({"found": found, "what": claim.what, "there": there, "here": here, "why": why})
+        say(console, f"{found:<15} {claim.what}: {there} there, {here} here{f' ({why})' if why else ''}")
     for why, texts in left_out.items():
         more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
         say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({why})")
     if folder.exists():
         with writing_errors(shown(folder / REPLAY)):
-            write_json(folder / REPLAY, {"of": name, "findings": [each._asdict() for each in findings]})
+            write_json(folder / REPLAY, {"of": name, "findings": findings})
         say(console, f"Kept in {shown(folder / REPLAY)}, beside the records")
-    words = {each.found for each in findings}
+    words = {finding["found"] for finding in findings}
     return 0 if HOLDS in words and FAILS not in words else 1
 
 
@@ -149,42 +139,41 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 
 def _measured(
     claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
-) -> Finding:
-    """Measures both cells in fresh processes, in a random order within each round, and compares them."""
+) -> tuple[str, str, str]:
+    """Compares both cells as `compare --run` does: whether the claim holds, the ratio here, and why it is unknown."""
     limit_s = max(1.0, math.ceil(LONGEST * budget_s))
     first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)
     runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
     cells = [replace(cell, repeat=cell.repeat + 100 * number) for cell in runs.cells]
+    left_s = ends_s - time.monotonic()
     options = replace(
         one_cell("tracking=none")[1],
         quiet_s=limit_s / 2,
         out=f"{RUNS}/{folder.name}",
-        waits_s=max(0.0, ends_s - time.monotonic()),
-        ends_after_s=max(1.0, ends_s - time.monotonic() - limit_s),
+        waits_s=max(0.0, left_s),
+        ends_after_s=max(1.0, left_s - limit_s),
     )
-    there = _ratio(claim.judged.ratio, claim.judged.low, claim.judged.high, claim.judged.word)
     try:
         records = sweep.run(cells, options, console, hosts=hosts, show=lambda result: None).records
     except UserError as error:  # such as data that are not here
-        return Finding(CANT_TELL, claim.what, there, NOT_MEASURED, str(error))
+        return CANT_TELL, NOT_MEASURED, str(error)
     sides = defaultdict[str, list[ComparedProcess]](list)
     for record in records:
         if not record.was_cut(math.inf):  # whose few steps are no speed
             sides[key_of(record.cell)].append(ComparedProcess.of(record))
     found = compare_processes(sides[key_of(second)], sides[key_of(first)])
-    verdict = found.verdict()
-    here = NOT_MEASURED if found.ratio is None else _ratio(found.ratio, found.low, found.high, verdict)
     if found.ratio is None:
         least = min(found.num_first, found.num_second)
-        reasons = [record.reason for record in records if record.reason]
-        why = next(iter(reasons), "give a longer --budget")
-        return Finding(CANT_TELL, claim.what, there, here, f"{least} of {MIN_PROCESSES} processes of a side: {why}")
-    claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster
+        reasons = [record.reason for record in records if record.reason] or ["give a longer --budget"]
+        return CANT_TELL, NOT_MEASURED, f"{least} of {MIN_PROCESSES} processes of a side: {reasons[0]}"
+    verdict = found.verdict()
+    here = _text(found.ratio, found.low, found.high, verdict)
     if verdict == Verdict.cant_tell:
-        return Finding(CANT_TELL, claim.what, there, here, "")
-    return Finding(HOLDS if verdict == claimed else FAILS, claim.what, there, here, "")
+        return CANT_TELL, here, ""
+    claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster
+    return HOLDS if verdict == claimed else FAILS, here, ""
 
 
-def _ratio(ratio: float, low: float | None, high: float | None, word: str) -> str:
-    interval = word if low is None or high is None else f"{significant(low)} to {significant(high)}"
-    return f"{significant(ratio)} times ({interval})"
+def _text(ratio: float, low: float | None, high: float | None, word: str) -> str:
+    how_sure = word if low is None or high is None else f"{significant(low)} to {significant(high)}"
+    return f"{significant(ratio)} times ({how_sure})"

@@ -4,7 +4,6 @@ import csv
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -65,16 +64,15 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
     names = archive.names()
     if SUMS not in names or not any(name.startswith(f"{RESULTS}/") for name in names):
         raise UserError(f"{archive.path}: no bundle of accelbench: it has no {SUMS}, or no {RESULTS}/")
-    for name in names:
-        plain = PurePosixPath(name)
-        leads_out = plain.is_absolute() or ".." in plain.parts
-        if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
-            raise UserError(f"{archive.path}: {name[:99]!r} is no plain name of a file; nothing of it is used")
     lines = archive.read(SUMS).decode(errors="replace").splitlines()
     wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     published = dict[str, str]()
     num_bytes = 0
     for name in names:
+        plain = PurePosixPath(name)
+        leads_out = plain.is_absolute() or ".." in plain.parts
+        if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
+            raise UserError(f"{archive.path}: {name[:99]!r} is no plain name of a file; nothing of it is used")
         content = archive.read(name)
         num_bytes += len(content)
         if num_bytes > MAX_TOTAL_BYTES:
@@ -100,16 +98,13 @@ def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
     if len(rows) != len(published):
         done.problems.append(f"{name}: has {len(published)} rows, and the records give {len(rows)}")
         return
-    problems = [line for row, found in zip(rows, published, strict=True) for line in _differences(name, row, found)]
-    done.problems += problems
-    if not problems:
+    num_problems = len(done.problems)
+    for row, other in zip(rows, published, strict=True):
+        # A column that is missing or empty hides nothing: another release has other columns.
+        for column in {**row, **other}:
+            should, is_now = row.get(column) or "", other.get(column) or ""
+            if should != is_now:
+                what = f"{name}: {row.get('label') or row['model']}: {column or 'a further column'}"
+                done.problems.append(f"{what} should be {should or 'empty'}, not {is_now or 'empty'}")
+    if len(done.problems) == num_problems:
         done.shown.append(f"{name}: {counted(len(rows), 'row')} that follow from the records")
-
-
-def _differences(name: str, row: dict[str, str], found: dict[str, str]) -> Iterator[str]:
-    # A column that is missing or empty hides nothing: another release has other columns.
-    for column in {**row, **found}:
-        ours, theirs = row.get(column) or "", found.get(column) or ""
-        if ours != theirs:
-            what = f"{name}: {row.get('label') or row['model']}: {column or 'a further column'}"
-            yield f"{what} should be {ours or 'empty'}, not {theirs or 'empty'}"

@@ -133,9 +133,9 @@ def _serve(chosen: Namespace, console: Console) -> int:
     if chosen.percentile and "server.percentile" in names:
         raise UserError("--percentile: goes without server.percentile: give one of them")
     words = ["-m", "protocol=server", f"server.latency_ms={chosen.latency_ms}"]
-    # 120 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
+    # 140 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
     is_named = "server.percentile" in names
-    words.append("server.duration_s=120" if is_named else f"server.percentile={chosen.percentile or 99}")
+    words.append("server.duration_s=140" if is_named else f"server.percentile={chosen.percentile or 99}")
     composed = compose([*words, *chosen.words] + [VERBOSE] * chosen.verbose)
     for run in composed:
         if run.server.percentile > MOST_PERCENTILE:

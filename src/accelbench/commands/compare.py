@@ -30,9 +30,9 @@ interleaved (A and B alternate, so that drift affects both alike).
   can't tell  else; of fewer than 5 processes; on one machine, not interleaved
 """
 BISECT = """\
-Searches the commits between GOOD and BAD by `git bisect`. It measures each in a worktree, in processes interleaved \
-with GOOD's. A commit is slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it \
-gets more processes. A commit that does not run is skipped. Only what is committed counts.
+Halves the commits between GOOD and BAD. It measures each in a worktree, in processes interleaved with GOOD's. A \
+commit is slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it gets more \
+processes. A commit that does not run is skipped. Only what is committed counts.
 The same command goes on from the records of one that was stopped.
 """
 RULES = (
@@ -189,9 +189,8 @@ def bisect(chosen: Namespace, console: Console) -> int:
     if wrong := [word for word in chosen.words if word.startswith("-")]:
         raise UserError(f"{wrong[0]}: flags of bisect go before --")
     from accelbench.lifeline import ending_as_ctrl_c
-    from accelbench.search.bisect import Bisection
-    from accelbench.search.worktrees import commits
+    from accelbench.search.bisect import bisect, commits
 
     words = chosen.words + [VERBOSE] * chosen.verbose
     with ending_as_ctrl_c():  # else it would leave worktrees
-        return Bisection(commits(chosen.good, chosen.bad), words, budget_s, console).run()
+        return bisect(commits(chosen.good, chosen.bad), words, budget_s, console)

@@ -30,7 +30,7 @@ def doctor(chosen: Namespace, console: Console) -> int:
     "selfcheck",
     "measure how small a difference this machine can tell",
     BUDGET,
-    description="Runs two small networks against themselves, interleaved (10m).",
+    description="Runs two small networks against themselves, ten interleaved rounds (at most 10m).",
 )
 def selfcheck(chosen: Namespace, console: Console) -> int:
     """Compares equal cells."""

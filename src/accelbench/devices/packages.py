@@ -48,7 +48,6 @@ DISTRIBUTIONS = {
     **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
     "pynvml": "nvidia-ml-py",
     "pytorch_lightning": "pytorch-lightning",
-    "mlperf_loadgen": "mlcommons-loadgen",
 }
 
 

@@ -26,7 +26,6 @@ from accelbench.schema.measurement import Data
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.serving import calibration
 from accelbench.settings import params
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
@@ -53,7 +52,6 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
             for device in Device:
                 if look(device).present:
                     prober.probe(_plain_cell(device), TRUE_PRECISIONS)
-            calibration.null(place.cache, prober.environment, again=True)
     reports = [look(device) for device in Device]
     present = [report for report in reports if report.present]
     kinds = {
@@ -115,7 +113,6 @@ def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, kn
     disturbed = [f"{device} {word}" for device, each in known.items() for word in each.disturbed]
     remark = f" ({TOO_LOW}: {', '.join(disturbed)})" if disturbed else ""
     rows.append(("at most", f"{rates} GFLOP/s{remark}" if rates else NOT_PROBED))
-    rows += _requests(place)
     sets = data_sets(place)
     counts = ", ".join(f"{num} {state}" for state, num in Counter(map(_state, sets.values())).items())
     rows.append(("data", counts or "none yet"))
@@ -143,7 +140,7 @@ def _sections(
         "Engines": engines,
         "Versions": [*{"python": machine["machine"]["python"], **machine["versions"]}.items()],
         "Precisions that run here": _precisions(kinds),
-        "At most, as probed (accelbench doctor --probe)": _ceilings(known) + _requests(place),
+        "At most, as probed (accelbench doctor --probe)": _ceilings(known),
         "Skipped here": _skipped(kinds),
         "Data sets": data or [("", none)],
         "Settings": [("", _settings(place))],
@@ -192,15 +189,6 @@ def _ceilings(known: Mapping[str, Ceilings]) -> Rows:
         rows.append(("", ", ".join([*words, f"a launch {significant(each.launch_s * 1e6)} us"])))
         rows += [("", f"{TOO_LOW}: {device} {word} ({reason})") for word, reason in each.disturbed.items()]
     return rows or [("", NOT_PROBED)]
-
-
-def _requests(place: Workplace) -> Rows:
-    """What requests cost here without a model; nothing if that was not measured yet."""
-    if (found := calibration.known(place.cache, fingerprint(PROBING_ENGINE))) is None:
-        return []
-    most = "not even 1,000" if found.rate is None else f"{found.rate:,.0f}"
-    p50_ms, p99_ms = (significant(1e3 * seconds, 2) for seconds in (found.p50_s, found.p99_s))
-    return [("requests", f"{most} a second are on time; without a model one takes {p50_ms} ms, p99 {p99_ms} ms")]
 
 
 def _skipped(kinds: Kinds) -> Rows:

@@ -32,7 +32,7 @@ QUANTIZERS = {vocab.Engine.openvino: ("nncf",)}
 LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # that have networks
 # Module -> the extra that installs it, where its name is another one.
 EXTRAS = {"tensorflow": "keras", "onnx": "onnxruntime", "onnxscript": "onnxruntime", "nncf": "openvino"}
-EXTRAS |= {"torch_xla": "xla", "mlperf_loadgen": "loadgen"}
+EXTRAS["torch_xla"] = "xla"
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
@@ -145,8 +145,6 @@ class CellFacts(Asked):
             found.append(cell.model.library.value)
         if cell.data.pipeline == vocab.Pipeline.jpeg:
             found.append("torchvision")
-        if cell.protocol in vocab.SERVING and cell.server.generator == vocab.Generator.loadgen:
-            found.append("mlperf_loadgen")
         return found
 
     @cached_property

@@ -22,10 +22,8 @@ from accelbench.schema.vocab import (
     Protocol,
     Status,
     Stop,
-    Verdict,
 )
 from accelbench.stats import order_statistics
-from accelbench.stats.regenerative import MIN_CYCLES
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
 # well below.
@@ -195,9 +193,6 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
     if serving.num_errors and (serving.error or not serving.ended_early):
         why = f"requests have no answer{f': {serving.error}' if serving.error else ''}"
         yield doubt("had requests without an answer", f"{serving.num_errors:,} of {serving.num_requests:,} {why}")
-    if serving.verdict == Verdict.unknown and (num := serving.num_cycles or 0) < MIN_CYCLES:
-        few = f"the server was idle only {num} times"
-        yield doubt("fell idle too seldom", f"{few}: too few to tell what its latencies are")
 
 
 def _about_target(cell: Cell, seen: TargetTraining) -> Iterator[Remark]:

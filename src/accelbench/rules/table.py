@@ -117,6 +117,11 @@ MISTAKES = (
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
     Rule(
+        "protocol=server server.generator=loadgen",
+        "server.generator=loadgen: accelbench makes the requests itself",
+        "server.generator=own",
+    ),
+    Rule(
         f"{SERVING} server.workers>shared_threads",
         "server.workers={server.workers}: they share the threads",
         "at most {shared_threads}",

@@ -153,7 +153,7 @@ class Server:
     max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
     max_delay_ms: NotNegative = _of_requests(0.0, "milliseconds that a request waits for others of its batch, at most")
     workers: AtLeastOne = _of_requests(1, "instances of the network, which share the threads")
-    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: own, or loadgen for MLPerf's")
+    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: accelbench's own")
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
         """Words for settings that differ from their defaults, and for the rate; part of a cell's label."""

@@ -62,7 +62,7 @@ Definition = StrEnum("Definition", ["passage", "fixed"])
 # engine begins; `test` is the last evaluation, on the test set.
 Span = StrEnum("Span", ["start", "data", "build", "train", "evaluate", "test"])
 SERVING = frozenset({Protocol.server, Protocol.single_stream, Protocol.multi_stream, Protocol.offline})
-# What makes the requests: accelbench's own generator, or MLPerf's LoadGen.
+# What makes the requests: accelbench's own generator; MLPerf's LoadGen only in records of earlier releases.
 Generator = StrEnum("Generator", ["own", "loadgen"])
 
 # How batches are made. From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker

@@ -1,11 +1,15 @@
-"""Finds the commit that made a cell slower: `git bisect`, with processes of each commit interleaved with GOOD's."""
+"""Finds the commit that made a cell slower, with fresh processes of each commit interleaved with those of GOOD."""
 
 import math
+import os
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from rich.console import Console
 
@@ -13,144 +17,235 @@ from accelbench import lock
 from accelbench.compare.comparison import MARGIN, SpeedRatio, compare_processes, difference
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import Interrupted, RefusedError, UserError, WriteError
+from accelbench.grid.fingerprint import git_variables
+from accelbench.grid.own_code import source_files
 from accelbench.grid.plan import Prepared, check_request
 from accelbench.isolation.hosts import Hosts
+from accelbench.lifeline import scratch_folder
 from accelbench.presentation import counted, say
-from accelbench.project import RUNS, shown, workplace
+from accelbench.project import PACKAGE, RUNS, resolved, shown, workplace
+from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import SERVING, Protocol
-from accelbench.search.worktrees import Commit, Worktree, git
 from accelbench.settings.compose import one_cell
 from accelbench.sweep.context import SweepContext, folder_under_runs
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
 from accelbench.sweep.session import Session
 
-MOST = 20  # rounds of a commit: one that can't be told by then is near the limit
-ENOUGH = 4  # processes of both commits: a side of which none has a speed by then gets no more
-WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> what `git bisect` gets
+# After so many processes the interval is looked at: a look at each would find differences by chance. The first look
+# ends a comparison only if all processes of a side failed.
+LOOKS = (4, 10, 20, 40)
+WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> the word for it
 
 
 @dataclass(frozen=True)
-class _Side:
-    """A commit that can be measured."""
+class Commit:
+    """A commit of the repository of the current folder."""
+
+    hash: str
+    subject: str
+
+    @property
+    def short(self) -> str:
+        return self.hash[:8]
+
+
+def git(*words: object) -> str:
+    """Returns what git prints, without the hooks of the repository. Raises RefusedError if it fails."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
+    try:
+        done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables())
+    except OSError as error:
+        raise RefusedError(error, "bisect: git") from error
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
+        raise RefusedError(OSError(0, reason), f"git {words[0]} {words[-1]}")
+    return done.stdout.decode(errors="replace").rstrip("\n")
+
+
+def commits(good: str, bad: str) -> list[Commit]:
+    """Returns GOOD and the branch's commits after it up to BAD, the oldest first. Raises UserError: there are none."""
+    # First parents only: the commits of a merged branch may lack what this branch had by then.
+    hashes = []
+    for name, word in (("GOOD", good), ("BAD", bad)):
+        try:
+            hashes.append(git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
+        except RefusedError as error:
+            raise UserError(f"{name}={word}: no revision of a git repository here") from error
+    wanted = ("--first-parent", "--reverse", hashes[1], "--not", f"{hashes[0]}^@")
+    lines = git("log", "--format=%H %s", *wanted).split("\n")
+    if not lines[0].startswith(hashes[0]):
+        raise UserError(f"GOOD={good}: is not an ancestor of BAD={bad} (by first parents)")
+    if len(lines) < 2:
+        raise UserError(f"GOOD={good}, BAD={bad}: are one commit")
+    return [Commit(*line.split(" ", 1)) for line in lines]
+
+
+@dataclass
+class Side:
+    """A commit whose files are in a worktree, where its cell is measured."""
 
     commit: Commit
-    tree: Worktree
-    ready: Prepared
+    folder: Path
+    top: Path  # of the checkout
     context: SweepContext
-
-
-class Bisection:
-    """One search among GOOD and the commits after it, for the cell of `words`."""
-
-    def __init__(self, listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> None:
-        self.good, *self.after = listed
-        self.cell, self.options = one_cell(shlex.join(words))
-        if self.cell.protocol in {Protocol.target, *SERVING}:
-            raise UserError(f"protocol={self.cell.protocol}: bisect compares speeds: use window, steps or fit")
-        self.place = workplace().with_data(self.options.data_root)
-        # The same for the same question: one that was killed goes on from its records.
-        name = f"{RUNS}/bisect-{self.good.short}-{self.after[-1].short}-{self.cell.id[:8]}"
-        self.folder = folder_under_runs(self.place, self.options.out or name)
-        self.console, self.budget_s = console, budget_s
-        self.told: dict[str, str] = {}  # what is known of each measured commit, by its hash
-
-    def say(self, line: str) -> None:
-        say(self.console, line)
-
-    def run(self) -> int:
-        """Prints what each commit is, and the answer; the exit status: 1 without one. Raises UserError."""
-        self.say(f"{counted(len(self.after), 'commit')} after GOOD. Work that is not committed does not count.")
-        with lock.hold_measuring(self.say):
-            self.ends_s = time.monotonic() + self.budget_s
-            try:
-                with self._side(self.good) as good:
-                    return self._search(good)
-            except KeyboardInterrupt as stop:
-                raise Interrupted("; every finished process has its record, in", shown(self.folder)) from stop
-
-    def _search(self, good: _Side) -> int:
-        left, bad = self.after, self.after[-1]
-        is_slower, slowdown = self._test(good, bad, MARGIN, len(left))
-        if slowdown is None:
-            raise UserError(f"BAD={bad.short}: {self.told[bad.hash]}")
-        if is_slower is None:
-            return self._end(f"Can't tell whether BAD is slower than GOOD: {self.told[bad.hash]}")
-        if not is_slower:
-            return self._end("No slow-down to look for: BAD is not slower than GOOD")
-        # Half of the slow-down, on the scale of logarithms: commits as fast as GOOD, or as BAD, are far from it.
-        share = 1 - math.sqrt(slowdown.ratio or 1.0)
-        folder = good.tree.folder  # git keeps a search for each worktree, so that one of the user's goes on
-        terms = f"--term-old={WORDS[False]}", f"--term-new={WORDS[True]}"
-        git("bisect", "start", *terms, "--no-checkout", "--first-parent", bad.hash, self.good.hash, folder=folder)
-        while time.monotonic() < self.ends_s and any(each.hash not in self.told for each in left):
-            wanted = git("rev-parse", "BISECT_HEAD", folder=folder)
-            commit = next(each for each in left if each.hash == wanted)
-            is_slower, _ = self._test(good, commit, share, len(left))
-            git("bisect", WORDS[is_slower], commit.hash, folder=folder)
-            hashes = git("log", "--bisect", "--first-parent", "--format=%H", folder=folder).split()
-            left = [each for each in left if each.hash in hashes]
-        first = left[0]
-        if len(left) == 1:
-            answer = f"First slower commit: {first.hash} {first.subject}\nAgainst GOOD: {self.told[first.hash]}"
-            return self._end(answer, status=0)
-        named = [f"  {each.short} {each.subject}: {self.told.get(each.hash, 'not measured')}" for each in left]
-        return self._end("\n".join([f"Can't tell which of these {len(left)} is the first slower commit:", *named]))
-
-    def _end(self, answer: str, status: int = 1) -> int:
-        self.say(f"\n{answer}\nRecords: {shown(self.folder)}")
-        return status
+    ready: Prepared = field(init=False)
 
     @contextmanager
-    def _side(self, commit: Commit) -> Iterator[_Side]:
-        """A commit's files and hosts. Raises UserError: it does not run."""
-        with Worktree.of(commit) as tree, Hosts() as hosts:
-            folder = self.folder
-            context = SweepContext(self.options, self.console, hosts, self.place, folder, folder.name, refuses=True)
-            with tree.inside():
-                check_request([self.cell])
-                tree.check(self.cell)
-                ready = context.prepare([self.cell])
-            if (reason := ready.planned[0].skip_reason) is not None:
-                raise UserError(reason)
-            state = {"revision": commit.hash, "branch": None, "dirty": False}
-            yield _Side(commit, tree, replace(ready, git=state), context)
-
-    def _test(self, good: _Side, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
-        """Prints whether a commit is slower than GOOD by more than this share; it has no ratio if it does not run."""
-        self.say(f"{commit.short} beside {self.good.short}: {counted(num_left, 'commit')} left")
-        is_slower, found = None, None
+    def inside(self) -> Iterator[None]:
+        """Has the working folder and Python's path, also of hosts that start, in the worktree, not in the checkout."""
+        here, path = Path.cwd(), sys.path[:]
         try:
-            with self._side(commit) as side:
-                found, why = self._measure(good, side, share)
-            is_slower = found.tells_slower_by(share)
+            os.chdir(self._moved(here) or self.folder)
+            sys.path[:] = [str(each and self._moved(Path(each)) or each) for each in path]
+            yield
+        finally:
+            os.chdir(here)
+            sys.path[:] = path
+
+    def _moved(self, path: Path) -> Path | None:
+        """The same folder of the worktree; None if it has none, as for a virtual environment in the repository."""
+        path = resolved(path)
+        if path == PACKAGE.parent or not path.is_relative_to(self.top):
+            return None
+        moved = self.folder / path.relative_to(self.top)
+        return moved if moved.is_dir() else None
+
+    def prepare(self, cell: Cell) -> None:
+        """Plans the cell. Raises UserError: it can't run, or nothing that it names is among the commit's files."""
+        with self.inside():
+            check_request([cell])
+            files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
+            if not any(resolved(file).is_relative_to(self.folder) for file in files):
+                named = [f"{flag}={path}" for flag, path in cell.own_code.items()] or [f"model={cell.model.name}"]
+                raise UserError(f"{named[0]}: is not among the files of the commit: name code of this repository")
+            ready = self.context.prepare([cell])
+        if (reason := ready.planned[0].skip_reason) is not None:
+            raise UserError(reason)
+        self.ready = replace(ready, git={"revision": self.commit.hash, "branch": None, "dirty": False})
+
+
+@contextmanager
+def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
+    """A worktree of a commit with hosts of its own. SIGKILL leaves it; `git worktree prune` removes it then."""
+    top = resolved(Path(git("rev-parse", "--show-toplevel")))
+    with scratch_folder() as scratch, Hosts() as hosts:
+        folder = scratch / commit.short
+        try:
+            git("worktree", "add", "--quiet", "--detach", folder, commit.hash)
+            yield Side(commit, resolved(folder), top, replace(context, hosts=hosts))
+        finally:
+            with suppress(UserError):
+                git("worktree", "remove", "--force", folder)
+
+
+def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> int:
+    """Finds the first commit after GOOD, the first of `listed`, that makes the cell of `words` slower.
+
+    Prints what each measured commit is, and the answer; returns the exit status: 1 without one. Raises UserError.
+    """
+    good, *after = listed
+    cell, options = one_cell(shlex.join(words))
+    if cell.protocol in {Protocol.target, *SERVING}:
+        raise UserError(f"protocol={cell.protocol}: bisect compares speeds: use window, steps or fit")
+    place = workplace().with_data(options.data_root)
+    # One name for one question: a search that was killed goes on from its records.
+    name = options.out or f"{RUNS}/bisect-{good.short}-{after[-1].short}-{cell.id[:8]}"
+    folder = folder_under_runs(place, name)
+    context = SweepContext(options, console, Hosts(), place, folder, folder.name, refuses=True)
+    context.say(f"{counted(len(after), 'commit')} after GOOD. Work that is not committed does not count.")
+    with lock.hold_measuring(context.say):
+        ends_s = time.monotonic() + budget_s
+        try:
+            with checked_out(good, context) as side:
+                side.prepare(cell)
+                answer, is_found = _Bisection(cell, side, folder, ends_s).search(after)
+        except KeyboardInterrupt as stop:
+            raise Interrupted("; every finished process has its record, in", shown(folder)) from stop
+    say(console, f"\n{answer}\nRecords: {shown(folder)}")
+    return 0 if is_found else 1
+
+
+@dataclass
+class _Bisection:
+    cell: Cell
+    good: Side
+    folder: Path  # of the records
+    ends_s: float
+    results: dict[str, str] = field(default_factory=dict)  # how each measured commit compares, by its hash
+
+    def search(self, left: list[Commit]) -> tuple[str, bool]:
+        """Returns the answer, and whether it names one commit of `left`, of which the last one is BAD."""
+        bad = left[-1]
+        is_slower, slowdown = self._test(bad, MARGIN, len(left))
+        result = self.results[bad.hash]
+        if slowdown is None:
+            raise UserError(f"BAD={bad.short}: {result}")
+        if is_slower is None:
+            return f"Can't tell whether BAD is slower than GOOD: {result}", False
+        if not is_slower:
+            return "No slow-down to look for: BAD is not slower than GOOD", False
+        # Half of the slow-down, on the scale of logarithms: commits as fast as GOOD, or as BAD, are far from it.
+        share = 1 - math.sqrt(slowdown.ratio or 1.0)
+        while untested := [commit for commit in left if commit.hash not in self.results]:
+            if time.monotonic() >= self.ends_s:
+                break
+            middle = len(left) / 2 - 1
+            commit = min(untested, key=lambda each: abs(left.index(each) - middle))
+            is_slower, _ = self._test(commit, share, len(left))
+            if is_slower is not None:
+                place = left.index(commit) + 1
+                left = left[:place] if is_slower else left[place:]
+        first = left[0]
+        if len(left) == 1:
+            named = f"{first.hash} {first.subject}\nAgainst GOOD: {self.results[first.hash]}"
+            return f"First slower commit: {named}", True
+        lines = [f"Can't tell which of these {len(left)} is the first slower commit:"]
+        for commit in left:
+            lines.append(f"  {commit.short} {commit.subject}: {self.results.get(commit.hash, 'not measured')}")
+        return "\n".join(lines), False
+
+    def _test(self, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
+        """Prints whether a commit is slower than GOOD by more than `share`; the ratio is None if it does not run."""
+        context = self.good.context
+        context.say(f"{commit.short} beside {self.good.commit.short}: {counted(num_left, 'commit')} left")
+        is_slower, ratio = None, None
+        try:
+            with checked_out(commit, context) as side:
+                side.prepare(self.cell)
+                ratio, result = self._compare(side, share)
+            is_slower = ratio.tells_slower_by(share)
         except (WriteError, RefusedError):  # no fault of the commit
             raise
         except UserError as error:
-            why = f"does not run: {error}"
-        self.told[commit.hash] = why
-        self.say(f"{commit.short} {WORDS[is_slower]}: {why}; {commit.subject}")
-        return is_slower, found
+            result = f"does not run: {error}"
+        self.results[commit.hash] = result
+        context.say(f"{commit.short} {WORDS[is_slower]}: {result}; {commit.subject}")
+        return is_slower, ratio
 
-    def _measure(self, good: _Side, side: _Side, share: float) -> tuple[SpeedRatio, str]:
-        """Compares interleaved processes of both commits until they tell, and has `compare` find them."""
-        folder = self.folder / f"{good.commit.short}-{side.commit.short}"
-        good.context.folder = side.context.folder = folder
-        runs = shuffled_runs(self.cell, self.cell, MOST, seed=int(side.commit.hash[:8], 16))
+    def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
+        """Runs interleaved processes of both commits until their ratio is clear of `share`, for `compare` to show."""
+        sides = (self.good, side)
+        names = (self.good.commit.short, side.commit.short)
+        for each in sides:
+            each.context.folder = self.folder / "-".join(names)
+        runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.commit.hash[:8], 16))
         records: list[Record] = []
-        processes: tuple[list[ComparedProcess], list[ComparedProcess]] = [], []
-        found, failure = compare_processes(*processes), ""
+        processes: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
+        failure = ""
         with ExitStack() as stack:
-            with side.tree.inside():  # where its hosts start, and its network is checked
+            with side.inside():  # where its hosts start, and its network is checked
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
             for num, cell in enumerate(runs.cells):
-                is_stuck = num >= ENOUGH and not (found.num_first and found.num_second)
-                if is_stuck or found.tells_slower_by(share) is not None or time.monotonic() >= self.ends_s:
+                ratio = compare_processes(*processes)
+                has_failed = not (ratio.num_first and ratio.num_second)
+                is_over = num in LOOKS and (has_failed or ratio.tells_slower_by(share) is not None)
+                if is_over or time.monotonic() >= self.ends_s:
                     break
-                now = side if runs.is_second[num] else good
-                with now.tree.inside():
+                now = sides[runs.is_second[num]]
+                with now.inside():
                     item = now.ready.process(cell, f"{now.commit.short}-r{num // 2}")
                     done, _ = known(now.context, [item])
                     session.at(now.context, now.ready)
@@ -160,7 +255,7 @@ class Bisection:
                 processes[runs.is_second[num]].append(process)
                 if not process.rates:
                     failure = f"; {record.label}: {process.outcome}: {record.reason or process.disturbed}"
-                found = compare_processes(*processes)
         side.context.write_plan([WantedCell(each.cell, each.name, each.label) for each in records])
-        save_comparison(runs, (good.commit.short, side.commit.short), records, folder)
-        return found, difference(found) + failure
+        save_comparison(runs, names, records, side.context.folder)
+        ratio = compare_processes(*processes)
+        return ratio, difference(ratio) + failure

@@ -5,8 +5,7 @@ The peak memory of small batches tells where the limit is about: large batches a
 
 import io
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import psutil
 from rich.console import Console
@@ -17,7 +16,7 @@ from accelbench.errors import UserError
 from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import say
-from accelbench.project import shown, workplace
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
@@ -36,43 +35,66 @@ MIN_GROWTH = 0.15
 GROWTH = 4  # from one try to the next, while the peaks draw no line: below the limit, since `MIN_GROWTH` * 4 < 1
 
 
-def search(
-    fits: Callable[[int], bool], start: int, most: int = MAX_BATCH, guess: Callable[[], int | None] = lambda: None
-) -> tuple[int | None, int | None]:
-    """The largest batch that fits and the smallest that does not; each is None if none was found.
+@dataclass
+class Tries:
+    """Which batches fit, of those that were tried, and which to try next."""
 
-    Tries batches from `start`, to `most` at most: just below and above the guess where there is one, else larger ones,
-    and then halves the gap. If the first batch does not fit, it is halved until one does.
-    """
-    largest, smallest = None, None
-    batch: int | None = start
-    while batch:
-        if fits(batch):
-            largest = batch
+    start: int
+    most: int = MAX_BATCH
+    memory: int | None = None  # bytes; None if unknown
+    largest: int | None = None  # that fits
+    smallest: int | None = None  # that does not
+    peaks: dict[int, int] = field(default_factory=dict)  # batch -> bytes of memory that it took, where known
+
+    def add(self, batch: int, fits: bool, peak: int | None) -> None:
+        if fits:
+            self.largest = batch
         else:
-            smallest = batch
-        batch = smallest // 2 if largest is None and smallest else _next(largest or 0, smallest, most, guess())
-    return largest, smallest
+            self.smallest = batch
+        if fits and peak is not None:
+            self.peaks[batch] = peak
 
+    def next(self) -> int | None:
+        """The batch to try next; None once the limit is known.
 
-def _next(largest: int, smallest: int | None, most: int, guess: int | None) -> int | None:
-    """The batch to try next; None if the search has ended."""
-    if largest == most or (smallest is not None and smallest - largest <= max(1, TOLERANCE * largest)):
-        return None
-    tries = [] if guess is None else [int(share * guess) for share in GUESS_SHARES]
-    if between := [batch for batch in tries if largest < batch < (smallest or most)]:
-        return between[0]
-    return min(GROWTH * largest, most) if smallest is None else (largest + smallest) // 2
+        It is just below or above the guess where there is one, else a larger one, or it halves the gap. If the first
+        batch does not fit, it is halved until one does.
+        """
+        largest, smallest = self.largest, self.smallest
+        if largest is None:
+            return self.start if smallest is None else smallest // 2 or None
+        gap = self.most - largest if smallest is None else smallest - largest - max(1, int(TOLERANCE * largest))
+        if gap <= 0:
+            return None
+        guess = self.guess()
+        for share in GUESS_SHARES if guess is not None else ():
+            batch = int(share * (guess or 0))
+            if largest < batch < (smallest or self.most):
+                return batch
+        return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
 
+    def guess(self) -> int | None:
+        """The largest batch that should fit, by the line through the peaks; None if they draw none."""
+        if self.memory is None or len(self.peaks) < 2:
+            return None
+        small, large = min(self.peaks), max(self.peaks)
+        growth = self.peaks[large] - self.peaks[small]
+        if growth < MIN_GROWTH * self.memory:
+            return None
+        return large + int((self.memory - self.peaks[large]) * (large - small) / growth)
 
-def expected_limit(peaks: Mapping[int, int], memory: int) -> int | None:
-    """The largest batch that should fit, by the line through the peaks (batch size -> bytes); None if there is none."""
-    if len(peaks) < 2:
-        return None
-    small, large = min(peaks), max(peaks)
-    if peaks[large] - peaks[small] < MIN_GROWTH * memory:
-        return None
-    return large + int((memory - peaks[large]) * (large - small) / (peaks[large] - peaks[small]))
+    def say_so_far(self, console: Console) -> None:
+        if self.largest is None:
+            say(console, "No batch was seen to fit yet.")
+            return
+        say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
+        guess = self.guess()
+        if guess is not None and guess > self.largest:
+            say(console, f"About {guess:,} should fit: estimated from the memory of smaller ones.")
+
+    def took(self, batch: int) -> str:
+        """The memory that a batch took, in words; empty if unknown."""
+        return f", which takes {self.peaks[batch] / GB:.1f} GB" if batch in self.peaks else ""
 
 
 def find(
@@ -92,96 +114,55 @@ def find(
         most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
-    tries = _Tries(cell, options, console, hosts, budget_s)
-    bound = "" if tries.memory is None else f" in {tries.memory / GB:.1f} GB of memory on the {cell.device}"
-    tries.say(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
-    try:
-        largest, smallest = search(tries.fits, cell.batch_size, most, tries.guess)
-    except _Ended as end:
-        tries.say_so_far()
-        tries.say(str(end))
-        return end.status
-    finally:
-        if tries.options.out is not None:
-            tries.say(f"Records of the tries: {shown(place.root / tries.options.out)}")
-    if largest is None:
-        tries.say("No batch fits: not even one sample does.")
-        return 1
-    failed = f"{smallest:,} does not ({tries.done[smallest].reason})" if smallest else ""
-    above = failed or f"more than {most:,} was not tried"
-    tries.say(f"The largest batch that fits: {largest:,}{tries.peak(largest)}; {above}.")
+    memory = look(cell.device).memory_bytes
+    if memory is not None and cell.device == Device.cpu:  # other programs have a part of it
+        memory = min(memory, psutil.virtual_memory().available)
+    tries = Tries(cell.batch_size, most, memory)
+    bound = "" if memory is None else f" in {memory / GB:.1f} GB of memory on the {cell.device}"
+    say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
+    # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
+    warmup = 1 if cell.mode == Mode.train else 0
+    step = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
+    options = replace(options, tracking="none")
+    # A sweep's lines are about speed, which one step does not show.
+    quiet = console if options.verbose else Console(file=io.StringIO())
+    ends_s, wall_s, why_smallest = time.monotonic() + budget_s, 0.0, ""
+    while (batch := tries.next()) is not None:
+        takes_s = wall_s * max(1.0, batch / (tries.largest or batch))
+        if time.monotonic() + takes_s > ends_s:
+            tries.say_so_far(console)
+            why = f"it takes about {takes_s:.0f} s, more than --budget (1m if unset) leaves"
+            say(console, f"{batch:,} was not tried: {why}.")
+            break
+        done = run.run([replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None)
+        done.check_request()
+        options = replace(options, out=str(done.folder.relative_to(done.folder.parents[1])))
+        (record,) = done.records
+        fits = record.status == Status.ok
+        tries.add(batch, fits, _peak_bytes(record))
+        outcome = f"fits{tries.took(batch)}" if fits else f"{record.status}: {record.reason}"
+        say(console, f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
+        if fits:
+            wall_s = record.wall_s
+        elif record.status in (Status.oom, Status.killed):
+            why_smallest = f"{batch:,} does not ({record.reason})"
+        else:
+            tries.say_so_far(console)
+            say(console, f"The search ended: {record.label}: {record.status}: {record.reason}")
+            return 1
+    else:
+        if tries.largest is None:
+            say(console, "No batch fits: not even one sample does.")
+            return 1
+        above = why_smallest or f"more than {most:,} was not tried"
+        say(console, f"The largest batch that fits: {tries.largest:,}{tries.took(tries.largest)}; {above}.")
+    if options.out is not None:
+        say(console, f"Records of the tries: {options.out}")
     return 0
 
 
-class _Ended(Exception):  # noqa: N818  # no mistake of anybody's
-    def __init__(self, why: str, status: int) -> None:
-        super().__init__(why)
-        self.status = status  # of the command
-
-
-class _Tries:
-    """Runs the cell with one batch size after the other, each for one step in a process of its own."""
-
-    def __init__(self, cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float) -> None:
-        # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
-        warmup = 1 if cell.mode == Mode.train else 0
-        self.cell = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
-        self.options = replace(options, tracking="none")  # its `out` is the folder of the records, once there is one
-        self.console, self.hosts = console, hosts
-        self.ends_s = time.monotonic() + budget_s
-        self.memory = look(cell.device).memory_bytes  # None if unknown
-        if self.memory is not None and cell.device == Device.cpu:  # other programs have a part of it
-            self.memory = min(self.memory, psutil.virtual_memory().available)
-        self.done: dict[int, Record] = {}  # of the tries, by batch size
-        self.largest: int | None = None  # that fitted
-
-    def say(self, line: str) -> None:
-        say(self.console, line)
-
-    def fits(self, batch: int) -> bool:
-        """Tries a batch, unless it would take too long: in proportion to the largest batch that fitted."""
-        takes_s = self.done[self.largest].wall_s * max(1.0, batch / self.largest) if self.largest else 0.0
-        if time.monotonic() + takes_s > self.ends_s:
-            more = f"{batch:,} was not tried: it takes about {takes_s:.0f} s"
-            raise _Ended(f"{more}, more than --budget (1m if unset) leaves.", 0)
-        # A sweep's lines are about speed, which one step does not show.
-        console = self.console if self.options.verbose else Console(file=io.StringIO())
-        one = replace(self.cell, batch_size=batch)
-        done = run.run([one], self.options, console, hosts=self.hosts, show=lambda result: None)
-        done.check_request()
-        self.options = replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
-        (record,) = done.records
-        self.done[batch] = record
-        fits = record.status == Status.ok
-        outcome = f"fits{self.peak(batch)}" if fits else f"{record.status}: {record.reason}"
-        self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
-        if not fits and record.status not in (Status.oom, Status.killed):
-            raise _Ended(f"The search ended: {record.label}: {record.status}: {record.reason}", 1)
-        if fits:
-            self.largest = max(batch, self.largest or 0)
-        return fits
-
-    def guess(self) -> int | None:
-        """The largest batch that should fit; None if the tries do not tell."""
-        peaks = {batch: peak for batch, record in self.done.items() if (peak := _peak_bytes(record)) is not None}
-        return None if self.memory is None else expected_limit(peaks, self.memory)
-
-    def peak(self, batch: int) -> str:
-        """The memory that a batch took, in words; empty if unknown."""
-        peak = _peak_bytes(self.done[batch])
-        return "" if peak is None else f", which takes {peak / GB:.1f} GB"
-
-    def say_so_far(self) -> None:
-        if self.largest is None:
-            self.say("No batch was seen to fit yet.")
-            return
-        self.say(f"{self.largest:,} fits{self.peak(self.largest)}.")
-        if (guess := self.guess()) is not None and guess > self.largest:
-            self.say(f"About {guess:,} should fit: estimated from the memory of smaller ones.")
-
-
 def _peak_bytes(record: Record) -> int | None:
-    measured = record.measurement
-    if measured is None or record.status != Status.ok:
+    if record.measurement is None:
         return None
-    return measured.peak_host_bytes if record.cell.device == Device.cpu else measured.peak_device_bytes
+    on_cpu = record.cell.device == Device.cpu
+    return record.measurement.peak_host_bytes if on_cpu else record.measurement.peak_device_bytes

@@ -1,17 +1,24 @@
-"""Finds the best of many cells within a budget of time: a race of short processes, with full ones of the last two."""
+"""Finds the best of many cells within a budget of time: successive halving, and then an interval for the last two.
+
+Every cell gets one short process. In rounds, the slower half drops out, and those that are left get another short
+process (successive halving: Jamieson and Talwalkar, AISTATS 2016). The last two are measured in full, interleaved,
+until the verdict of a comparison (docs/comparing.md) is known.
+"""
 
 import math
+import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import geometric_mean, median
 
 from rich.console import Console
 
 from accelbench.answers.process import Process
 from accelbench.answers.words import environment_names, short_text, speed_unit, workload_text
 from accelbench.compare.record_sets import ComparedProcess
+from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -25,19 +32,23 @@ from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceO
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json, grouped
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
-from accelbench.search.base import BaseSearch, search_alone
-from accelbench.search.race import Candidate, Race
+from accelbench.search.base import BaseSearch, Clock, search_alone
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
+NUM_LAST = 2  # cells that are compared
+NUM_FEW, MIN_SHORT = 8, 3  # so few cells first get so many short processes, of which one may be slow by chance
+MIN_LEAD = 3  # processes of a cell that is recommended
+LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]  # full processes of a cell: more looks would find chance differences
+KEPT_SHARE = 0.4  # of the time is kept from the first processes for the rounds and the comparison
 MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried
+UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
 # What a search may look for -> the unit of its values. More throughput is better, and less of the others.
 UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
 # Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
-UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here
 
 
 @dataclass(frozen=True)
@@ -80,24 +91,87 @@ def _latency_ms(record: Record) -> float | None:
     return 1e3 * median(steps) if steps else None
 
 
-@dataclass
-class _Group(Race):
-    """The race of the cells that do the same, and what it has found."""
+@dataclass(eq=False)
+class Candidate:
+    """A cell in the race."""
 
+    item: Planned
+    outcome: RaceOutcome = RaceOutcome.untried
+    process: Process | None = None  # its last one
+    # The only rate of each process is the value that is to be large.
+    short: list[ComparedProcess] = field(default_factory=list)
+    full: list[ComparedProcess] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)  # of the median step in each process
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of full processes, as in a comparison; the median of short ones."""
+        if self.full:
+            return geometric_mean([process.rates[0] for process in self.full])
+        return median([process.rates[0] for process in self.short])
+
+
+@dataclass
+class Race:
+    """The race of cells that do the same, of which the first is tried before all others."""
+
+    candidates: Sequence[Candidate]
     goal: Goal
 
-    @property
-    def known(self) -> list[Process]:
-        """The last process of each cell that has one."""
-        return [each.process for each in self.candidates if each.process]
+    def run(self) -> Iterator[tuple[Candidate, bool]]:
+        """Yields the cell that gets the next process, and whether that is to be a full one, until the best is known."""
+        for candidate in self.candidates:
+            yield candidate, False
+        generator = random.Random(0)
+        while len(left := self.left) > NUM_LAST:
+            if len(left) > NUM_FEW or max(len(each.short) for each in left) >= MIN_SHORT:
+                half = math.ceil(len(left) / 2)
+                for candidate in left[half:]:
+                    candidate.outcome = RaceOutcome.dropped
+                del left[half:]
+            generator.shuffle(left)  # so that drift of the machine affects all alike
+            for candidate in left:
+                yield candidate, False
+        while left := self.left:
+            if min(len(each.full) for each in left) in LOOKS and self.is_decided:
+                return
+            for candidate in self.candidates:  # in the same order again
+                if candidate in left:
+                    yield candidate, True
+
+    def add(self, candidate: Candidate, is_full: bool, process: ComparedProcess) -> None:
+        """Takes the result of a process; without rates, it failed."""
+        candidate.outcome = RaceOutcome.failed
+        if process.rates:
+            (candidate.full if is_full else candidate.short).append(process)
+            is_over = median(candidate.latencies_ms) > (self.goal.latency_ms or math.inf)
+            candidate.outcome = RaceOutcome.over if is_over else RaceOutcome.left
 
     @property
-    def name(self) -> str:
-        """What the cells do, with their batch size if each has a best cell of its own."""
-        if not self.known:
-            return self.candidates[0].item.label
-        batch = f", batch {self.known[0].cell.batch_size}" if self.goal.per_batch else ""
-        return f"{workload_text(self.known[0])}{batch}"
+    def left(self) -> list[Candidate]:
+        """The cells that may be the best, best first."""
+        left = [each for each in self.candidates if each.outcome == RaceOutcome.left]
+        return sorted(left, key=lambda each: -each.value)
+
+    @property
+    def leader(self) -> Candidate | None:
+        """The cell to recommend; None without one that has enough processes."""
+        best = next(iter(self.left), None)
+        return best if best and len(best.short + best.full) >= MIN_LEAD else None
+
+    @property
+    def ratio(self) -> SpeedRatio | None:
+        """The best cell over the next one, by their full processes; None if no other is left."""
+        last = self.left[:NUM_LAST]
+        return compare_processes(last[1].full, last[0].full) if len(last) == NUM_LAST else None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the best cell is known, or that none can be the best."""
+        ratio = self.ratio
+        if ratio is None:
+            return not self.left or self.leader is not None
+        return len(self.left) == NUM_LAST and ratio.verdict(self.goal.margin) != Verdict.cant_tell
 
     @property
     def untried(self) -> list[str]:
@@ -107,13 +181,23 @@ class _Group(Race):
         """What became of a cell."""
         if candidate is self.leader:
             return RaceOutcome.best if self.is_decided else RaceOutcome.leads
-        ratio = self.ratio if candidate.outcome == RaceOutcome.left else None
-        is_beaten = ratio and ratio.verdict(self.margin) == "faster"
-        return RaceOutcome.dropped if is_beaten else candidate.outcome
+        ratio = self.ratio
+        is_beaten = ratio is not None and ratio.verdict(self.goal.margin) == Verdict.faster
+        is_second = candidate.outcome == RaceOutcome.left
+        return RaceOutcome.dropped if is_second and is_beaten else candidate.outcome
 
-    def value(self, candidate: Candidate) -> float | None:
-        """That of the cell's processes, in the goal's unit; None if none gave a number."""
-        return self.goal.turned(candidate.value) if candidate.short else None
+    @property
+    def _known(self) -> list[Process]:
+        """The last process of each cell that has one."""
+        return [each.process for each in self.candidates if each.process]
+
+    @property
+    def name(self) -> str:
+        """What the cells do, with their batch size if each has a best cell of its own."""
+        if not self._known:
+            return self.candidates[0].item.label
+        batch = f", batch {self._known[0].cell.batch_size}" if self.goal.per_batch else ""
+        return f"{workload_text(self._known[0])}{batch}"
 
     def sentences(self) -> Iterator[str]:
         """What is best, how sure that is, and which cells were not tried."""
@@ -122,12 +206,14 @@ class _Group(Race):
             yield f"{self.name}: no cell within the limits was measured often enough to recommend it."
         else:
             so_far = "" if self.is_decided else "so far "
-            value = f"{significant(self._shown_value(leader))} {self._unit[1]}"
+            unit, size = self._unit()
+            value = f"{significant(size * self.goal.turned(leader.value))} {unit}"
             yield f"{self.name}: {so_far}{BEST[self.goal.by]} with {self._text(leader)}: {value}"
             counts = Counter(self.outcome(each) for each in self.candidates).most_common()
             yield f"{self._lead()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
         if self.untried:
-            more = f" {and_more(num, 'cell')}" if (num := len(self.untried) - MAX_NAMED) > 0 else ""
+            num_more = len(self.untried) - MAX_NAMED
+            more = f" {and_more(num_more, 'cell')}" if num_more > 0 else ""
             yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _lead(self) -> str:
@@ -137,34 +223,32 @@ class _Group(Race):
             return "No other cell is left"
         how_sure = "can't tell: too few processes in full"
         if ratio.low is not None:
-            verdict = ratio.verdict(self.margin)
-            sureness = verdict if verdict in ("same", "can't tell") else "sure"
+            verdict = ratio.verdict(self.goal.margin)
+            sureness = verdict if verdict in (Verdict.same, Verdict.cant_tell) else "sure"
             how_sure = f"{sureness}: {significant(ratio.low)} to {significant(ratio.high)} times"
         good = "economical" if self.goal.by == "energy" else "fast"
-        times = left[0].value / left[1].value
-        return f"It is {significant(times)} times as {good} as {self._text(left[1])} ({how_sure})"
+        times = significant(left[0].value / left[1].value)
+        return f"It is {times} times as {good} as {self._text(left[1])} ({how_sure})"
 
     def _text(self, candidate: Candidate) -> str:
         assert candidate.process
-        has_engines = len({each.cell.engine for each in self.known}) > 1
-        environment = environment_names(self.known).get(candidate.process.measured_key)
+        has_engines = len({process.cell.engine for process in self._known}) > 1
+        environment = environment_names(self._known).get(candidate.process.measured_key)
         return short_text(candidate.process, has_engines=has_engines, environment=environment)
 
-    @property
-    def _unit(self) -> tuple[int, str]:
-        """How many of the unit that is shown a value has, and the unit."""
-        is_speed = self.known and self.goal.by == "throughput"
-        return speed_unit(self.known[0].cell) if is_speed else (1, UNITS[self.goal.by])
-
-    def _shown_value(self, candidate: Candidate) -> float | None:
-        value = self.value(candidate)
-        return value and self._unit[0] * value
+    def _unit(self) -> tuple[str, int]:
+        """The unit that is shown, and how many of it are one of the values."""
+        if self._known and self.goal.by == "throughput":
+            size, unit = speed_unit(self._known[0].cell)
+            return unit, size
+        return UNITS[self.goal.by], 1
 
     def table(self) -> Table | None:
         """The leader, and then the others by their values."""
+        unit, size = self._unit()
         columns = [
             Column[Candidate]("with", lambda each: word(self._text(each))),
-            Column(self._unit[1], lambda each: number(self._shown_value(each))),
+            Column(unit, lambda each: number(size * self.goal.turned(each.value))),
             Column("processes", lambda each: count(len(each.short + each.full))),
             Column("", lambda each: word(self.outcome(each))),
         ]
@@ -179,7 +263,7 @@ def search(
     goal: Goal,
     console: Console,
     hosts: Hosts,
-    now: Callable[[], float] = time.monotonic,
+    now: Clock = time.monotonic,
 ) -> int:
     """Searches for the best of `cells`, prints the answer and returns the exit status.
 
@@ -193,146 +277,124 @@ def search(
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds; --serve finds the highest rate")
-    return search_alone(
-        context,
-        cells,
-        "--search decides how many processes each cell gets",
-        lambda ready: _Search(context, ready, goal, now),
-    )
+    return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal, now))
 
 
 class _Search(BaseSearch):
     """One search: the races of its cells, and their records."""
 
-    race_ends_s: float  # of the race that runs
-
-    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
+    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Clock) -> None:
         super().__init__(context, ready, goal.budget_s, now)
-        self.what, self.goal = f"{len(self.asked)} cells ({len(self.skipped)} skipped)", goal
-        self.records: list[tuple[Candidate, bool, Record]] = []  # with whether the cell was measured in full
+        self.goal = goal
+        self.candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
+        self.processes: list[RacedProcess] = []  # in their order
         self.disturbed: list[str] = []  # what disturbed processes that do not count
         # Cells race against each other that do the same, with other settings that the user can choose.
         chosen = dict.fromkeys(CHOSEN_SETTINGS)
         if goal.per_batch:
             del chosen["batch_size"]
-
-        def work(item: Planned) -> str:
-            return canonical_json(item.cell.settings() | chosen)
-
-        self.groups = [
-            _Group(
-                [*map(Candidate, items)],
-                goal.margin,
-                goal.latency_ms or math.inf,
-                self._measure,
-                self._cost_s,
-                self._left_s,
-                goal,
-            )
-            for items in grouped(sorted(self.asked, key=_plainness), work).values()
-        ]
+        by_work = grouped(self.candidates, lambda each: canonical_json(each.item.cell.settings() | chosen))
+        self.races = [Race(candidates, goal) for candidates in by_work.values()]
 
     def race(self) -> None:
         try:
-            for i, group in enumerate(self.groups):  # each has its part of the time that all have left
-                self.race_ends_s = self.now() + (self.ends_s - self.now()) / (len(self.groups) - i)
-                group.run()
-        finally:  # an interrupted search keeps what it tells too
+            for i, race in enumerate(self.races):  # each has its part of the time that all have left
+                self._run(race, self.now() + (self.ends_s - self.now()) / (len(self.races) - i))
+        finally:  # an interrupted search keeps its results too
             if self.records:
                 with writing_errors(f"out={shown(self.context.folder)}"):
                     self._file().write(self.context.folder)
 
-    def _left_s(self) -> float:
-        return self.race_ends_s - self.now()
+    def _run(self, race: Race, ends_s: float) -> None:
+        kept_s = KEPT_SHARE * (ends_s - self.now())
+        for candidate, is_full in race.run():
+            is_first = candidate.outcome == RaceOutcome.untried and candidate is not race.candidates[0]
+            item = self._next(candidate, is_full)
+            record = self.earlier([item]).get(item.record_name)
+            left_s = ends_s - self.now() - (kept_s if is_first else 0.0)
+            if record is None and left_s < (self.session.evidence.length(item.cell).seconds or UNKNOWN_S):
+                if not is_first:
+                    break
+                continue
+            self._add(race, candidate, is_full, record or self._measure(item, left_s))
 
-    def _took_s(self) -> float:
-        return sum(record.wall_s for _, _, record in self.records)
+    def _next(self, candidate: Candidate, is_full: bool) -> Planned:
+        """The next process of a cell."""
+        asked = candidate.item
+        short = self.goal.short(asked.cell)
+        cell, alike, name = (short, candidate.short, "-short") if not is_full else (asked.cell, candidate.full, "")
+        if short == asked.cell:
+            alike, name = candidate.short + candidate.full, ""
+        repeat = len(alike)
+        label = f"{asked.label}{name}{f'-r{repeat}' if repeat else ''}"
+        return self.ready.process(replace(cell, repeat=repeat), label)
+
+    def _measure(self, item: Planned, left_s: float) -> Record:
+        limit_s = min(item.cell.timeout_s, max(1.0, left_s))
+        return self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
+
+    def _add(self, race: Race, candidate: Candidate, is_full: bool, record: Record) -> None:
+        if reason := why_disturbed(record):
+            self.disturbed.append(reason)
+        if reason or record.was_cut(candidate.item.cell.timeout_s):
+            return
+        value = self.goal.value(record)
+        is_whole = record.cell.window == candidate.item.cell.window
+        self.records[record.name] = record
+        self.processes.append(
+            RacedProcess(
+                record=record.name,
+                cell=self.candidates.index(candidate),
+                is_full=is_whole,
+                value=value,
+                took_s=record.wall_s,
+            )
+        )
+        candidate.process = Process.of(record)
+        candidate.latencies_ms.append(_latency_ms(record) or 0.0)
+        rates = [] if value is None else [self.goal.turned(value)]
+        race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
+        if is_whole or not rates:
+            both = zip(self.processes, self.records.values(), strict=True)
+            self.write_plan(each for process, each in both if process.is_full or each.status != Status.ok)
 
     def _file(self) -> RaceFile:
         """The contents of race.json."""
-        cells = {
-            each: RacedCell(
-                label=each.item.label, group=group.name, outcome=group.outcome(each), value=group.value(each)
-            )
-            for group in self.groups
-            for each in group.candidates
-        }
-        numbers = [*cells]
-        processes = [
-            RacedProcess(
-                record=record.name,
-                cell=numbers.index(candidate),
-                is_full=is_full,
-                value=self.goal.value(record),
-                took_s=record.wall_s,
-            )
-            for candidate, is_full, record in self.records
-        ]
+        of_candidate = {candidate: race for race in self.races for candidate in race.candidates}
+        cells = []
+        for each in self.candidates:
+            race, value = of_candidate[each], self.goal.turned(each.value) if each.short else None
+            cells.append(RacedCell(label=each.item.label, group=race.name, outcome=race.outcome(each), value=value))
         return RaceFile(
             by=self.goal.by,
             margin=self.goal.margin,
-            took_s=self._took_s(),
-            answers=[line for group in self.groups for line in group.sentences()],
-            cells=[*cells.values()],
-            processes=processes,
+            took_s=self.took_s(),
+            answers=[line for race in self.races for line in race.sentences()],
+            cells=cells,
+            processes=self.processes,
         )
 
     def show(self) -> int:
         """Raises UserError: no cell was tried."""
         console, folder = self.context.console, shown(self.context.folder)
-        if self.groups and not self.records:
+        if self.races and not self.records:
             if self.disturbed:
                 raise UserError(f"every process was disturbed ({self.disturbed[0]}): search on a quiet machine")
             raise UserError(f"--budget: {self.budget_s:g} s is too short to measure one cell: give it more")
-        for group in self.groups:
+        for race in self.races:
             console.print()
-            for line in group.sentences():
+            for line in race.sentences():
                 say(console, line)
-            if (table := group.table()) is not None:
+            if (table := race.table()) is not None:
                 console.print(rendered(table, console.width))
         if self.disturbed:
             num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
             say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")
-        say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self._took_s())})")
+        say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self.took_s())})")
         say(console, f"A page to share: accelbench report {folder}")
-        if any(group.untried or not group.is_decided for group in self.groups):
+        if any(race.untried or not race.is_decided for race in self.races):
             say(console, f"To go on: the same command with out={folder}, which has a new budget then")
-        return 0 if all(group.leader for group in self.groups) else 1
-
-    def _next(self, candidate: Candidate, is_long: bool) -> tuple[Planned, bool]:
-        """The next process of a cell, and whether it measures the cell in full."""
-        asked = candidate.item
-        cell = asked.cell if is_long else self.goal.short(asked.cell)
-        is_full = cell == asked.cell
-        repeat = sum((each, of_full) == (candidate, is_full) for each, of_full, _ in self.records)
-        label = f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}"
-        return self.ready.process(replace(cell, repeat=repeat), label), is_full
-
-    def _cost_s(self, candidate: Candidate, is_long: bool) -> float:
-        item, _ = self._next(candidate, is_long)
-        if self.is_there(item):
-            return 0.0
-        return self.session.evidence.length(item.cell).seconds or UNKNOWN_S
-
-    def _measure(self, candidate: Candidate, is_long: bool, left_s: float) -> ComparedProcess | None:
-        item, is_full = self._next(candidate, is_long)
-        record = self.known([item]).get(item.record_name)
-        if record is None:
-            limit_s = min(item.cell.timeout_s, max(1.0, left_s))
-            record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-        if why := why_disturbed(record):
-            self.disturbed.append(why)
-            return None
-        if record.was_cut(item.cell.timeout_s):
-            return None
-        value = self.goal.value(record)
-        rates = [] if value is None else [self.goal.turned(value)]
-        candidate.process = Process.of(record)
-        self.records.append((candidate, is_full, record))
-        if is_full or not rates:
-            self.write_plan(record for _, is_full, record in self.records if is_full or record.status != Status.ok)
-        candidate.limited.append(_latency_ms(record) or 0.0)
-        return replace(ComparedProcess.of(record), rates=rates)
+        return 0 if all(race.leader for race in self.races) else 1
 
 
 def _plainness(item: Planned) -> tuple[object, ...]:

@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 from accelbench.errors import UserError
 from accelbench.measuring import progress
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Generator
-from accelbench.serving import generator, loadgen
-from accelbench.stats.regenerative import num_requests_for, surely_grows
+from accelbench.serving import generator
+from accelbench.stats.requests import num_requests_for, surely_grows
 
 Times = NDArray[np.int64]
 Batches = Iterator[tuple[int, int]]  # the first sample of each batch, and how many it has
@@ -35,9 +33,6 @@ LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no grow
 MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
 MAX_REQUESTS = 10_000_000  # in the memory of two processes and a file of 320 MB
 TIME_LIMIT = "the cell's time limit"
-CUT = "LoadGen did not say when its requests were due: it was ended early"
-# The programs that issue requests, and flags of their interpreter: LoadGen is an installed package.
-PROGRAMS = {Generator.own: (generator, ["-S"]), Generator.loadgen: (loadgen, [])}
 
 
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
@@ -81,7 +76,6 @@ class Arrivals:
     """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
 
     def __init__(self, server: Server, seed: int, until_s: float) -> None:
-        """LoadGen draws by `seed` itself when its requests are due."""
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
         self._server, self._until_ns, self._is_closed = server, until_s * 1e9, False
@@ -92,11 +86,8 @@ class Arrivals:
         file, self._times = raw_times(num)
         self._times[0] = due_ns(num, server.rate, seed)
         self.due, self.answered = self._times[0], self._times[2:]
-        program, flags = PROGRAMS[server.generator]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
-        self._folder = tempfile.TemporaryDirectory(prefix="requests-")
-        command = [sys.executable, "-I", *flags, str(program.__file__)]
-        command += [str(file), str(theirs), str(server.rate), str(seed), self._folder.name]
+        command = [sys.executable, "-I", "-S", str(generator.__file__), str(file), str(theirs)]
         with open(file, "wb"), open(theirs, "wb"):
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
         with contextlib.suppress(OSError):  # a user may have no further pipe of this size
@@ -109,7 +100,6 @@ class Arrivals:
         if not self._is_closed:
             self._process.kill()
         self._process.__exit__(None, None, None)  # waits
-        self._folder.cleanup()
         os.close(self._pipe)
 
     def batches(self, max_batch: int) -> Batches:
@@ -169,9 +159,7 @@ class Arrivals:
     def death(self) -> str | None:
         """How the process ended, if not as it should; to be asked after the context."""
         code, num = self._process.returncode, len(self.due)
-        if self.ended_early and not self._is_closed:  # the context ended it
-            return CUT if self._server.generator == Generator.loadgen else None
-        if self.num == num and code == 0:
+        if (self.ended_early and not self._is_closed) or (self.num == num and code == 0):  # the context may end it
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"the process that issues requests ended after {self.num} of {num} ({how})"

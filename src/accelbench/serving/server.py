@@ -15,7 +15,7 @@ import numpy as np
 
 from accelbench.schema.cell import Server
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
-from accelbench.schema.vocab import Generator, Protocol
+from accelbench.schema.vocab import Protocol
 from accelbench.serving import batcher
 from accelbench.serving.batcher import Arrivals, Batches, Times, now_ns
 
@@ -25,7 +25,6 @@ ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662
 MAX_LATE = 0.01  # of the limit, for 99 % of the requests or server.percentile: else they are not those asked for
 LATE = "requests were issued"  # how the defect of such a run begins
 MAX_RATE_ERROR = 0.01
-NOISE_GAPS, NOISE_SIGMAS = 15, 3  # beyond which chance alone is 5 of a million, and 3 of a thousand runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +134,6 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
         yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
-    # Of sorted uniform numbers, only the first and the last gap are noise. A Poisson process, or a part, has a root's.
-    is_exact = server.generator == Generator.own and len(due) == batcher.num_requests(server)
-    noise = NOISE_GAPS / len(due) if is_exact else NOISE_SIGMAS / math.sqrt(len(due))
-    if asked_s and abs((rate := (len(due) - 1) / asked_s) / server.rate - 1) > max(MAX_RATE_ERROR, noise):
-        yield f"requests were due at {rate:.4g} requests/s, not at the {server.rate:g} of server.rate"
 
 
 class _Crew:

@@ -10,11 +10,11 @@ import numpy as np
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.serialize import sha256_of, writing
-from accelbench.schema.vocab import Generator, Protocol, Verdict
+from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
 from accelbench.serving.server import LATE, ONE_AT_A_TIME, Served
 from accelbench.stats.order_statistics import Sample
-from accelbench.stats.regenerative import Bound, Cycles, num_requests_for
+from accelbench.stats.requests import Bound, Run, num_requests_for, verdict
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 ROWS = ("due", "issued", "dispatched", "done")  # of the file, in ns of one clock; -1: it did not happen, or is unknown
@@ -22,9 +22,9 @@ ROWS = ("due", "issued", "dispatched", "done")  # of the file, in ns of one cloc
 
 def summarised(served: Served, cell: Cell) -> Serving:
     """What the record of `cell` keeps of its requests."""
-    # Bounds and verdict of `protocol=server` are those of `stats.regenerative`, since misses come in clusters. Queries
-    # that come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due
-    # at once: their latencies say nothing.
+    # Bounds and verdict of `protocol=server` are those of `stats.requests`, since misses come in clusters. Queries that
+    # come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
+    # once: their latencies say nothing.
     due, done, dispatched, answered = served.due, served.done, served.dispatched, served.done >= 0
     is_server, span_s = cell.protocol == Protocol.server, _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)
@@ -32,14 +32,13 @@ def summarised(served: Served, cell: Cell) -> Serving:
     quantiles: Callable[[float], tuple[Bound, Bound, Bound]] = partial(_of_queries, served)
     found = dict[str, Any]()
     if is_server:
-        cycles = Cycles(due, done)
-        missed = cycles.misses(cycles.num_above(round(cell.server.latency_ms * 1e6)))
-        word, quantiles = cycles.verdict(missed, cell.server.percentile), cycles.bounds
+        run = Run(due, done)
+        misses, quantiles = run.misses(round(cell.server.latency_ms * 1e6)), run.bounds
+        word = verdict(misses, cell.server.percentile)
         if served.ended_early:  # for its time limit, or because its queue surely grows
             word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
-        found |= {"verdict": word, "miss_share_low": missed.low, "miss_share_high": missed.high}
-        found |= {"num_missed": missed.num_missed, "design_effect": missed.design_effect}
-        found |= {"num_cycles": missed.num_cycles, "num_missed_cycles": missed.num_missed_cycles}
+        found = {"verdict": word, "num_missed": misses.num_missed, "design_effect": misses.effect}
+        found |= {"miss_share_low": misses.low, "miss_share_high": misses.high}
     percents = sorted({*PERCENTILES, cell.server.percentile}) if cell.protocol != Protocol.offline else ()
     known_ns = {percent: quantiles(percent) for percent in percents}
     return Serving(
@@ -72,8 +71,6 @@ def until_killed(content: bytes, cell: Cell) -> Times:
     rows[3] = np.where((done > 0).all(axis=1), done[:, -1], -1)
     if cell.protocol != Protocol.server:
         rows[:2] = rows[2] if cell.protocol in ONE_AT_A_TIME else times[0, 0]  # which is the begin
-    elif cell.server.generator == Generator.loadgen:  # which says at its end when requests were due
-        rows[0, rows[0] == rows[1]] = -1
     return np.where(rows > 0, rows, -1)
 
 

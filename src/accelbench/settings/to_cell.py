@@ -66,7 +66,7 @@ class RunFacts(Asked):
 
     @property
     def least_requests(self) -> int:
-        from accelbench.stats.regenerative import num_requests_for  # imports numpy
+        from accelbench.stats.requests import num_requests_for  # imports numpy
 
         return num_requests_for(self.run.server.percentile)
 

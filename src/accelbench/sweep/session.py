@@ -29,8 +29,7 @@ from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import canonical_json, grouped, plain, without_secrets
 from accelbench.schema.text import ending, one_line
-from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Protocol, Status
-from accelbench.serving import calibration
+from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Status
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext, paced
 from accelbench.sweep.forecast import complete, note_inputs
@@ -57,7 +56,6 @@ class Session:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
         self._stack = ExitStack()  # of what is left with it
-        self._null: calibration.Null | None = None  # of the machine, if requests arrive
 
     def __enter__(self) -> "Session":
         with self._stack as stack:
@@ -106,8 +104,6 @@ class Session:
                 self.evidence.ceilings[device] = ceilings
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
                 self.context.say(line)
-        if any(cell.protocol == Protocol.server for cell in runnable):
-            self._null = calibration.null(place.cache, environment)
         if runnable and not self._is_brief:
             note_inputs(self.evidence, runnable, place)
             complete(self.evidence, runnable, self._prober)
@@ -194,14 +190,11 @@ class Session:
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """With what the generator of requests itself does, if it made any, or who planned a training to a target."""
+        """With who planned a training to a target."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)
-        if (null := self._null) is None or measured is None or (serving := measured.serving) is None:
-            return measured
-        serving = replace(serving, null_p50_s=null.p50_s, null_p99_s=null.p99_s, null_rate=null.rate)
-        return replace(measured, serving=serving)
+        return measured
 
     def _changed(self, item: Planned) -> str | None:
         """Such as `nets.py was changed`; None if the user's code and the data are as they were planned."""
