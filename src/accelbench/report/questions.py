@@ -52,8 +52,9 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From: the highest rate with a sure pass that another one, there or above, confirms (likely: none did); to: the "
-    "lowest with a sure fail. The other figures are of the lower rate. Latency counts from when a request was due."
+    "From, to: the 95 % interval of the highest rate within the limit, by all probes together (likely: of fewer than "
+    "three near it). The other figures are of the probe nearest to the lower rate. Latency counts from when a request "
+    "was due."
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -125,7 +126,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             kind="requests",
             lines=lines,
             table=tabulate_known(
-                "Each setting, at the lower of its rates", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]
+                "Each setting, near the lower of its rates", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]
             ),
         )
 

@@ -81,13 +81,13 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
             ended_early = batcher.TIME_LIMIT
     if not len(times[0]):
         raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
-    batches = Counter(crew.nums.tolist())
+    batches = Counter(num for nums in crew.nums for num in nums)
     return Served(
         **dict(zip(("due", "issued", "dispatched", "done"), times, strict=True)),
         batches=batches,
         num_padded=sum((crew.size_of(num) - num) * count for num, count in batches.items()),
-        busy_ns=int((abs(crew.ended) - crew.began).sum()),
-        num_workers=len(crew.logs),
+        busy_ns=sum(crew.busy_ns),
+        num_workers=len(crew.nums),
         num_errors=int((times[-1] < 0).sum()),
         error=crew.error,
         ended_early=ended_early,
@@ -100,8 +100,10 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
     with Arrivals(server, seed, until_s) as arrivals:
         crew.answered = arrivals.answered
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
-    due, issued = arrivals.times(crew.nums.sum())
-    dispatched, done = (np.concatenate([each, np.full(len(due) - len(each), -1)]) for each in crew.times())
+    dispatched, done = crew.times()
+    due, issued = arrivals.times(len(done))
+    never = np.full(len(due) - len(done), -1)
+    dispatched, done = np.append(dispatched, never), np.append(done, never)
     defects = [death] if (death := arrivals.death()) else []
     return [due, issued, dispatched, done], arrivals.ended_early, [*defects, *_lateness(due, issued, server)]
 
@@ -140,16 +142,13 @@ class _Crew:
     """The workers of a service, each in a thread of its own, the first one in the caller's."""
 
     error: str | None = None
-    # Of each batch, in the order of the samples: how many it has, and when it began and ended, below 0 if it raised.
-    nums: Times
-    began: Times
-    ended: Times
-    answered: Times  # gets when each sample was dispatched, and when done, at once
+    answered: Times  # gets when each sample was dispatched, and when done, at once; below 0 if its batch raised
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
         self.begin_ns: Times = np.zeros(1, np.int64)  # its first number gets when the first batch could begin
-        self.logs = [array("q") for _ in range(num)]  # four numbers of each batch; the first is its first sample
+        self.nums = [array("q") for _ in range(num)]  # samples of each batch, by worker
+        self.busy_ns = [0] * num
         self._taking = threading.Lock()  # its holder waits for the next batch
         self._failure: BaseException | None = None
 
@@ -160,8 +159,8 @@ class _Crew:
             wait()
             self.begin_ns[0] = now_ns()
 
-        self._barrier = threading.Barrier(len(self.logs), action=begin)
-        threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.logs))]
+        self._barrier = threading.Barrier(len(self.nums), action=begin)
+        threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.nums))]
         for thread in threads:
             thread.start()
         self._guarded(0, batches)
@@ -169,12 +168,11 @@ class _Crew:
             thread.join()
         if self._failure is not None:
             raise self._failure
-        log = np.concatenate([np.array(each, np.int64).reshape(-1, 4) for each in self.logs])
-        _, self.nums, self.began, self.ended = log[log[:, 0].argsort()].T
 
     def times(self) -> tuple[Times, Times]:
-        """When each sample was dispatched and done."""
-        return np.repeat(self.began, self.nums), np.repeat(np.maximum(self.ended, -1), self.nums)
+        """When each sample was dispatched and done; -1 if its batch raised."""
+        dispatched, done = self.answered[:, : sum(map(sum, self.nums))]  # samples are taken in their order
+        return dispatched.copy(), np.maximum(done, -1)
 
     def size_of(self, num: int) -> int:
         """Of the batch that so many samples are computed in."""
@@ -185,15 +183,15 @@ class _Crew:
         try:
             self.service.prepare(index)
             self._barrier.wait()
-            self._work(self.service.workers[index], self.logs[index], batches)
+            self._work(index, batches)
         except threading.BrokenBarrierError:  # another one's failure
             pass
         except BaseException as error:  # `run` raises it
             self._failure = self._failure or error
             self._barrier.abort()
 
-    def _work(self, worker: Callable[[Any], None], log: "array[int]", batches: Batches) -> None:
-        pool, join, (dispatched, done) = self.service.pool, self.service.join, self.answered
+    def _work(self, worker: int, batches: Batches) -> None:
+        pool, (dispatched, done) = self.service.pool, self.answered
         while True:
             with self._taking:
                 taken = None if self._failure else next(batches, None)
@@ -203,7 +201,8 @@ class _Crew:
             dispatched[first : first + num] = began_ns = now_ns()  # before the worker: it may hang
             try:
                 samples = [pool[index % len(pool)] for index in range(first, first + num)]
-                worker(join(samples + samples[-1:] * (self.size_of(num) - num)))
+                padding = samples[-1:] * (self.size_of(num) - num)
+                self.service.workers[worker](self.service.join(samples + padding))
                 ended_ns = now_ns()
             except Exception as error:
                 ended_ns = -now_ns()
@@ -211,5 +210,6 @@ class _Crew:
                     raise
                 text = f"{type(error).__name__}: {message_of(error)}"
                 self.error = self.error or beginning(one_line(text), MAX_REASON)
-            log.extend((first, num, began_ns, ended_ns))
+            self.nums[worker].append(num)
+            self.busy_ns[worker] += abs(ended_ns) - began_ns
             done[first : first + num] = ended_ns

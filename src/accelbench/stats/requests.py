@@ -181,8 +181,8 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
     steepness = min(max(MIN_STEEPNESS, math.log(allowed) * slope * (weights @ rates)), MAX_STEEPNESS)
 
     def expected(rate: float, steepness: float) -> NDArray[np.float64]:
-        shares: NDArray[np.float64] = np.minimum(0.5, allowed * (rates / rate) ** steepness)
-        return nums * shares
+        numbers: NDArray[np.float64] = nums * np.minimum(0.5, allowed * (rates / rate) ** steepness)
+        return numbers
 
     def solved(steepness: float, errors: float) -> float:
         """The rate at which so many standard errors more requests missed than were expected."""
