@@ -39,11 +39,6 @@ def constant(rng, shape):
     return np.ones(shape)
 
 
-def stalling(rng, shape):
-    """Every thousandth takes a hundred times as long."""
-    return np.where(rng.random(shape) < 0.001, 100.0, 0.9009)
-
-
 def workers(rng, runs, num, load, service, many):
     """All of them together do one request in a unit of time."""
     due, done = arrivals(rng, runs, num, load), np.empty((runs, num))
@@ -77,7 +72,6 @@ QUEUES = {
     "batches 0.5": (partial(batches, load=0.5), 1.9993),
     "batches 0.8": (partial(batches, load=0.8), 2.8005),
     "M/D/8 0.8": (partial(workers, load=0.8, service=constant, many=8), 17.354),
-    "four that stall 0.5": (partial(workers, load=0.5, service=stalling, many=4), 9.242),
 }
 
 
@@ -103,7 +97,7 @@ def at_most(share, runs):
 
 
 FAST = [("M/M/1 0.5", 2_000, 200), ("M/M/1 0.8", 10_000, 100), ("M/D/1 0.8", 10_000, 100), ("batches 0.8", 5_000, 100)]
-NUMS = {"M/M/1": (2_000, 10_000, 50_000), "M/D/1": (2_000, 10_000, 50_000), "four that stall": (10_000,)}
+NUMS = {"M/M/1": (2_000, 10_000, 50_000), "M/D/1": (2_000, 10_000, 50_000)}
 WHOLE = [(queue, num, 1_000) for queue in QUEUES for num in NUMS.get(queue[:-4], (2_000, 10_000))]
 
 
