@@ -2,7 +2,7 @@
 
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Serving
-from accelbench.schema.record import Row, number_of
+from accelbench.schema.record import Row
 from accelbench.schema.vocab import Verdict
 
 # Column -> the attribute of `Serving` that it holds, in milliseconds if the column's name ends so.
@@ -45,7 +45,7 @@ def limit_text(row: Row) -> str:
 
 def missed_text(row: Row) -> str:
     """What a limit that can't be told leaves open, such as `87 % of requests missed it`."""
-    share = number_of(row, "miss_share") or 0.0
+    share = row["miss_share"] or 0.0
     return f"{significant(round(100 * share, 3), 2)} % of requests missed it"
 
 
@@ -54,12 +54,16 @@ def served_text(row: Row) -> str:
 
     Empty for a cell that has a speed.
     """
+    if row["target_reached"]:
+        return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"
     if row["target_reached"] is not None:
-        seconds, epochs = significant(number_of(row, "target_s")), significant(number_of(row, "target_epochs"))
-        not_in = f"target not reached in {significant(number_of(row, 'target_budget_s'))} s"
-        return f"target reached in {seconds} s, {epochs} epochs" if row["target_reached"] else not_in
-    rate, p99_ms = row["requests_per_s"], row["request_p99_ms"]
-    words = [] if rate is None else [f"{significant(float(rate))} requests/s"]
-    words += [] if p99_ms is None else [f"p99 {significant(float(p99_ms))} ms"]
-    untold = f" ({missed_text(row)})" if row["verdict"] == Verdict.unknown else ""
-    return ", ".join([*words, *([f"{row['verdict']}: {limit_text(row)}{untold}"] if row["verdict"] else [])])
+        return f"target not reached in {significant(row['target_budget_s'])} s"
+    words = []
+    if row["requests_per_s"] is not None:
+        words.append(f"{significant(row['requests_per_s'])} requests/s")
+    if row["request_p99_ms"] is not None:
+        words.append(f"p99 {significant(row['request_p99_ms'])} ms")
+    if row["verdict"]:
+        why = f" ({missed_text(row)})" if row["verdict"] == Verdict.unknown else ""
+        words.append(f"{row['verdict']}: {limit_text(row)}{why}")
+    return ", ".join(words)

@@ -9,7 +9,7 @@ from accelbench.presentation import significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
-from accelbench.schema.record import Record, Row, number_of
+from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import (
     EPOCHS,
     MODULE,
@@ -107,7 +107,7 @@ def output_error_text(precision: Precision, error: float | None) -> str:
 
 def relative_half_width(row: Row) -> float | None:
     """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
-    low, high = number_of(row, "samples_per_s_low"), number_of(row, "samples_per_s_high")
+    low, high = row["samples_per_s_low"], row["samples_per_s_high"]
     return None if low is None or high is None else (high - low) / 2 / row["samples_per_s"]
 
 
