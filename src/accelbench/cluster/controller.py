@@ -124,6 +124,10 @@ class Round:
             return list(map(str, read_json(self.folder / "jobs.json")))
         return []
 
+    def records(self) -> set[Path]:
+        """The files of the records that its jobs have finished."""
+        return {path for part in self.parts() for path in finished(part).glob(RECORDS)}
+
     def unfinished_jobs(self) -> list[str]:
         """Those that have not left a record for each cell of their part, in whose order they were submitted."""
         parts = [self.folder / f"part-{number}.json" for number in range(len(self.parts()))]
@@ -237,17 +241,17 @@ class Controller:
     def _wait(self, spread: Round) -> None:
         """Waits until no job runs or is to run, and delivers the records that come meanwhile."""
         collected = {path.name for path in self.context.folder.glob(RECORDS)}
-        seen = {path for part in spread.parts() for path in finished(part).glob(RECORDS) if path.name in collected}
+        shown_before = {path for path in spread.records() if path.name in collected}
         wanted = {cell_id for path in spread.parts() for cell_id in read_json(path)["labels"]}
-        wanted -= {path.stem.partition("-")[0] for path in seen}
+        wanted -= {path.stem.partition("-")[0] for path in shown_before}
         todo = [item for item in self.ready.planned if item.cell.id in wanted]
         if len(todo) > 1:
             self.delivery.open()
         with SweepProgress(self.context.console, todo, Evidence()) as progress:
             while True:
                 states = self._states(spread)  # before the records: a job leaves none after it has ended
-                new = {path for part in spread.parts() for path in finished(part).glob(RECORDS)} - seen
-                seen |= new
+                new = spread.records() - shown_before
+                shown_before |= new
                 for record in sorted(read_all(new), key=lambda record: record.started_at):
                     progress.finish(record)
                     self.delivery.add(record)

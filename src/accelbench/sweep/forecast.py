@@ -32,15 +32,11 @@ def forecast(
     note_inputs(evidence, cells, place, profile)
     if unmeasured := evidence.unmeasured(cells):
         try:
-            with lock.hold_measuring(_refuse):
+            with lock.hold_measuring(lambda line: None, patience_s=0.0):
                 complete(evidence, cells, Prober(hosts, place.cache, environment, say, unmeasured))
         except BusyError:
             say("Another measurement is under way: until it ends, nothing is counted or probed for an estimate.")
     return evidence
-
-
-def _refuse(holder: str) -> None:
-    raise BusyError(holder)
 
 
 def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:

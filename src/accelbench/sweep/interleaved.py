@@ -52,8 +52,8 @@ def plan_runs(
     # With the name: else two cells had one order for ever, some of them A before B in every round.
     seed = int(digest([first[0].id, second[0].id, Path(folder).name])[:8], 16)
     runs = shuffled_runs(first[0], second[0], num, seed)
-    own = {cell.id for cell in runs.cells}
-    if any(path.name.partition("-")[0] not in own for path in (root / folder).glob(RECORDS)):
+    ids = {cell.id for cell in runs.cells}
+    if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: holds other records, which new ones can't be interleaved with: name another")
     return runs, replace(options, out=folder)
 
@@ -66,8 +66,9 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
         prepare_missing(place, cells[0].data, console)
         reasons = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
     for letter, side in zip("AB", sides, strict=True):
-        if all(found := [reasons[cell.id] for cell in side]):
-            return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {found[0]}"
+        of_side = [reasons[cell.id] for cell in side]
+        if all(of_side):
+            return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {of_side[0]}"
     return None
 
 
@@ -95,10 +96,10 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
     """Writes `folder`/compare.json: which records are of which cell, by the `names` of the two. Raises WriteError."""
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
-    sides = [
-        {"name": name, "records": [each.name for each in records if (each.cell.id in ids_of_second) == is_second]}
-        for is_second, name in enumerate(names)
-    ]
+    sides = []
+    for is_second, name in enumerate(names):
+        of_side = [record.name for record in records if (record.cell.id in ids_of_second) == is_second]
+        sides.append({"name": name, "records": of_side})
     with writing_errors(folder / COMPARISON):
         write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
 
@@ -116,6 +117,6 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
 
 
 def _record_set(name: str, records: Sequence[RecordName], folder: Path) -> RecordSet:
-    readable = read_all([folder / f"{each}.json" for each in records])
+    readable = read_all([folder / f"{record}.json" for record in records])
     processes = [ComparedProcess.of(record) for record in readable]
     return RecordSet(name=name, processes=processes, notes=readable.problems())
