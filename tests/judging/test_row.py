@@ -2,7 +2,7 @@ import pytest
 
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Block, Breakdown, Epoch, SystemSeries
+from accelbench.schema.measurement import Block, Breakdown, Epoch, SystemSeries, Work
 from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
 
@@ -22,6 +22,11 @@ def row_of(cell=None, *, system=None, **measured):
 
 def blocks(rates):
     return [Block(num_steps=4, num_samples=100, seconds=100 / rate) for rate in rates]
+
+
+def test_a_network_that_only_waits_has_no_share_of_a_ceiling():
+    row = row_of(work=Work(flops=0, bytes=8, num_operators=1))
+    assert (row["samples_per_s"] is None, row["mfu"], row["bound"]) == (False, None, None)
 
 
 def test_the_promised_columns_are_there_in_order_whatever_happened():

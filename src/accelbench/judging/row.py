@@ -89,7 +89,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
     ceiling, rate = ceilings.ceiling_of(record.cell.precision) if ceilings else None, row["flops_per_s"]
     if work is not None:
         row = row | {"ceiling_flops_per_s": ceiling}
-    if work is not None and work.flops is not None and rate is not None:
+    if work is not None and work.flops and rate:  # a network that only waits has no operations
         row["mfu"] = None if ceiling is None else rate / ceiling
         if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
             longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
