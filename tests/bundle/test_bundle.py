@@ -110,9 +110,7 @@ def test_a_record_that_can_not_be_read_is_refused_and_found(folder, bundle, tmp_
     ("old", "new", "status", "said"),
     [
         (b"1000.", b"1900.", 1, "cells.csv: mlp"),  # which does not follow from its record
-        (b"model,", b"model,invented,", 1, "should be"),
         (b"\n", b",surplus\n", 0, ""),  # an empty column of another release
-        (b"model,", b"model\r,", 2, "cells.csv"),
         (b"model,", b"x" * 140_000 + b",", 2, "field larger"),
     ],
 )
@@ -130,13 +128,16 @@ def without_results(files):
         del files[name]
 
 
-def deep(files):
-    files["results/" + "a/" * 2000 + "x"] = b""
+def named(name):
+    return lambda files: files.update({name: b""})
 
 
 @pytest.mark.parametrize(
     ("edit", "said"),
-    [(without_results, "or no results/"), (deep, "no plain name")],
+    [
+        (without_results, "or no results/"),
+        *[(named(name), "is no plain name of a file") for name in ("results/" + "a/" * 2000 + "x", "../x", "/etc/x")],
+    ],
 )
 def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit, said):
     status, printed = verified(changed(bundle, edit), capsys)
@@ -160,15 +161,7 @@ def test_plans_that_confirm_nothing_of_the_records_are_left_out(folder, tmp_path
         assert not [name for name in bundle.namelist() if name.startswith("confirmed/")]
 
 
-@pytest.mark.parametrize("name", ["../out.json", "/etc/x", "a//b"])
-def test_a_hostile_archive_is_refused(bundle, capsys, name):
-    with zipfile.ZipFile(bundle, "a") as opened:
-        opened.writestr(name, b"x")
-    status, printed = verified(bundle, capsys)
-    assert (status, "is no plain name of a file" in printed.err) == (2, True)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK", None])
+@pytest.mark.parametrize("content", [b"PK", None])
 def test_another_file_is_no_bundle(tmp_path, capsys, content):
     path = tmp_path / "some.zip"
     if content is not None:

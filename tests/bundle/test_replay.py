@@ -11,7 +11,7 @@ from accelbench.bundle.replay import replay
 from accelbench.cli import main
 from accelbench.project import RECORDS
 from accelbench.report.read import read_all
-from accelbench.schema.cell import KerasSettings, Server
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Device, Engine, Library, Protocol
 from accelbench.schema.workload import ModelSpec
@@ -81,7 +81,6 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
         ({}, 1, BUDGET_S, "--cells takes more"),
         ({"threads": 9999}, 5, BUDGET_S, "threads=9999: "),
-        ({"protocol": Protocol.offline, "server": Server(workers=9999)}, 5, BUDGET_S, "server.workers=9999: "),
         ({}, 5, -1.0, "a longer --budget takes more"),
     ],
 )

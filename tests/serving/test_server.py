@@ -208,13 +208,9 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
     assert (due != due_ns(10_000, 500.0, seed=2)).any()
 
 
-@pytest.mark.parametrize(("rate", "duration_s", "num"), [(50.0, 20.0, 1000), (0.01, 1.0, 1)])
-def test_requests_of_a_duration(rate, duration_s, num):
-    assert num_requests(Server(rate=rate, duration_s=duration_s)) == num
-
-
-@pytest.mark.parametrize("rate", [6e5, 1e6, 1e308])
+@pytest.mark.parametrize("rate", [6e5, 1e308])
 def test_too_many_requests_are_refused_with_a_duration_that_would_do(rate):
+    assert [num_requests(Server(rate=each, duration_s=20.0)) for each in (50.0, 0.01)] == [1000, 1]
     said = rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: use server.duration_s=(.*) or less"
     with pytest.raises(UserError, match=said) as refused:
         num_requests(Server(rate=rate, duration_s=20.0))
