@@ -12,15 +12,15 @@ COLUMNS = [
 ]
 
 
-def of_generation(cell: Cell, seen: Generation) -> Row:
+def of_generation(cell: Cell, measured: Generation) -> Row:
     """The columns; a median and its interval are of generations, and percentiles of all decode steps together."""
     # Steps of one generation resemble each other, so that an interval of theirs would be too narrow.
-    first_ms = Sample([1000 * seconds for seconds in seen.prefill_s])
-    steps = Sample([1000 * seconds for generation in seen.decode_s for seconds in generation])
-    has_enough = len(seen.decode_s) >= NUM_SAMPLES_FOR[50]
-    rates = Sample([cell.batch_size * len(each) / sum(each) for each in seen.decode_s])
+    first_ms = Sample([1000 * seconds for seconds in measured.prefill_s])
+    steps = Sample([1000 * seconds for generation in measured.decode_s for seconds in generation])
+    has_enough = len(measured.decode_s) >= NUM_SAMPLES_FOR[50]
+    rates = Sample([cell.batch_size * len(each) / sum(each) for each in measured.decode_s])
     row: Row = {f"tpot_p{p}_ms": steps.supported_percentile(p) if has_enough else None for p in (50, 90, 99)}
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
         row[column] = sample.median
         row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)
-    return row | {"kv_cache_mb": seen.cache_bytes / MB}
+    return row | {"kv_cache_mb": measured.cache_bytes / MB}

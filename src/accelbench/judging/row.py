@@ -126,8 +126,8 @@ def warnings_of(row: Row) -> list[str]:
 def phases_ms(row: Row) -> dict[vocab.Phase, float]:
     """Milliseconds of each phase of a step; empty if unknown, or if the clock saw none pass."""
     # `framework`, the rest of the step, comes out negative if measuring slowed the phases down.
-    known = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
-    lengths = {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
+    values = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
+    lengths = {phase: max(0.0, value) for phase, value in values.items() if value is not None}
     return lengths if any(lengths.values()) else {}
 
 

@@ -68,12 +68,12 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
     measured = record.measurement
     assert measured is not None
     counted = counted_samples(record)
-    said = [doubt(OTHER, text) for text in [*counted, *measured.warnings]]
-    said += [(Kind.note, text, "") for text in measured.notes if text not in counted]
+    of_process = [doubt(OTHER, text) for text in [*counted, *measured.warnings]]
+    of_process += [(Kind.note, text, "") for text in measured.notes if text not in counted]
     if not about_numbers:
-        return said
+        return of_process
     return [
-        *said,
+        *of_process,
         *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
         *(_about_requests(measured.serving) if measured.serving else ()),

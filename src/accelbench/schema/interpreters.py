@@ -29,9 +29,13 @@ def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)
     versions = [{PYTHON: of.get("machine", {}).get("python"), **of.get("versions", {})} for _, of in environments]
-    found = {name: {each.get(name) for each in versions} for each in versions for name in each}
-    differing = [name for name, these in found.items() if len(these) > 1 and (None not in these or name in UNASKED)]
-    told = [name for name in differing if name not in WITH_TORCH or "torch" not in differing]
-    if len(told) == 1:
-        return [f"{told[0]} {each.get(told[0]) or 'missing'}" for each in versions]
+    differing = []
+    for name in dict.fromkeys(name for of_one in versions for name in of_one):
+        values = {of_one.get(name) for of_one in versions}
+        if len(values) > 1 and (None not in values or name in UNASKED):
+            differing.append(name)
+    if "torch" in differing:
+        differing = [name for name in differing if name not in WITH_TORCH]
+    if len(differing) == 1:
+        return [f"{differing[0]} {of_one.get(differing[0]) or 'missing'}" for of_one in versions]
     return [folder_name(python) if python else OWN for python, _ in environments]

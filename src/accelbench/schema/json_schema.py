@@ -37,23 +37,23 @@ Schema = dict[str, Any]
 
 def record() -> Schema:
     """The schema of a record's file. Every field is there; null stands for what is unknown."""
-    known = _definitions(Record, Environment)
-    whole = known.pop("Record")
+    definitions = _definitions(Record, Environment)
+    whole = definitions.pop("Record")
     whole["properties"]["environment"]["$ref"] = REFERENCE.format(name="Environment")
     cell_id = {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "digest of the cell's settings"}
     whole["properties"]["cell_id"] = cell_id
     whole["required"] = sorted(whole["properties"])
-    return _headed("record", {**whole, "definitions": known})
+    return _headed("record", {**whole, "definitions": definitions})
 
 
 def plan() -> Schema:
     """The schema of plan.json."""
-    known = _definitions(PlanFile)
-    whole, entry = known.pop("PlanFile"), known["WantedCell"]
+    definitions = _definitions(PlanFile)
+    whole, entry = definitions.pop("PlanFile"), definitions["WantedCell"]
     whole["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     entry["properties"] |= {"cell_id": {"type": "string"}, "record": entry["properties"].pop("record_name")}
     entry["required"] = ["cell", "cell_id", "label", "record"]
-    return _headed("plan", {**whole, "definitions": known})
+    return _headed("plan", {**whole, "definitions": definitions})
 
 
 def processes(columns: Sequence[str]) -> Schema:
@@ -63,15 +63,15 @@ def processes(columns: Sequence[str]) -> Schema:
     """
     kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
     types = [kinds.get(name, float) | None for name in columns]
-    schemas, known = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    schemas, definitions = msgspec.json.schema_components(types, ref_template=REFERENCE)
     row = {"type": "object", "properties": dict(zip(columns, schemas, strict=True)), "required": [*columns]}
-    return _headed("processes", {"type": "array", "items": row, "definitions": known})
+    return _headed("processes", {"type": "array", "items": row, "definitions": definitions})
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:
     """The schemas of these classes and of those in their fields, by name, with the meanings of the fields."""
-    _, known = msgspec.json.schema_components(classes, ref_template=REFERENCE)
-    for name, part in known.items():
+    _, definitions = msgspec.json.schema_components(classes, ref_template=REFERENCE)
+    for name, part in definitions.items():
         if "properties" in part:
             part["additionalProperties"] = is_typeddict(CLASSES[name])
             texts = meanings(CLASSES[name])
@@ -81,7 +81,7 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
                 for kind in field.get("anyOf", ()):
                     if "prefixItems" in kind:  # in later drafts
                         kind["items"] = kind.pop("prefixItems")
-    return known
+    return definitions
 
 
 @cache

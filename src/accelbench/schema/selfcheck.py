@@ -44,11 +44,11 @@ class SelfCheck:
 
     def detectable(self) -> dict[int, float]:
         """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""
-        found: dict[int, float] = {}
+        largest: dict[int, float] = {}
         for cell in self.cells.values():
-            for each in cell.detectable:
-                found[each.num_processes] = max(found.get(each.num_processes, 0.0), each.slowdown)
-        return dict(sorted(found.items()))
+            for row in cell.detectable:
+                largest[row.num_processes] = max(largest.get(row.num_processes, 0.0), row.slowdown)
+        return dict(sorted(largest.items()))
 
     @property
     def sentence(self) -> str:
@@ -71,9 +71,9 @@ def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None
     return None
 
 
-def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
+def write_selfcheck(folder: Path, machine: Mapping[str, Any], check: SelfCheck) -> None:
     """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
 
     Raises RefusedError, OSError: the file can't be read or written.
     """
-    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: found})
+    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {digest(machine)[:12]: check})
