@@ -11,7 +11,7 @@ from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring import progress
-from accelbench.measuring.checks import NOT_IN_TIME
+from accelbench.measuring.checks import NOT_IN_TIME, Measured
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.runner import Step
 from accelbench.schema.cell import Options
@@ -74,17 +74,14 @@ class Run(CellRun):
 
     def observe(self):
         if not self.trains:
-            self.keep_output(fed=1.0)
+            self.keep_output()
         return Observed(device="cpu", device_name="none", precision=self.cell.precision, num_devices=1, threads=1)
 
-    def unseen_batch(self):
-        return 2.0, True
-
-    def measured_output(self, batch):
+    def look(self):
         self.log.append("output")
-        return [np.full((32, 10), batch * self.output_value)]
+        return Measured(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
 
-    def new_network(self, precision, *, other=False):
+    def new_network(self, state, precision, *, other=False):
         rounded = 1.25 if precision == Precision.bf16 else 1.0  # as a deep network may add up its rounding
         return lambda batch, seed: [np.full((32, 10), batch * rounded)]
 
@@ -161,7 +158,7 @@ def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_bef
 
 def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits, monkeypatch):
     never = threading.Event()
-    monkeypatch.setattr(Run, "new_network", lambda run, precision, other=False: never.wait(60))
+    monkeypatch.setattr(Run, "new_network", lambda run, state, precision, other=False: never.wait(60))
     run = Run(digits, precision=Precision.bf16, timeout_s=0.5)
     measured = run.measure()
     never.set()

@@ -17,7 +17,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Promise, Protocol, Status
 from engines.exported.test_run import SMALL, marked
-from engines.pytorch.own.test_workload import own_cell
+from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 

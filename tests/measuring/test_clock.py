@@ -116,12 +116,6 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
     assert len(timing.blocks) >= clock.MIN_SAMPLES
 
 
-def test_long_steps_are_enough_for_an_interval_where_that_is_asked():
-    for has_least, fits in ((True, clock.MIN_SAMPLES.__eq__), (False, clock.MIN_SAMPLES.__gt__)):
-        timing = measure(runner_of(Workload(compute=2.0), queues=False, has_least=has_least), WINDOW)
-        assert fits(len(timing.blocks))
-
-
 def noisy(workload, rng, sigma, related=0.0):
     """Makes the lengths of the workload's steps vary; `related` is their correlation from step to step."""
     level = 0.0
@@ -199,18 +193,6 @@ def test_compilation_stays_out_of_the_steady_state(workload):
     assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
 
-def test_slow_steps_get_the_samples_that_an_interval_needs_and_end_at_three_times_the_window():
-    timing = run(Workload(compute=0.3))
-    assert len(timing.blocks) >= clock.MIN_SAMPLES
-    assert timing.blocks[0].num_steps == 1
-    timing = run(Workload(compute=2.0))
-    assert sum(block.seconds for block in timing.blocks) < 3 * WINDOW.measure_s + 2.1
-    window = Window(warmup_steps=1, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0)
-    timing = run(Workload(compute=2.0), window)  # the warm-up gives up after its fewest steps
-    assert timing.settled is False
-    assert (timing.num_warmup_steps, len(timing.blocks), timing.blocks[0].num_steps) == (2, 1, 1)
-
-
 class OnHost(Workload):
     """A step is done when it returns, as on a CPU."""
 
@@ -280,34 +262,6 @@ def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_publishe
     else:
         assert workload.time + ends.num_checks * step_s <= min(ends[:2])
         assert least >= clock.MIN_SAMPLES or step_s > 1
-
-
-@pytest.mark.parametrize("kind", [Workload, OnHost])
-def test_a_budget_that_is_used_up_before_fast_steps_leaves_whole_blocks_of_them(kind):
-    workload, plain = kind(compute=0.001), measure(runner_of(kind(compute=0.001)), WINDOW)
-    workload.compile_steps = 1  # it takes longer than the budget
-    timing = measure(runner_of(workload, ends=Ends(budget_s=2.0), queues=kind is Workload), WINDOW)
-    assert (timing.stop, len(timing.blocks)) == (Stop.budget, clock.MIN_SAMPLES)
-    rates = [[block.num_samples / block.seconds for block in each.blocks] for each in (plain, timing)]
-    assert order_statistics.median(rates[1]) == pytest.approx(order_statistics.median(rates[0]), rel=0.01)
-
-
-@pytest.mark.parametrize("kind_of", [measure, lambda runner, window: measure_steps(runner, 10, 50)])
-def test_a_compilation_does_not_tell_how_long_the_next_steps_take(workload, kind_of):
-    workload.compile_steps = 1
-    timing = kind_of(runner_of(workload, ends=Ends(timeout_s=20.0, num_checks=5)), WINDOW)
-    assert timing.num_warmup_steps >= WINDOW.warmup_steps
-
-
-@pytest.mark.parametrize("window", [WINDOW, replace(WINDOW, block_s=0.02)])
-def test_slow_steps_that_are_done_when_they_return_are_blocks_and_single_steps_at_once(window):
-    workload = OnHost(compute=0.3)
-    timing = measure(runner_of(workload, queues=False), window)
-    assert timing.steps_are_blocks
-    assert [block.seconds for block in timing.blocks] == timing.latency_s
-    assert len(timing.latency_s) >= clock.MIN_SAMPLES
-    assert workload.num_computed == timing.num_warmup_steps + len(timing.latency_s)
-    assert not measure(runner_of(OnHost(), queues=False), WINDOW).steps_are_blocks
 
 
 def of_epoch(workload):

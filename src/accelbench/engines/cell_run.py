@@ -7,7 +7,7 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from accelbench.engines.served import serve
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock, progress
-from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, Output
+from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations
 from accelbench.measuring.clock import Limits
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.measuring.time_limit import in_time
@@ -41,6 +41,9 @@ from accelbench.schema.measurement import (
 )
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
+
+# In training: code that keeps something for every second batch drops it at the first new size, and shows in the others.
+NUM_LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,9 @@ class CellRun:
     copies_inside = False  # whether something else than `copy_in` copies them to the device
     serving_sizes: Sequence[int] = ()  # of batches that can be computed, ascending, the last one the cell's; (): any
     # Set here:
-    step: Any  # of the timed window, which further steps are like
+    step: Any  # of the timed window
     generation: Generation | None = None  # the times of tokens, once they were generated
     serving: Serving | None = None  # requests and their answers, once they were served
-    state: Any = None  # of the network just before the last `measured_output`
     diverged: str | None = None  # how the loss diverged; None if it did not
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
@@ -85,7 +87,6 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
-        self.agreed: Findings | None = None  # what was found where a short look was enough
         self.measured: list[Measured] = []  # what the network gave after its timed part
         self.changes: list[str] = []  # what its code changed of the settings while it was measured
         self.resources: Resources | None = None
@@ -110,36 +111,16 @@ class CellRun:
     def begin_steady(self) -> None:
         """Is called once the warm-up is over."""
 
-    def unseen_batch(self) -> tuple[Any, bool]:
-        """A batch of a whole step, in host memory, and whether it differs from all that were fed."""
+    def look(self) -> Measured:
+        """What the measured network gives for a batch that was never fed, from a further step."""
         raise NotImplementedError
 
-    def measured_output(self, batch: Any) -> Output:
-        """What the measured network gives for a batch, from a further step."""
-        raise NotImplementedError
-
-    def last_output(self) -> Output:
-        """What it gave in the last step."""
-        return ()
-
-    def new_network(self, precision: Precision, *, other: bool = False, drawn: bool = True) -> NewNetwork:
+    def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
         """A newly built network on the CPU, with the weights of the measured one, or with `other` ones.
 
-        If not `drawn`, its own weights need not be drawn before it gets those.
+        `state` is that of a `Measured`.
         """
         raise NotImplementedError
-
-    def agreement(self) -> Findings | None:
-        """What a new network shows in less time than a whole step; None if it shows no agreement with `measured`."""
-        return None
-
-    def why_other(self, measured: Measured) -> str | None:
-        """What else than a mistake explains another output than a new network's; None if nothing does."""
-        return None
-
-    def diverges_by_rounding(self) -> bool:
-        """Whether the first steps of new networks give a finite loss in fp32, and none in the cell's precision."""
-        return False
 
     def requests(self, num: int) -> Sequence[Any]:
         """At most so many batches of one sample each, in host memory, as the feed gives them."""
@@ -173,6 +154,11 @@ class CellRun:
         """Whether it is what outputs are compared with: plain fp32 on the CPU."""
         changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
+
+    @property
+    def checks_output(self) -> bool:
+        """Whether further steps show what the network gives."""
+        return not self.is_one_step and checks.OUTPUT not in self.seen.unchecked
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
         """Runs the cell; its measurement in the first rank. `work` is a step's, if known; `requests` gets raw times."""
@@ -271,44 +257,29 @@ class CellRun:
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
-    def keep_output(self, fed: Any = None) -> None:
-        """Keeps what inference gives for a batch that was never fed, after its timed part; `fed` is one that was."""
+    def keep_output(self) -> None:
+        """Keeps what the network gives for batches that were never fed, after its timed part."""
         self.note_resources()
-        if not self.is_one_step and checks.OUTPUT not in self.seen.unchecked:
-            with self.seen.checking():
-                self._keep(fed)
+        if not self.checks_output:
+            return
+        with self.seen.checking():
+            for _ in range(NUM_LOOKS if self.trains else 1):
+                self.measured.append(self.look())
 
-    def _keep(self, fed: Any) -> None:
-        output_of_fed = self.last_output()
-        # What code keeps of every second batch shows in one of two.
-        for _ in range(2 if self.trains else 1):
-            unseen, is_unseen = self.unseen_batch()
-            output = self.measured_output(unseen)
-            self.measured.append(Measured(unseen, output, fed, output_of_fed, is_unseen, self.state))
-        with suppress(Exception):  # the network may take no other number of rows
-            self.agreed = self.agreement()
-
-    def new_network_in_time(self, precision: Precision, **how: bool) -> NewNetwork:
+    def new_network_in_time(self, state: Any, precision: Precision, **how: bool) -> NewNetwork:
         """`new_network`, which raises a NotInTimeError, as what it returns does, if `timeout_s` ends before it."""
-        network = in_time(lambda: self.new_network(precision, **how), self.limits.left_s)
+        network = in_time(lambda: self.new_network(state, precision, **how), self.limits.left_s)
         return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
 
     def _compared(self) -> Findings:
-        if self.agreed is not None:
-            return self.agreed
-        precision, constant = self.cell.precision, self.cell.model.constant
-        # A forward pass of training is not repeated to see whether it reads a clock.
-        least = checks.WRONG_FROM if self.trains else 0.0
-        found = Findings()
-        for measured in self.measured:
-            self.state = measured.state
-            found = checks.compare(measured, self.new_network_in_time, precision, constant=constant, least=least)
-            if found.defects and (why := self.why_other(measured)) is not None:
-                found.defects.clear()
-                found.not_compared(why)
-            if found.defects or found.warnings or found.observed is None:
-                break
-        return found
+        findings = Findings()
+        with self.seen.checking():
+            for measured in self.measured:
+                constant = self.cell.model.constant
+                findings = checks.compare(measured, self.new_network_in_time, self.cell.precision, constant=constant)
+                if findings.defects or findings.warnings or findings.observed is None:
+                    break
+        return findings
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
@@ -332,13 +303,9 @@ class CellRun:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = self.num_samples()
-        found = Findings()
-        with self.seen.checking():
-            found = self._compared()
+        found = self._compared()
         to_target = self.to_target
         self.defects += [*self.seen.training.defects(), *found.defects]
-        if self.diverged is not None and self.to_target is None and self.diverges_by_rounding():
-            self.defects.append(f"{self.diverged}, and in the first steps it is finite in fp32")
         asked = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),

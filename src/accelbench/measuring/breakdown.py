@@ -11,11 +11,6 @@ MAX_STEPS = 200
 MAX_SHARE = 0.1
 
 
-def has_time(step_s: float, timeout_s: float) -> bool:
-    """Whether the fewest steps of a breakdown, of `step_s` each, fit into its share of the cell's time limit."""
-    return 2 * MIN_STEPS * step_s <= MAX_SHARE * timeout_s
-
-
 def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
     """Times the phases of steps, alternating with steps that are timed as a whole, for so many seconds, at least.
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from accelbench.measuring.breakdown import MIN_STEPS, has_time
+from accelbench.measuring import breakdown
 from accelbench.measuring.runner import Clock, Compiles, Ends, Now, Runner, Step, Timing
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block
@@ -72,11 +72,12 @@ class Limits:
 
     def has_time_for_phases(self, step_s: float) -> bool:
         """Whether the phases of steps, of `step_s` each, are to be timed: as is asked for, and if there is time."""
-        num_steps = 2 * MIN_STEPS + NUM_PROFILED + self.ends.num_checks
-        end_s = time.perf_counter() + num_steps * step_s
+        least = 2 * breakdown.MIN_STEPS
+        end_s = time.perf_counter() + (least + NUM_PROFILED + self.ends.num_checks) * step_s
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
-        if end_s <= min(self.ends.budget_s, self.ends.timeout_s) and has_time(step_s, self.cell.timeout_s):
+        is_short = least * step_s <= breakdown.MAX_SHARE * self.cell.timeout_s
+        if is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s):
             return True
         why = "budget_s" if end_s > self.ends.budget_s else "timeout_s"
         self.left_out.append(f"no phases of a step: {why} is too short")
@@ -144,7 +145,7 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
         step = yield from runner.step_in_parts()
         single.append(step)
     if timing.steps_are_blocks:
-        num_samples, seconds = sum(each.num_samples for each in single), sum(each.seconds for each in single)
+        num_samples, seconds = sum(block.num_samples for block in single), sum(block.seconds for block in single)
         timing.blocks.append(Block(num_steps=num_single, num_samples=num_samples, seconds=seconds))
 
 

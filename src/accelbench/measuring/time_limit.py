@@ -15,16 +15,16 @@ Result = TypeVar("Result")
 
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
     """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
-    found: Future[Result] = Future()
+    outcome: Future[Result] = Future()
 
     def run() -> None:
         try:
-            found.set_result(call())
+            outcome.set_result(call())
         except BaseException as error:
-            found.set_exception(error)
+            outcome.set_exception(error)
 
     if left_s > 0:
         threading.Thread(target=run, daemon=True).start()
-        if wait([found], left_s).done:
-            return found.result()
+        if wait([outcome], left_s).done:
+            return outcome.result()
     raise NotInTimeError

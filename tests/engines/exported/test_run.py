@@ -20,7 +20,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from engines.pytorch.own.test_workload import own_cell
+from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)

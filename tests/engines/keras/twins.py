@@ -46,8 +46,8 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
     import torch
 
     from accelbench.engines.pytorch import engine, zoo  # isort: skip
+    from accelbench.engines.pytorch.flops import count
     from accelbench.engines.pytorch.module import ImageTask
-    from accelbench.engines.pytorch.work import count
 
     found = {}
     for case, (name, args, shape) in cases.items():

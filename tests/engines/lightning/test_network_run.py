@@ -14,7 +14,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_module_run import pytestmark  # noqa: F401
-from engines.pytorch.own.test_workload import own_cell
+from engines.pytorch.test_batches import own_cell
 from engines.pytorch.test_target import target_cell
 from fakes import make_cell, needs
 from marks import slow

@@ -13,7 +13,7 @@ from accelbench.engines.pytorch import engine
 from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
@@ -70,15 +70,6 @@ def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
     ]
     array, jpeg = (engine.run(cell, pets) for cell in cells)
     assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
-
-
-@pytest.mark.parametrize("pipeline", [slow(Pipeline.array), Pipeline.jpeg])
-def test_a_part_of_the_training_set_is_trained_on_and_counted(pets, pipeline):
-    data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, train_images=40)
-    cell = make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=1, batch_size=16)
-    measured = engine.run(cell, pets)
-    assert (measured.num_train_samples, measured.epochs[0].num_samples) == (40, 40)
-    assert measured.evaluation.num_samples == measured.num_test_samples == 16
 
 
 def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):

@@ -15,15 +15,14 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.engines.pytorch import engine, module, zoo
 from accelbench.engines.pytorch.feed import ArrayFeed
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
-from accelbench.errors import UnsupportedError
 from accelbench.judging.verdict import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from fakes import assert_epochs_in_turn, make_cell
+from fakes import TESTS, assert_epochs_in_turn, make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
@@ -127,19 +126,6 @@ def test_a_loss_that_diverged_is_named_and_its_record_can_be_read(digits, change
     assert load(Measurement, json.loads(json.dumps(dataclasses.asdict(measured), allow_nan=False))) == measured
 
 
-def test_the_loss_is_that_of_the_last_step_whatever_later_ones_overwrite(digits, monkeypatch):
-    """As the steps of a CUDA graph do."""
-    keep = engine.Run._keep_output
-
-    def keep_and_overwrite(self, step):
-        result = step.result
-        keep(self, step)
-        result.detach().fill_(float("nan"))
-
-    monkeypatch.setattr(engine.Run, "_keep_output", keep_and_overwrite)
-    assert engine.run(make_cell(model=SGD, mode=Mode.train), digits).loss is not None
-
-
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
     monkeypatch.setattr(module, "step_context", lambda precision, kind: step_context(Precision.bf16_mixed, kind))
     cell = make_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train)
@@ -215,7 +201,20 @@ def test_work_that_was_counted_before_is_not_counted_again(digits):
     assert engine.run(dataclasses.replace(cell, seed=1), digits, work=before).work == before
 
 
-def test_a_lightning_module_is_not_trained_as_a_plain_network(digits):
-    own = ModelSpec(name="Lit", library=Library.custom, network="own_modules.Lit")
-    with pytest.raises(UnsupportedError, match="^model=Lit is a LightningModule, and .* its training_step: use "):
-        engine.run(make_cell(mode=Mode.train, model=own), digits)
+COLD = """
+import importlib, pathlib, sys
+from accelbench.engines.pytorch.spec import host_spec
+from fakes import make_cell
+cell = make_cell()
+for module in host_spec(cell).preload:
+    importlib.import_module(module)
+measured = importlib.import_module(host_spec(cell).engine).run(cell, pathlib.Path({folder!r}))
+print(measured.work.flops)
+print([name for name in {names} if name in sys.modules])
+"""
+
+
+def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits, printed):
+    names = ("torch._dynamo", "sympy", "torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy")
+    lines = printed(COLD.format(folder=str(digits), names=names), PYTHONPATH=str(TESTS))
+    assert lines == [str(2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)), "[]"]

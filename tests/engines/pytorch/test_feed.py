@@ -38,14 +38,6 @@ def test_the_short_last_batch(last, sizes):
     assert sum(int((labels >= 0).sum()) for _, labels in batches) == batches.num_samples
 
 
-def test_shuffled_batches_are_those_of_the_order_whether_it_ends_or_not():
-    for endless in (False, True):
-        more = {"shuffle": True, "seed": 3, "endless": endless, "last": "keep"}
-        batches, chosen = ArrayFeed(numbered(50), Order(50, 8, **more)), Order(50, 8, **more)
-        expected = [index for indices in itertools.islice(chosen, 6) for index in indices]
-        assert order(itertools.islice(batches, 6)) == expected
-
-
 def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
     def drawn(**changes):
         settings = {"labelled": True, "seed": 0, **changes}
@@ -87,23 +79,6 @@ def test_decoding_in_workers_gives_the_same_batches_as_the_arrays(settings):
         for ours, theirs in zip(decoded, gathered, strict=True):
             assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
     assert decoded.num_samples == gathered.num_samples
-
-
-@pytest.mark.parametrize("jpeg", [False, True])
-def test_the_parts_of_a_padded_pass_are_alike_and_hold_each_sample_once(jpeg):
-    """Of the last batch, one part is short and one is empty: both are filled up."""
-
-    def part(index):
-        order = Order(9, 8, last="pad", part=(index, 4))
-        if not jpeg:
-            return ArrayFeed(numbered(9), order)
-        return JpegFeed(encoded(numbered(9)), 2, order, labelled=True, num_workers=0)
-
-    parts = [list(part(index)) for index in range(4)]
-    assert {len(images) for batches in parts for images, _ in batches} == {2}
-    assert {len(batches) for batches in parts} == {2}
-    pairs = [pair for batches in parts for batch in batches for pair in zip(*batch, strict=True)]
-    assert sorted(int(image.flatten()[0]) for image, label in pairs if label >= 0) == list(range(9))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """PyTorch's global settings, which a user's code may change."""
 
-import importlib
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from accelbench.engines.pytorch import engine, global_state
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Protocol
-from engines.pytorch.own.test_workload import own_cell
+from engines.pytorch.test_batches import own_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.usefixtures("state_as_before")]
@@ -50,17 +48,6 @@ def test_what_a_network_sets_in_a_step_is_named(tmp_path, what, name):
     assert name in told[0]
 
 
-def test_tf32_is_read_from_the_newer_setting_and_the_older_one():
-    for tf32 in (True, False):
-        global_state.restore(global_state.values_of_a_cell(allow_tf32=tf32))
-        assert global_state.multiplies_in_tf32() is tf32
-        assert torch.backends.cudnn.conv.fp32_precision == ("tf32" if tf32 else "ieee")
-        assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
-        assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is tf32
-    torch.backends.cuda.matmul.fp32_precision = "tf32"  # the older setting raises an error now
-    assert global_state.multiplies_in_tf32()
-
-
 def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_found_out():
     torch.zeros(1 << 20).add_(1)
     if torch.get_num_threads() == 1:
@@ -73,9 +60,3 @@ def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_
         assert backend.changed() == [global_state.NOT_FLUSHED]
     finally:
         torch.set_flush_denormal(False)
-
-
-def test_the_precision_of_recurrent_layers_is_set_beside_the_module_that_hides_it():
-    importlib.import_module("torch.backends.cudnn.rnn")  # as recurrent layers on a GPU do
-    global_state.restore(global_state.values_of_a_cell(allow_tf32=True))
-    assert global_state.snapshot()["torch.backends.cudnn.rnn.fp32_precision"] == "tf32"

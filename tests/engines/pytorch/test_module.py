@@ -26,7 +26,7 @@ def numbered(num=400, height=16, width=24):
     return torch.stack([rows, columns], -1).to(torch.uint8).expand(num, height, width, 2)
 
 
-def test_a_flip_mirrors_half_of_the_images_from_left_to_right():
+def test_a_flip_mirrors_half_of_the_images_and_a_shift_moves_by_up_to_an_eighth():
     torch.manual_seed(0)
     images = numbered()
     flipped = varied(images, Augment.flip)
@@ -34,11 +34,5 @@ def test_a_flip_mirrors_half_of_the_images_from_left_to_right():
     assert flipped[mirrored].equal(images[mirrored].flip(2))
     assert flipped[~mirrored].equal(images[~mirrored])
     assert 150 < mirrored.sum() < 250
-
-
-def test_a_shift_moves_by_up_to_an_eighth_and_repeats_the_edges():
-    torch.manual_seed(0)
-    middle = varied(numbered(), Augment.flip_shift)[:, 8, 12].int()
+    middle = varied(images, Augment.flip_shift)[:, 8, 12].int()
     assert set((middle[:, 0] - 8).tolist()) == set(range(-2, 3))
-    assert set(middle[:, 1].tolist()) == {12 + d for d in range(-3, 4)} | {11 - d for d in range(-3, 4)}
-    assert varied(numbered(), Augment.flip_shift)[..., 0].max() == 15

@@ -83,13 +83,6 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
 
 
-@pytest.mark.slow
-def test_where_nothing_is_compiled_there_is_no_number(digits):
-    lstm = ModelSpec(name="lstm", args={"units": 16})  # Dynamo runs a network that holds one as it is
-    with pytest.raises(UnsupportedError, match="^compile=true: torch.compile found nothing in the network"):
-        engine.run(make_cell(model=lstm, options=Options(compile=True)), digits)
-
-
 def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
     asked = Options(compile=True, cuda_graphs=True)
     options.prepare_compiler(asked)

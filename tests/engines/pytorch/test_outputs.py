@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from accelbench.engines.pytorch import engine, global_state, outputs
+from accelbench.engines.pytorch import engine
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Mode
 from accelbench.schema.workload import ModelSpec
@@ -35,11 +35,3 @@ def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(di
     model = ModelSpec(name="own", library=Library.custom, network=f"{__name__}.Dense", args={"gives": gives})
     with pytest.raises(UserError, match=rf"own: its output should be logits \(batch, 10\), not {gave}"):
         engine.run(make_cell(model=model, mode=mode, breakdown_s=0.0), digits)
-
-
-@pytest.mark.usefixtures("state_as_before")
-def test_the_settings_of_a_new_network_do_not_stay_until_the_cells_own_are_read_back(digits, monkeypatch):
-    of_cell = global_state.values_of_a_cell
-    monkeypatch.setattr(outputs, "values_of_a_cell", lambda allow_tf32: of_cell(allow_tf32=not allow_tf32))
-    engine.run(make_cell(breakdown_s=0.0), digits)
-    assert not global_state.multiplies_in_tf32()

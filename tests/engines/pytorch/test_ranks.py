@@ -20,7 +20,6 @@ from fakes import make_cell
 from marks import slow
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
-DROPPING = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.5}, optimizer="sgd", learning_rate=0.05)
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
 
 
@@ -59,15 +58,6 @@ def test_two_ranks_decide_alike(hosts, digits):
     assert two.hit == one.hit is not None
     values = [[each.value for each in seen.evaluations] for seen in (one, two)]
     assert values[1] == pytest.approx(values[0], abs=0.04)
-
-
-def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):
-    folder = shutil.copytree(digits, tmp_path / "digits")
-    outcome = run(folder, suite="tell", model=DROPPING, **FIT)
-    (first, its), (second, others) = (torch.load(folder / f"rank{rank}of2.pt") for rank in (0, 1))
-    assert outcome.status == Status.ok
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(its, others)
 
 
 DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.train}

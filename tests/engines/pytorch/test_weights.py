@@ -117,13 +117,6 @@ def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digi
     assert again.epochs[0].loss < trained.epochs[0].loss
 
 
-def test_a_place_that_cannot_be_written_costs_no_measurement(digits, tmp_path):
-    (tmp_path / "file").write_text("")
-    found = engine.run(make_cell(**FIT, save_weights=True), digits, tmp_path / "file" / "trained.safetensors")
-    assert found.epochs
-    assert [each for each in found.warnings if each.startswith("save_weights=true: the weights are not saved: ")]
-
-
 class Loading(nn.Linear):
     """Loads its weights when it is built, as a user's class may."""
 

@@ -108,20 +108,6 @@ def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_d
     assert first == again != other
 
 
-MULTIPLY = """
-product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
-print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
-"""
-
-
-@pytest.mark.slow
-def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
-    prepare = "backend_for('xla_cpu').prepare(allow_tf32=False)"
-    by_default, prepared = ("\n".join(printed(IMPORTS + code + MULTIPLY)) for code in ("", prepare))
-    assert "operand_precision={highest,highest}" not in by_default
-    assert "operand_precision={highest,highest}" in prepared
-
-
 # Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
 WAIT = """
 backend = backend_for(Device.xla_cpu, num_devices={num_devices})

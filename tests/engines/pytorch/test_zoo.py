@@ -5,11 +5,9 @@ import torch
 from torch import nn
 
 from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask
-from accelbench.engines.pytorch.training import TrainedNetwork, with_modes
-from accelbench.engines.pytorch.work import count
 from accelbench.errors import UserError
-from accelbench.measuring.checks import Training
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, needs
@@ -69,14 +67,6 @@ def test_initialisers_are_keras_defaults_and_follow_from_the_seed():
     assert gates[[0, 2, 3]].eq(0).all()
 
 
-def test_dropout_of_a_sequence_is_the_same_at_every_step_and_off_in_inference():
-    dropout = zoo.SequenceDropout(0.5)
-    dropped = dropout(torch.ones(64, 5, 32))
-    assert set(dropped.unique().tolist()) == {0.0, 2.0}
-    assert (dropped == dropped[:, :1]).all()
-    assert dropout.eval()(torch.ones(2, 3, 4)).eq(1).all()
-
-
 def own(target, **more):
     return {"name": "x", "library": Library.custom, "network": target, **more}
 
@@ -98,17 +88,3 @@ def own(target, **more):
 def test_a_wrong_target_name_or_argument_is_the_users_error(asked, told):
     with pytest.raises(UserError, match=told):
         built(**asked, shape=(3, 32, 32))
-
-
-def test_layers_that_a_constructor_froze_stay_frozen():
-    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
-    assert [layer.training for layer in with_modes(network).modules()] == [True, True, False]
-
-
-def test_sparse_weights_and_an_optimiser_without_a_learning_rate_are_noted():
-    network = nn.ParameterDict({"sparse": torch.eye(3).to_sparse(), "complex": torch.ones(3, dtype=torch.complex64)})
-    (torch.sparse.mm(network["sparse"], torch.ones(3, 3)).sum() + network["complex"].abs().sum()).backward()
-    seen = Training()
-    TrainedNetwork(network, seen).note_end([torch.optim.Optimizer(network.parameters(), {})])
-    assert seen.gradients == set(seen.after) == {"sparse", "complex"}
-    assert not seen.learning_rates

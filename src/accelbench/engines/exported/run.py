@@ -20,15 +20,15 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
+from accelbench.engines.pytorch.flops import busiest_of, count
 from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors_in, seed_generators
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
+from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import training_in_inference
-from accelbench.engines.pytorch.work import busiest_of, count
-from accelbench.engines.pytorch.workloads import workload_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import Products
@@ -54,7 +54,6 @@ class Artifact:
     num_calibrated: int = 0  # samples that it was calibrated on
     compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
     num_bytes: int  # of its files
-    num_rows: int  # of a batch, as its output in PyTorch showed; see `workloads.Images`
     batch_size: int | None = None  # None: it takes batches of any size
 
 
@@ -141,7 +140,6 @@ class _Run(NetworkOutputs):
             num_calibrated=num_calibrated,
             compile_s=compile_s,
             num_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-            num_rows=self.workload.num_rows,
             batch_size=None if any_size else self.cell.batch_size,
         )
 
@@ -178,8 +176,6 @@ class _Run(NetworkOutputs):
         else:
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
-            if artifact.batch_size is not None or self.cell.model.samples:
-                self.workload.num_rows = artifact.num_rows
         self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
         self.artifact, self.path = artifact, folder / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
@@ -223,7 +219,7 @@ class _Run(NetworkOutputs):
             nums[Precision.int8 if name in INTEGERS else name] += num
         self.seen.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
         self.seen.modes = training_in_inference(self.network)
-        self.keep_output(self.workload.example())
+        self.keep_output()
         return Observed(
             device="cpu",
             device_name=self.device_name(),

@@ -21,7 +21,7 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.engines.target import TargetRun
-from accelbench.measuring.checks import WEIGHTS, NewNetwork, Output, States, numbers_of
+from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -178,7 +178,7 @@ class Run(CellRun):
             if not self.fits:
                 loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:
-            self.keep_output(self.first_images())
+            self.keep_output()
         return Observed(
             device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
@@ -195,18 +195,13 @@ class Run(CellRun):
         first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
         return first[np.arange(self.samples_per_execution) % len(first)]
 
-    def unseen_batch(self) -> tuple[NDArray[Any], bool]:
-        fed = self.first_images()
-        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
-        return unseen.astype(fed.dtype, copy=False), True
+    def look(self) -> Measured:
+        fed, last = self.first_images(), numbers_of(np.asarray(self.backend.last))
+        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(fed.dtype, copy=False)
+        output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
+        return Measured(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
 
-    def last_output(self) -> Output:
-        return [numbers_of(np.asarray(self.backend.last))]
-
-    def measured_output(self, batch: NDArray[Any]) -> Output:
-        return [numbers_of(np.asarray(self.execute(self.backend.copy_in(self.backend.execution_of(batch.copy())))))]
-
-    def new_network(self, precision: Precision, *, other: bool = False, drawn: bool = True) -> NewNetwork:
+    def new_network(self, state: None, precision: Precision, *, other: bool = False) -> NewNetwork:
         """The cell's network, built again on the CPU from the same seed."""
         cell = replace(self.cell, precision=precision)
 

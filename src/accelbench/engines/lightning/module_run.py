@@ -18,14 +18,14 @@ from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.flops import Counter, not_counted
 from accelbench.engines.pytorch.outputs import NetworkOutputs
-from accelbench.engines.pytorch.own.workload import count_note
+from accelbench.engines.pytorch.own_batches import count_note
 from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.work import Counter, not_counted
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UserError
-from accelbench.measuring.checks import OUTPUT
+from accelbench.measuring.checks import OUTPUT, Measured
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.measurement import Observed, Work
@@ -91,10 +91,8 @@ class ModuleRun(NetworkRun):
                 self.changes.append(f"its code set trainer.{name}={now}, and {asked} was asked for")
 
     def begin_loop(self) -> None:
-        for hook in self.hooks:
-            hook.remove()
+        self.observer.handle.remove()
         self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
-        self.hooks = [self.observer.handle]
         super().begin_loop()
         self.num_params, self.build_s = zoo.num_params(self.module), self.workload.build_s
         if self.trains and self.to_target is None:
@@ -146,9 +144,9 @@ class ModuleRun(NetworkRun):
             with self.seen.checking():
                 super().keep_last()
 
-    def keep_output(self, fed: Any = None) -> None:
+    def look(self) -> Measured:
         """Without a batch that was fed: of samples in another order, some networks give the same."""
-        super().keep_output()
+        return replace(super().look(), fed=None)
 
     def note_end(self) -> None:
         self.trained.note_end(self.trainer.optimizers)

@@ -193,7 +193,7 @@ class NetworkRun(Run):
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:
                 step.compute(step.copy_in(self.workload.example()))
-            self._keep_output(step)
+            self.keep_last_output(step)
 
 
 class EpochHooks(IntervalHooks):

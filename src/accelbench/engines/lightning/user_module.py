@@ -13,7 +13,7 @@ from torch import nn
 
 from accelbench.engines.lightning.loop import NEVER
 from accelbench.engines.pytorch.global_state import seed_generators
-from accelbench.engines.pytorch.own.workload import counted, put_batch
+from accelbench.engines.pytorch.own_batches import counted, put_batch
 from accelbench.engines.pytorch.structure import copied, num_rows, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError

@@ -36,8 +36,7 @@ class Backend(BaseBackend):
 
     torch_type = "cpu"
     joined_by = "gloo"  # torch.distributed's word for what joins several processes
-    fixed_shapes = False  # whether each new shape, such as a short last batch, is compiled
-    fused = False  # whether a step is recorded and run as a whole
+    fused = False  # whether a step is recorded and run as a whole, compiled for each new shape of a batch
     num_devices = 1  # that batches were really divided among
     flushes_denormals = False
     held: Held | None = None  # the settings of the cell, once they are set
@@ -65,19 +64,18 @@ class Backend(BaseBackend):
 
     def hold(self, dtype: torch.dtype) -> None:
         """Sets it again, with `dtype` for new tensors, just before the first step; `changed` compares with it."""
-        # The user's code may have changed it. Without `prepare`, in the user's own process, its settings are there.
-        self.held = self.held or Held()
-        self.held.again(dtype)
+        if self.held is not None:
+            self.held.again(dtype)  # the user's code may have changed it
 
     def read_back(self) -> str | None:
         return None if self.held is None else "PyTorch's global settings, its threads among them"
 
     def changed(self) -> list[str]:
         """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
-        found = self.held.changed() if self.held is not None else []
+        changes = self.held.changed() if self.held is not None else []
         if self.flushes_denormals and not global_state.denormals_are_flushed():
-            found.append(global_state.NOT_FLUSHED)
-        return found
+            changes.append(global_state.NOT_FLUSHED)
+        return changes
 
     def notes(self) -> Iterator[str]:
         """What the user's code had set, and `hold` set back."""
@@ -145,8 +143,8 @@ class Accelerator(Backend):
         # A cell's process loads what drives the device: its host, which is forked, must not have started that.
         for entry in entry_points(group="torch.backends", name=f"torch_{device}"):
             entry.load()()
-        found = torch.accelerator.current_accelerator(check_available=True)
-        if found is None or found.type != device:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        if accelerator is None or accelerator.type != device:
             raise UnsupportedError(f"device={device}: torch {torch.__version__} finds none here")
 
     def prepare(self, allow_tf32: bool) -> None:
@@ -209,7 +207,7 @@ class Xla(Backend):
     """
 
     torch_type = "xla"
-    fixed_shapes = fused = True
+    fused = True
     on_host, queues = False, True
 
     def __init__(self, device: Device, num_asked: int = 1, ranks: Ranks | None = None) -> None:
@@ -247,9 +245,9 @@ class Xla(Backend):
             reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
-        joined, own = self.runtime.world_size(), self.runtime.addressable_device_count()
-        if (joined, own) != (ranks.num, 1):
-            reason = f"PJRT joined {joined} devices, and this process has {own}"
+        num_joined, num_here = self.runtime.world_size(), self.runtime.addressable_device_count()
+        if (num_joined, num_here) != (ranks.num, 1):
+            reason = f"PJRT joined {num_joined} devices, and this process has {num_here}"
             raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
 
     def hold(self, dtype: torch.dtype) -> None:
@@ -257,10 +255,10 @@ class Xla(Backend):
         self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def changed(self) -> list[str]:
-        found, now = super().changed(), self.torch_xla.backends.get_mat_mul_precision()
+        changes, now = super().changed(), self.torch_xla.backends.get_mat_mul_precision()
         if now != "highest":
-            found.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
-        return found
+            changes.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
+        return changes
 
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""
@@ -297,7 +295,7 @@ class Xla(Backend):
         return network
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
-        return network  # the step averages its gradients itself
+        return network  # `reduce_gradients` averages them
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
@@ -344,8 +342,8 @@ def num_parts(tensor: Tensor) -> int:
     """The number of devices that XLA divides the first dimension of `tensor` among; 1 if each device has all of it."""
     import torch_xla
 
-    found = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))
-    return int(found.group(1)) if found else 1
+    divided = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))
+    return int(divided.group(1)) if divided else 1
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:

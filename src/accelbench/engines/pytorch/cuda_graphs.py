@@ -62,8 +62,8 @@ class _OfTensors(nn.Module):
         self.network, self._leaves, self._structure = network, list(leaves), structure
 
     def forward(self, *tensors: Tensor) -> Any:
-        given = iter(tensors)
-        leaves = [next(given) if isinstance(leaf, Tensor) else leaf for leaf in self._leaves]
+        following = iter(tensors)
+        leaves = [next(following) if isinstance(leaf, Tensor) else leaf for leaf in self._leaves]
         args, kwargs = tree_unflatten(leaves, self._structure)
         return self.network(*args, **kwargs)
 
@@ -81,9 +81,9 @@ def _replayed(network: Run, tensors: Sequence[Tensor]) -> Run:
     with torch.cuda.graph(graph):
         output = network(*inputs)
 
-    def replay(*given: Tensor) -> Any:
-        for own, tensor in zip(inputs, given, strict=True):
-            own.copy_(tensor)
+    def replay(*tensors: Tensor) -> Any:
+        for static, tensor in zip(inputs, tensors, strict=True):
+            static.copy_(tensor)
         graph.replay()
         return output
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from accelbench.devices import malloc_thresholds
 from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, Compilations, backend_for
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
+from accelbench.engines.pytorch.flops import Counter, busiest, count, not_counted, watched
+from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.global_state import new_tensors_in, seed_generators
 from accelbench.engines.pytorch.module import (
     EpochStep,
@@ -26,12 +27,11 @@ from accelbench.engines.pytorch.module import (
     TrainStep,
     new_optimizer,
 )
+from accelbench.engines.pytorch.network_and_data import Images, Workload, workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs, needs_gradients
-from accelbench.engines.pytorch.own.generate import GenerateWorkload
 from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
-    after_first_call,
     cast_module,
     cast_tensor,
     check_normalises,
@@ -40,8 +40,6 @@ from accelbench.engines.pytorch.precision import (
 from accelbench.engines.pytorch.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.pytorch.structure import copied, mapped
 from accelbench.engines.pytorch.weights import saved
-from accelbench.engines.pytorch.work import busiest, count, watched
-from accelbench.engines.pytorch.workloads import Images, Workload, workload_of
 from accelbench.engines.served import powers_up_to
 from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
@@ -52,7 +50,7 @@ from accelbench.measuring.runner import Clock
 from accelbench.measuring.time_limit import in_time
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Span, Weights
 
 NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
 # Mistakes in names, imports and arguments: no device and no precision mends them.
@@ -79,23 +77,27 @@ def run(
     malloc_thresholds.restore()
     with options.empty_cache() if cell.options.compile else nullcontext():
         cell_run = (kind or Run)(cell, data_folder, backend, ranks)
-        found = cell_run.measure(work, requests)
-    return found if found is None or weights is None else saved(found, cell_run.network, weights)
+        measurement = cell_run.measure(work, requests)
+    if measurement is None or weights is None:
+        return measurement
+    return saved(measurement, cell_run.network, weights)
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
     """Runs a batch through the cell's network, in training also through the loss and back; returns that step's work.
 
-    First on the meta device, which computes nothing. A failure there is no verdict yet, since a network may need
-    contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in another precision, only a
-    mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
+    First on the meta device, which computes nothing, but for inference on the CPU. A failure there is no verdict yet,
+    since a network may need contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in
+    another precision, only a mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
     """
     if cell.mode == Mode.generate:  # of as many positions
         generate = cell.generate
         num = generate.prompt_tokens + generate.new_tokens
         cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    for device in ("meta", "cpu"):
+    # A step of inference takes less time there than the imports that the meta device needs.
+    devices = ("cpu",) if (cell.device, cell.mode) == (Device.cpu, Mode.infer) else ("meta", "cpu")
+    for device in devices:
         try:
             return _run_once(on_cpu, data_folder, torch.device(device))
         except (UserError, UnsupportedError):
@@ -114,12 +116,13 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     with device:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
+    counter = Counter()
     try:
         if cell.mode != Mode.train:
-            workload.check_first(_inferred(workload.task, network, batch))
+            workload.check_first(_inferred(workload.task, network, batch, counter))
         else:
             zoo.check_trainable(network, cell.model)
-            output, loss = workload.task.train(network.train() if training.has_mode(network) else network, batch)
+            output, loss = workload.task.train(network.train(), batch)
             workload.check_first(output)
             loss.backward()
             new_optimizer(cell.model, list(training.trainable(network).values()))
@@ -128,19 +131,21 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
-    return count(cell, network, workload.task, batch)
+    return counter.work() if cell.mode == Mode.infer else count(cell, network, workload.task, batch)
 
 
-def _inferred(task: Any, network: torch.nn.Module, batch: Any) -> Any:
-    if training.has_mode(network):
-        network.eval()
+def _inferred(task: Any, network: torch.nn.Module, batch: Any, counter: Counter) -> Any:
+    network.eval()
     try:
-        with torch.no_grad():
-            return task.infer(network, mapped(batch, torch.Tensor.clone))
+        with torch.inference_mode():
+            inputs = mapped(batch, torch.Tensor.clone)  # which the network may change
+            with counter:
+                return task.infer(network, inputs)
     except RuntimeError as error:
         if not needs_gradients(error):
             raise
-        return task.infer(network, batch)
+        with counter:
+            return task.infer(network, batch)
 
 
 def count_step(cell: Cell) -> Work:
@@ -150,14 +155,38 @@ def count_step(cell: Cell) -> Work:
         workload = workload_of(cell, Path(), Backend(), Ranks(1))
         with torch.device("meta"):
             network = workload.build()
-        task, batch = workload.task, workload.example()
-    else:
-        task = ImageTask(torch.float32, reconstructs=model.is_own("autoencoder"))
-        with torch.device("meta"):
-            network = zoo.build(model, model.input_shape, model.num_classes)
-            images = torch.empty(cell.batch_size, *model.input_shape)
-            batch = images, torch.empty(cell.batch_size, dtype=torch.int64)
+        return count(cell, network, workload.task, workload.example())
+    task = ImageTask(torch.float32, reconstructs=model.is_own("autoencoder"))
+    if cell.mode == Mode.infer:
+        return _extrapolated(cell, task)
+    with torch.device("meta"):
+        network = zoo.build(model, model.input_shape, model.num_classes)
+        images = torch.empty(cell.batch_size, *model.input_shape)
+        batch = images, torch.empty(cell.batch_size, dtype=torch.int64)
     return count(cell, network, task, batch)
+
+
+def _extrapolated(cell: Cell, task: ImageTask) -> Work:
+    """The work of a step of inference, from real ones on one and on two images.
+
+    Tensors without contents import torch._dynamo and sympy, which takes longer than to compute these.
+    """
+    shape, dtype, works = cell.model.input_shape, STORED_DTYPES[cell.precision], []
+    try:
+        network = zoo.build(replace(cell.model, weights=Weights.none.value), shape, cell.model.num_classes)
+        cast_module(network, dtype)
+        for size in (1, 2):
+            counter = Counter()
+            _inferred(task, network, (torch.rand(size, *shape).to(dtype),), counter)
+            works.append(counter.work())
+    except Exception as error:  # the CPU may have no operators in that format
+        return not_counted(error)
+    one, two = works
+    further = cell.batch_size - 2
+    if one.flops is None or two.flops is None or one.bytes is None or two.bytes is None:
+        return two
+    flops, moved = two.flops - one.flops, two.bytes - one.bytes  # of a further image
+    return replace(two, flops=two.flops + further * flops, bytes=two.bytes + further * moved)
 
 
 class Run(NetworkOutputs):
@@ -187,13 +216,11 @@ class Run(NetworkOutputs):
         if self.is_compiled:
             backend.count_compiles = Compilations()
             network = options.compiled(network, cell.options)
-        if self.is_compiled or backend.fixed_shapes:
+        if self.is_compiled or backend.fused:
             self.serving_sizes = powers_up_to(cell.batch_size)
         self.is_plain = not self.is_compiled and ranks.num == 1 and not backend.fused
         self.in_network = network  # with what compiles it
-        self.observer = Observer(self.plain_network())
-        first = after_first_call(self.plain_network(), lambda inputs, output: self.workload.check_first(output))
-        self.hooks = [self.observer.handle, first]
+        self.observer = Observer(self.plain_network(), self.workload.check_first)
 
     def new_workload(self) -> Workload:
         """The network and the batches of the cell."""
@@ -206,28 +233,29 @@ class Run(NetworkOutputs):
             self.begin(dtype)
             if self.to_target is not None:
                 self._train_to_target(self.to_target)
-            elif self.trains and self.fits:
+            elif self.fits and not self.trains:
+                self._infer_epochs()
+            elif self.fits:
                 self.test_feed = self.workload.feed_of("test")
                 super().run_steps()
-            elif self.fits:
-                self._infer_epochs()
+            elif self.ranks.leads:
+                self.in_grad_mode(self._measure)
             else:
-                self._window(self.new_step())
+                self._follow(self.new_step())
         if self.trains and self.fits:
             self.note_end()
 
     def _place(self) -> None:
         """Puts the network onto the device, with its optimiser."""
-        backend, network, optimizer = self.backend, self.in_network, None
+        backend, cell, optimizer = self.backend, self.cell, None
         self.ranks.join(backend.joined_by)
-        network = backend.place(stored_in(network, self.cell.precision))
+        network = backend.place(stored_in(self.in_network, cell.precision))
         if self.trains:
-            optimizer = new_optimizer(self.cell.model, list(training.trainable(network).values()))
+            optimizer = new_optimizer(cell.model, list(training.trainable(network).values()))
             network = backend.in_parallel(network) if self.ranks.num > 1 else network
         else:
             network.eval()
-        task, precision = self.workload.task, self.cell.precision
-        self.program = Program(network, task, backend, precision, optimizer, self.ranks.num)
+        self.program = Program(network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num)
 
     def begin(self, dtype: torch.dtype) -> None:
         """Begins with what is measured, with `dtype` for new tensors: the model and the optimiser are on the device."""
@@ -252,7 +280,7 @@ class Run(NetworkOutputs):
 
     def measure_epoch(self, step: Any) -> None:
         super().measure_epoch(step)
-        self.last_result = step.result
+        self.step, self.last_result = step, step.result
 
     def evaluate(self, step: Any) -> None:
         with self._evaluating():
@@ -270,9 +298,9 @@ class Run(NetworkOutputs):
 
     def _train_to_target(self, to_target: TargetRun) -> None:
         """Trains an interval after the other, and evaluates after each; see `engines.target`."""
-        feed, held_out, program = self.feed, self.workload.feed_of(VALIDATION), self.program
+        held_out, program = self.workload.feed_of(VALIDATION), self.program
         self.plan_target(to_target)
-        batches = chain.from_iterable(repeat(feed, self.cell.epochs))
+        batches = chain.from_iterable(repeat(self.feed, self.cell.epochs))
         while not to_target.is_over:
             step = TrainStep(program, to_target.interval_of(batches))
             to_target.train(self, step)
@@ -296,26 +324,24 @@ class Run(NetworkOutputs):
         with self._evaluating():
             to_target.test(self, TestStep(self.program, iter(tested)), tested.num_samples)
 
-    def _window(self, step: InferStep) -> None:
-        if self.ranks.leads:
-            self.in_grad_mode(lambda: self._measure(step))
-            return
+    def _follow(self, step: InferStep) -> None:
         with torch.set_grad_enabled(self.trains):
             self.ranks.follow(step, self.backend.wait)
         self.last_result = step.result
 
     def _infer_epochs(self) -> None:
+        """Over all batches each time, also where the network ran in no other mode before."""
         for _ in range(NUM_INFER_EPOCHS):
             self.in_grad_mode(self._infer_epoch)
         if self.ranks.leads:
             with self._grad_context():
-                self._keep_output(self.step)
+                self.keep_last_output(self.step)
 
     def _infer_epoch(self) -> None:
-        self.step = self.new_step()  # over all batches, also where the network ran in no other mode before
-        self.measure_epoch(self.step)
+        self.measure_epoch(self.new_step())
 
-    def _measure(self, step: InferStep) -> None:
+    def _measure(self) -> None:
+        step = self.new_step()
         if isinstance(self.feed, DrawnFeed) and self.feed.varies:
             step.samples_of_last = self.feed.samples_of_last  # type: ignore[attr-defined]
         self.measure_window(step)
@@ -325,7 +351,7 @@ class Run(NetworkOutputs):
         self.ranks.begin(0)  # the others follow no more
         # In training a copy of the loss, which further steps of a CUDA graph overwrite.
         self.last_result = step.result.clone() if self.trains else step.result
-        self._keep_output(step)
+        self.keep_last_output(step)
 
     def after_window(self) -> Clock[None]:
         """What the weights became, the phases of further steps, and their operators."""
@@ -349,21 +375,22 @@ class Run(NetworkOutputs):
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
-    def _keep_output(self, step: InferStep) -> None:
+    def keep_last_output(self, step: InferStep) -> None:
         """Keeps an output in the first rank, once everything was measured; of training only if it costs little."""
         self.step = step
         if not self.trains:
             self.seen.modes = training.training_in_inference(self.network)
         if not self.trains or self.is_plain:
-            self.keep_output(self.workload.example())
+            self.keep_output()
 
     def _seen(self) -> Seen:
         assert self.resources is not None
         backend, loss = self.backend, self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
         tokens = self.workload.tokens_per_sample()
-        known = {"num_devices": backend.num_devices, "threads": threads, "tokens_per_sample": tokens}
-        observed = self.observer.observed(self, **known, loss=loss)
+        observed = self.observer.observed(
+            self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
+        )
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
         return Seen(observed, self.resources, weights)
 
@@ -372,13 +399,17 @@ class Run(NetworkOutputs):
         seen = self.ranks.gather(self._seen())
         if not self.ranks.leads:
             return None
-        found, self.resources = joined(seen)
-        loss = None if found.loss is None else self.checked_loss(found.loss)
+        observed, self.resources = joined(seen)
+        loss = None if observed.loss is None else self.checked_loss(observed.loss)
         self.defects += differences(seen)
-        return replace(found, loss=loss, work=self.work_of_step(self._work))
+        if self.diverged is not None and self.to_target is None and self._diverges_by_rounding():
+            self.defects.append(f"{self.diverged}, and in the first steps it is finite in fp32")
+        return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
+        if self.watched_work is not None:
+            return self.watched_work
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
 
@@ -389,15 +420,17 @@ class Run(NetworkOutputs):
         elif pins(self.cell, self.backend):
             yield "input copied from pinned memory"
 
-    def diverges_by_rounding(self) -> bool:
+    def _diverges_by_rounding(self) -> bool:
+        """Whether the first steps of new networks give a finite loss in fp32, and none in the cell's precision."""
         precision = self.cell.precision
         if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
             return False
         try:
-            is_finite = [in_time(partial(self._is_finite, each), MAX_RERUN_S) for each in (precision, Precision.fp32)]
+            if in_time(lambda: self._is_finite(precision), MAX_RERUN_S):
+                return False
+            return in_time(lambda: self._is_finite(Precision.fp32), MAX_RERUN_S)
         except Exception:  # torch may not train in that format on the CPU, or not in time
             return False
-        return is_finite == [False, True]
 
     def _is_finite(self, precision: Precision) -> bool:
         """Whether the losses of the first steps of a new network on the CPU are finite."""

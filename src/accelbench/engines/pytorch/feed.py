@@ -1,7 +1,6 @@
 """Batches: gathered from arrays, decoded from pictures, or random."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import count as count_from
 from itertools import cycle
 from pathlib import Path
@@ -34,26 +33,21 @@ def pins(cell: Cell, backend: Backend) -> bool:
     return backend.torch_type == "cuda" and cell.data.pinned and copies
 
 
-def _pinned_if_dense(tensor: Tensor) -> Tensor:
-    is_dense = tensor.layout == torch.strided and not tensor.is_nested
-    return tensor.pin_memory() if is_dense else tensor
-
-
 def in_pinned(batch: Any) -> Any:
     """A batch with its dense tensors in pinned memory."""
-    return mapped(batch, _pinned_if_dense)
 
+    def pinned(tensor: Tensor) -> Tensor:
+        is_dense = tensor.layout == torch.strided and not tensor.is_nested
+        return tensor.pin_memory() if is_dense else tensor
 
-def _pinned_draw(draw: Callable[[], Any]) -> Any:
-    return in_pinned(draw())
+    return mapped(batch, pinned)
 
 
 class _OrderedFeed:
     """Batches of samples in an order, `num_samples` of them per epoch, perhaps in pinned memory."""
 
     def __init__(self, order: Order, pinned: bool) -> None:
-        self.order, self.num_samples = order, order.num_samples
-        self.pinned = pinned
+        self.order, self.num_samples, self.pinned = order, order.num_samples, pinned
 
     def __iter__(self) -> Iterator[Batch]:
         return map(in_pinned, self._batches()) if self.pinned else self._batches()
@@ -83,9 +77,10 @@ class ArrayFeed(_OrderedFeed):
         if self.order.shuffles or self.order.among is not None:
             return self._gathered()
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
-        batches = list(self.order.one_epoch())
-        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0) for chosen in batches]
-        views = [self.padded(tuple(tensor[run] for tensor in self.tensors)) for run in runs]
+        views = []
+        for chosen in self.order.one_epoch():
+            run = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
+            views.append(self.padded(tuple(tensor[run] for tensor in self.tensors)))
         return cycle(views) if self.order.endless else iter(views)
 
     def _gathered(self) -> Iterator[Batch]:
@@ -155,9 +150,7 @@ class DrawnFeed:
     """Batches without end that `draw` makes on the host: a few in advance, which are repeated, or `fresh` ones.
 
     `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host, of a
-    GPU in `pinned` memory.
-    `batches` are those that are repeated; of fresh ones, the first, which is given first. `count` counts the samples of
-    a batch, if that differs between batches.
+    GPU in `pinned` memory. `count` counts the samples of a batch, if that differs between batches.
     """
 
     def __init__(
@@ -170,54 +163,45 @@ class DrawnFeed:
         pinned: bool = False,
         count: Callable[[Any], int] | None = None,
     ) -> None:
-        if pinned:
-            draw = partial(_pinned_draw, draw)
-        self.draw, self.num_samples, self.fresh, self.count = draw, num_samples, fresh, count
+        self.draw = (lambda: in_pinned(draw())) if pinned else draw
+        self.num_samples, self.fresh, self.count = num_samples, fresh, count
         self.copies = False  # whether each step gets a copy, since the code changes its batch
         self.repeats = False  # whether a fresh batch was equal to the one before
-        self.num_compared = 0
-        first = draw()
-        if put is not None:
-            self.batches = [put(first)]
-        elif fresh:
-            self.batches = [first]
-        else:
-            self.batches = [first, *(draw() for _ in range(num_drawn_ahead(num_bytes(first)) - 1))]
+        first = self.draw()
+        self.batches = [first if put is None else put(first)]  # that are repeated; of fresh ones, the first
+        if put is None and not fresh:
+            self.batches += [self.draw() for _ in range(num_drawn_ahead(num_bytes(first)) - 1)]
         self.nums = [count(batch) for batch in self.batches] if count is not None else []
         self.given: list[int] = []  # samples of the batches that were given, if they differ
 
     def __iter__(self) -> Iterator[Any]:
-        if self.fresh:
-            yield from self._fresh()
-        looked_at = self.batches[0] if on_xla(self.batches[0]) else copied(self.batches[0])
-        before = signature(looked_at)
-        self._note(0)
-        yield looked_at
+        return self._fresh() if self.fresh else self._repeated()
+
+    def _repeated(self) -> Iterator[Any]:
+        first = self.batches[0] if on_xla(self.batches[0]) else copied(self.batches[0])
+        before = signature(first)
+        self.given += self.nums[:1]
+        yield first
         # This runs once the step is done that got the batch.
-        self.copies = self.copies or (signature(looked_at) != before and not on_xla(looked_at))
-        del looked_at  # its memory on the device
+        self.copies = self.copies or (signature(first) != before and not on_xla(first))
+        del first  # its memory on the device
         for index in count_from(1):
             place = index % len(self.batches)
-            self._note(place)
+            if self.nums:
+                self.given.append(self.nums[place])
             batch = self.batches[place]
             yield copied(batch) if self.copies else batch
 
     def _fresh(self) -> Iterator[Any]:
-        while True:
-            for place, batch in enumerate(self.batches):
-                self._note(place)
-                yield batch
-            last, self.batches = self.batches[0], [self.draw()]
+        batch = self.batches[0]
+        for index in count_from():
             if self.count is not None:
-                self.nums = [self.count(batch) for batch in self.batches]
+                self.given.append(self.count(batch))
+            yield batch
+            last, batch = batch, self.draw()
             # A look at the first few is enough, and takes no time of later steps.
-            if self.num_compared < MAX_COMPARED:
-                self.num_compared += 1
-                self.repeats = self.repeats or is_same(last, self.batches[0])
-
-    def _note(self, place: int) -> None:
-        if self.nums:
-            self.given.append(self.nums[place])
+            if index < MAX_COMPARED:
+                self.repeats = self.repeats or is_same(last, batch)
 
     @property
     def varies(self) -> bool:
@@ -273,7 +257,7 @@ def feed_of(
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
-    even = backend.fixed_shapes or (part[1] > 1 and not train)
+    even = backend.fused or (part[1] > 1 and not train)
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
     if cell.data.pipeline == Pipeline.array:

@@ -1,4 +1,4 @@
-"""PyTorch's global settings that a number depends on: one list, for setting, for reading back and for putting back."""
+"""PyTorch's global settings that a number depends on: one list, for setting and for reading back."""
 
 import operator
 import random
@@ -17,11 +17,8 @@ from accelbench.errors import UnsupportedError
 FULL = "ieee"
 TF32 = "tf32"
 DEFAULT_DTYPE = "torch.set_default_dtype"
-DEFAULT_DEVICE = "torch.set_default_device"
 DETERMINISTIC = "torch.use_deterministic_algorithms"
-ANOMALIES = "torch.autograd.set_detect_anomaly"
 BENCHMARK = "torch.backends.cudnn.benchmark"
-CUDNN_DETERMINISTIC = "torch.backends.cudnn.deterministic"
 # Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
 # they disagree with the newer ones, they can't be read, and the newer ones hold.
 OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
@@ -32,12 +29,15 @@ FP32_PLACES = tuple(
 )
 RNN = "torch.backends.cudnn.rnn.fp32_precision"
 FLAGS = (
-    *(BENCHMARK, CUDNN_DETERMINISTIC, "torch.backends.cudnn.enabled"),
+    *(BENCHMARK, "torch.backends.cudnn.deterministic", "torch.backends.cudnn.enabled"),
     *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
     "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
     "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
     "torch.backends.cuda.matmul.allow_fp16_accumulation",
 )
+
+# PyTorch's advice to use its newer settings.
+warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
 
 # How a setting is read and set.
 _Setting = tuple[Callable[[], Any], Callable[[Any], object]]
@@ -47,12 +47,6 @@ def _attribute(path: str) -> _Setting:
     owner, _, name = path.removeprefix("torch.").rpartition(".")
     find = operator.attrgetter(owner)
     return lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value)
-
-
-def _default_device() -> torch.device | None:
-    """For new tensors; None if nobody set one."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if context is None else context.device
 
 
 # In the order in which they are set: a later one may undo a part of what an earlier one does.
@@ -66,17 +60,14 @@ SETTINGS: dict[str, _Setting] = {
         partial(torch._C._set_fp32_precision_setter, "cuda", "rnn"),
     ),
     DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
-    DEFAULT_DEVICE: (_default_device, torch.set_default_device),
+    # Any default device, also the CPU, costs time at each call of torch.
+    "torch.set_default_device": (
+        torch.get_default_device,
+        lambda device: torch.set_default_device(None if device.type == "cpu" else device),
+    ),
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
     DETERMINISTIC: (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    ANOMALIES: (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
-    **{
-        f"torch.set_autocast_enabled({kind!r})": (
-            partial(torch.is_autocast_enabled, kind),
-            partial(torch.set_autocast_enabled, kind),
-        )
-        for kind in ("cpu", "cuda")
-    },
+    "torch.autograd.set_detect_anomaly": (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
 }
 
 
@@ -98,45 +89,26 @@ def seed_generators(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without PyTorch's advice to use its newer settings."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
-        yield
-
-
 def _read(name: str) -> Any:
+    get, _ = SETTINGS[name]
     if name not in OLDER:
-        return SETTINGS[name][0]()
+        return get()
     with suppress(RuntimeError):
-        return SETTINGS[name][0]()
+        return get()
     return None
 
 
 def snapshot() -> dict[str, Any]:
     """The present value of each setting; None for an older one that the newer ones overrule."""
-    with _quiet():
-        return {name: _read(name) for name in SETTINGS}
+    return {name: _read(name) for name in SETTINGS}
 
 
 def restore(values: Mapping[str, Any]) -> None:
     """Sets what differs from `values`."""
-    with _quiet():
-        for name, (_, set_to) in SETTINGS.items():
-            overruled = name in OLDER and values.get(name) is None
-            if name in values and not overruled and _read(name) != values[name]:
-                set_to(values[name])
-
-
-@contextmanager
-def settings_as_before() -> Iterator[None]:
-    """Puts the settings back at the end."""
-    values = snapshot()
-    try:
-        yield
-    finally:
-        restore(values)
+    for name, (_, set_to) in SETTINGS.items():
+        overruled = name in OLDER and values.get(name) is None
+        if name in values and not overruled and _read(name) != values[name]:
+            set_to(values[name])
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
@@ -183,10 +155,10 @@ OF_DTYPES = re.compile("dtype|Double|Float|Half|double|scalar type")  # in a mes
 
 def explained(text: str) -> list[str]:
     """What explains an error's message about dtypes: the user's code has changed PyTorch's default for new tensors."""
-    found = {torch.get_default_dtype(), *users_dtypes} - {torch.float32}
-    if not found or not OF_DTYPES.search(text):
+    dtypes = {torch.get_default_dtype(), *users_dtypes} - {torch.float32}
+    if not dtypes or not OF_DTYPES.search(text):
         return []
-    return [f"its code called torch.set_default_dtype({found.pop()}): leave that to the setting precision"]
+    return [f"its code called torch.set_default_dtype({dtypes.pop()}): leave that to the setting precision"]
 
 
 class Held:
@@ -200,16 +172,18 @@ class Held:
         """Sets them again, since the user's code may have changed them; `dtype` is for new tensors."""
         users_dtypes.add(torch.get_default_dtype())
         self.values[DEFAULT_DTYPE] = dtype
-        self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
+        self.overridden = [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)
 
     def changed(self) -> list[str]:
         """A sentence if they have changed since; it names them."""
-        found = [f"{name} from {before} to {now}" for name, (before, now) in self._differences().items()]
-        return [f"its code changed {', '.join(found)} while it was measured"] if found else []
+        changes = [f"{name} from {before} to {now}" for name, before, now in self._differences()]
+        return [f"its code changed {', '.join(changes)} while it was measured"] if changes else []
 
-    def _differences(self) -> dict[str, tuple[Any, Any]]:
-        now = snapshot()
-        pairs = {name: (value, now[name]) for name, value in self.values.items()}
-        overruled = {name for name in OLDER if None in pairs[name]}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in overruled}
+    def _differences(self) -> Iterator[tuple[str, Any, Any]]:
+        """The names, the values and the present values of those that are others now."""
+        for name, value in self.values.items():
+            now = _read(name)
+            overruled = name in OLDER and (value is None or now is None)
+            if now != value and not overruled:
+                yield name, value, now

@@ -22,16 +22,12 @@ from accelbench.schema.vocab import Augment, Phase, Precision
 from accelbench.schema.workload import ModelSpec
 
 if TYPE_CHECKING:
-    from accelbench.engines.pytorch.own.workload import OwnTask
+    from accelbench.engines.pytorch.own_batches import OwnTask
 
 Put = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]  # copies tensors to the device
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 # As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    "adam": lambda parameters, lr: Adam(parameters, lr=lr, eps=1e-7),
-    "adamw": lambda parameters, lr: AdamW(parameters, lr=lr),
-    "sgd": lambda parameters, lr: SGD(parameters, lr=lr),
-}
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
 
 
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
@@ -41,10 +37,11 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
     make = import_path("model.optimizer", path)
     check_call(f"model.optimizer={path}, called with (parameters, lr={model.learning_rate})", make, [], lr=0.0)
-    made = make(parameters, lr=model.learning_rate)
-    if not isinstance(made, Optimizer):
-        raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {type(made).__name__}")
-    return made
+    optimizer = make(parameters, lr=model.learning_rate)
+    if not isinstance(optimizer, Optimizer):
+        kind = type(optimizer).__name__
+        raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {kind}")
+    return optimizer
 
 
 def needs_closure(optimizer: Optimizer) -> bool:
@@ -55,7 +52,7 @@ def needs_closure(optimizer: Optimizer) -> bool:
 
 @dataclass(frozen=True)
 class ImageTask:
-    """Images, and what is learnt from them. `own.workload.OwnTask` has the same methods for the user's batches.
+    """Images, and what is learnt from them. `own_batches.OwnTask` has the same methods for the user's batches.
 
     A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, it is the target.
     """
@@ -129,28 +126,28 @@ def varied(images: Tensor, augment: Augment) -> Tensor:
     return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
+@dataclass
 class Program:
     """A network on its device, and what a step computes with it: its task and, in training, its optimiser."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        task: "ImageTask | OwnTask",
-        backend: Backend,
-        precision: Precision,
-        optimizer: Optimizer | None = None,
-        num_parts: int = 1,
-    ) -> None:
-        self.network, self.task, self.backend, self.optimizer = network, task, backend, optimizer
-        self.num_parts = num_parts  # processes that each compute a part of every batch
-        self.context = step_context(precision, backend.torch_type)
-        self.scaler = None if optimizer is None else scaler_of(precision, backend.torch_type)
+    network: nn.Module
+    task: "ImageTask | OwnTask"
+    backend: Backend
+    precision: Precision
+    optimizer: Optimizer | None = None
+    num_parts: int = 1  # processes that each compute a part of every batch
+
+    def __post_init__(self) -> None:
+        torch_type = self.backend.torch_type
+        self.context = step_context(self.precision, torch_type)
+        self.scaler = None if self.optimizer is None else scaler_of(self.precision, torch_type)
 
 
 class InferStep:
     """A forward pass, in the parts that the clock times; see `measuring.runner.Step`."""
 
     adds_up = False  # whether it has sums of losses and of correct answers
+    result: Any  # of the last step: the output or the loss
 
     def __init__(self, program: Program, batches: Iterator[Any]) -> None:
         self.batches, self.network, self.task = batches, program.network, program.task
@@ -162,13 +159,14 @@ class InferStep:
         self.in_context = self.context is not nullcontext
         # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
-        self.result: Any  # of the last step: the output or the loss
-        self.loss_sum: Tensor
-        self.num_right: Tensor
-        self.metric_sum: Tensor
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
-            self._begin_sums()
+            # In float64 where every device has it.
+            dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
+            self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
+            self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
+            self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+            self.end_step()  # launches the zeros: else XLA would compile the first step, which had them, again
 
     def fetch(self) -> Any:
         return next(self.batches)
@@ -201,14 +199,6 @@ class InferStep:
         """Samples in the whole batch, of which this process computes a part."""
         return self.task.num_samples(batch) * self.num_parts
 
-    def _begin_sums(self) -> None:
-        """Sums of losses, in float64 where every device has it, else in float32, and of correct answers."""
-        dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
-        self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
-        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
-        self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
-
 
 class TrainStep(InferStep):
     """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
@@ -227,48 +217,44 @@ class TrainStep(InferStep):
 
     def compute(self, batch: Any) -> Any:
         """Updates the weights and returns the loss."""
-        self.optimizer.zero_grad()
-        self.mark(Phase.optimizer)
-        with self.context():
-            output, loss = self.task.train(self.network, batch)
-        self.mark(Phase.forward)
+        output, loss = self._backward(batch)
         if self.scaler is None:
-            loss.backward()
-            self.reduce_gradients(self.optimizer)
-            self.mark(Phase.backward)
             self.optimizer.step()
         else:
-            self.scaler.scale(loss).backward()
-            self.mark(Phase.backward)
             self.scaler.step(self.optimizer)
             self.scaler.update()
-        self.mark(Phase.optimizer)
-        self.note(output, loss, batch)
-        self.end_step()
-        self.result = loss.detach()
-        return self.result
+        return self._end(output, loss, batch)
 
     def compute_with_closure(self, batch: Any) -> Any:
         """The same with an optimiser, such as LBFGS, that computes the loss several times in a step."""
         first: list[tuple[Any, Tensor]] = []
 
         def closure() -> Tensor:
-            self.optimizer.zero_grad()
-            with self.context():
-                output, loss = self.task.train(self.network, batch)
-            self.mark(Phase.forward)
-            loss.backward()
-            self.reduce_gradients(self.optimizer)
-            self.mark(Phase.backward)
+            output, loss = self._backward(batch)
             if not first:
-                first.append((output, loss.detach()))
+                first.append((output, loss))
             return loss
 
         self.optimizer.step(closure)  # type: ignore[arg-type]  # it may return a tensor
+        return self._end(*first[0], batch)
+
+    def _backward(self, batch: Any) -> tuple[Any, Tensor]:
+        """Computes the gradients; returns the output and the loss."""
+        self.optimizer.zero_grad()
         self.mark(Phase.optimizer)
-        output, self.result = first[0]
-        self.note(output, self.result, batch)
+        with self.context():
+            output, loss = self.task.train(self.network, batch)
+        self.mark(Phase.forward)
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        self.reduce_gradients(self.optimizer)
+        self.mark(Phase.backward)
+        return output, loss
+
+    def _end(self, output: Any, loss: Tensor, batch: Any) -> Tensor:
+        self.mark(Phase.optimizer)
+        self.note(output, loss, batch)
         self.end_step()
+        self.result = loss.detach()
         return self.result
 
     def note(self, output: Any, loss: Tensor, batch: Any) -> None:
@@ -312,11 +298,12 @@ class TestStep(InferStep):
             losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
             self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
         if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
-            given = mapped(output, lambda tensor: tensor[:num]), (inputs[:num], labels[:num])
+            whole, batch = mapped(output, lambda tensor: tensor[:num]), (inputs[:num], labels[:num])
             if task.own_loss is not None:
-                self.loss_sum = self.loss_sum + num * task.own_loss(*given).to(self.loss_sum)
+                self.loss_sum = self.loss_sum + num * task.own_loss(whole, batch).to(self.loss_sum)
             if task.own_metric is not None:
-                self.metric_sum = self.metric_sum + num * torch.as_tensor(task.own_metric(*given)).to(self.metric_sum)
+                metric = torch.as_tensor(task.own_metric(whole, batch))
+                self.metric_sum = self.metric_sum + num * metric.to(self.metric_sum)
         if task.classifies(output):
             self.num_right = self.num_right + (task.answers(output) == labels).sum()
         self.end_step()

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx.experimental.optimization import fuse
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from accelbench.engines.pytorch.cuda_graphs import Graphed
@@ -30,17 +29,22 @@ def prepared(network: nn.Module, options: Options) -> nn.Module:
 
 def _folded(network: nn.Module) -> nn.Module:
     """The network in evaluation mode, its batch normalisations folded into the layers before them."""
+    from torch.fx.experimental.optimization import fuse  # imports sympy, which takes long
+
     try:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
     except Exception as error:  # tracing runs the network's code on symbols, which may raise anything
         reason = one_line(message_of(error).partition("\n")[0]) or type(error).__name__
         raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
-    num_norms = [sum(isinstance(each, _BatchNorm) for each in one.modules()) for one in (network, folded)]
-    if num_norms[0] == num_norms[1]:
+    if _num_norms(folded) == _num_norms(network):
         raise UnsupportedError(
             "freeze=true: the network has no batch normalisation to fold into the layer before it: add compile=true"
         )
     return folded
+
+
+def _num_norms(network: nn.Module) -> int:
+    return sum(isinstance(layer, _BatchNorm) for layer in network.modules())
 
 
 @contextmanager
@@ -83,9 +87,9 @@ def compiled(network: nn.Module, options: Options) -> nn.Module:
     """The network as compiled code or CUDA graphs with the same weights, which are made when it is first called."""
     if not options.compile:
         return Graphed(network)
-    found: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
-    assert isinstance(found, nn.Module)  # it is annotated as a mere callable
-    return found
+    compiled: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
+    assert isinstance(compiled, nn.Module)  # it is annotated as a mere callable
+    return compiled
 
 
 def compile_warnings(options: Options) -> Iterator[str]:

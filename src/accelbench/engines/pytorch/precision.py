@@ -1,6 +1,5 @@
 """Precision: the formats of each word, autocast, and which precision really ran."""
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
-from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.pytorch.global_state import multiplies_in_tf32
@@ -22,8 +20,10 @@ from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import XLA, Mode, Precision
 
 # What matrix products are computed in, and what weights are stored in.
-DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, formats.computed) for word, formats in FORMATS.items()}
-STORED_DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, each.stored) for word, each in FORMATS.items()}
+DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, names.computed) for word, names in FORMATS.items()}
+STORED_DTYPES: dict[Precision, torch.dtype] = {
+    word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
+}
 MIXED = frozenset({Precision.fp16_mixed, Precision.bf16_mixed})
 
 
@@ -54,7 +54,7 @@ def check_normalises(network: nn.Module, cell: Cell) -> None:
     """Raises an UnsupportedError if the cell trains batch normalisation in fp16 on XLA, which sums squares in fp16."""
     # Seen on its CPU: the output is up to 25 % off, and not finite from some 65,000 pixels a channel on.
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
-    if cell.device in XLA and trains_in_fp16 and any(isinstance(each, _BatchNorm) for each in network.modules()):
+    if cell.device in XLA and trains_in_fp16 and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
         raise UnsupportedError("XLA trains batch normalisation wrongly in fp16: use bf16 or bf16_mixed")
 
 
@@ -75,36 +75,29 @@ def scaler_of(precision: Precision, torch_type: str) -> GradScaler | None:
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 
 
-def after_first_call(network: nn.Module, look: Callable[[Any, Any], object]) -> RemovableHandle:
-    """Has `look(inputs, output)` called after the next call of `network`; the network itself gets no hook."""
-
-    def once(module: nn.Module, inputs: Any, output: Any) -> None:
-        if module is network:
-            handle.remove()
-            look(inputs, output)
-
-    handle = register_module_forward_hook(once)
-    return handle
-
-
 class Observer:
     """Watches the first step of a network, for what is not watched operator by operator: in what its layers computed.
 
     It looks at the first layer that runs and has a weight matrix: the dtype of its result is what was computed in. If
-    no such layer runs, it looks at the network's own output, or at its input if the output has no such numbers.
+    no such layer runs, it looks at the network's own output, or at its input if the output has no such numbers. `check`
+    gets the network's first output.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, check: Callable[[Any], object] | None = None) -> None:
         self.network = network
         self.result: Tensor | None = None
-        layers = {id(each) for each in network.modules() if each is network or isinstance(each, WATCHED)}
+        layers = {id(layer) for layer in network.modules() if layer is network or isinstance(layer, WATCHED)}
 
         def look(module: nn.Module, inputs: Any, output: Any) -> None:
-            if id(module) in layers:
+            if id(module) not in layers:
+                return
+            self.see(inputs, output)
+            if module is network or check is None:
                 self.handle.remove()
-                self.see(inputs, output)
+            if module is network and check is not None:
+                check(output)
 
-        self.handle = register_module_forward_hook(look)
+        self.handle = register_module_forward_hook(look)  # the network itself gets no hook
 
     def see(self, inputs: Any, output: Any) -> None:
         """Keeps a result, if there is none yet."""
@@ -113,34 +106,28 @@ class Observer:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """A tensor in the format that most weights are stored in, of real numbers if there are any."""
-        sizes: Counter[torch.dtype] = Counter()
-        examples: dict[torch.dtype, Tensor] = {}
-        for each in self.network.parameters():
-            if each.is_floating_point() or each.is_complex():
-                sizes[each.dtype] += each.numel() if each.is_floating_point() else 0
-                examples.setdefault(each.dtype, each)
-        return examples[sizes.most_common(1)[0][0]] if sizes else None
+        """The largest weight, in whose format most of them are stored; of real numbers if there are any."""
+        weights = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
+        return max(weights, key=lambda weight: (weight.is_floating_point(), weight.numel()), default=None)
 
-    def observed(self, run: Any, **known: Any) -> Observed:
-        """What ran, as it was seen, and as the backend of a `CellRun` reports; and what else the run has `known`."""
+    def observed(self, run: Any, **more: Any) -> Observed:
+        """What ran, as it was seen, and as the backend of a `CellRun` reports; and what `more` the run has observed."""
         self.handle.remove()  # of layers that never ran
-        products, asked = run.seen.products, FORMATS[run.cell.precision]
-        weights = self.stored()
+        products, asked, weights = run.seen.products, FORMATS[run.cell.precision], self.stored()
         stored = asked.stored if weights is None else real_format(weights)
         of_result = asked.computed if self.result is None else real_format(self.result)
         computed = products.ran_in(asked.computed) or of_result
         # Lightning's Trainer may have moved the weights to the host since.
-        places = [each.device.type for each in (self.result, weights) if each is not None]
-        kind = max(products.devices, key=products.devices.__getitem__, default=None) or next(
-            iter(places), run.backend.torch_type
+        places = [tensor.device.type for tensor in (self.result, weights) if tensor is not None]
+        kind = max(
+            products.devices, key=products.devices.__getitem__, default=next(iter(places), run.backend.torch_type)
         )
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
             precision=word_for(stored, computed, tf32=kind == "cuda" and multiplies_in_tf32()),
             cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
-            **{"num_devices": 1, "threads": torch.get_num_threads(), **known},
+            **{"num_devices": 1, "threads": torch.get_num_threads(), **more},
         )
 
 

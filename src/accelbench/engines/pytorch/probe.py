@@ -27,6 +27,7 @@ from accelbench.schema.vocab import Device, Precision
 
 Call = Callable[[], object]
 Best = Callable[[Call], float]
+Prepared = Callable[[Tensor, Tensor], Call]  # the call that computes with two tensors
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
@@ -57,21 +58,17 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
     This process does nothing else before or after. Precisions without units are left out. Each kernel is repeated for
     `seconds_each` in each round: with the default a CPU of 2 cores takes 2 s, and 3 s more for each precision.
     """
-    backend = backend_for(device)
-    if backend.torch_type != "xla":
-        use_threads(usable_cores())
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
-    best, precisions, threads = partial(_best, backend, seconds_each), list(precisions), torch.get_num_threads()
-    rates: dict[Precision, dict[str, float]] = {each: {} for each in precisions if _has_units(backend, each)}
-    # On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
-    # other at the end of every kernel, are slower than one.
-    rounds = [threads] * NUM_ROUNDS + ([1] if backend.torch_type == "cpu" and threads > 1 else [])
+    backend, asked = backend_for(device), list(precisions)
+    is_xla = backend.torch_type == "xla"
+    if not is_xla:
+        use_threads(usable_cores())
+    best = partial(_best, backend, seconds_each)
+    rates: dict[Precision, dict[str, float]] = {word: {} for word in asked if _has_units(backend, word)}
     with torch.no_grad():
-        for num_threads in rounds:
-            torch.set_num_threads(num_threads)
-            for precision, known in rates.items():
-                _note_rates(backend, precision, best, known)
-        torch.set_num_threads(threads)
+        for _ in range(NUM_ROUNDS):
+            for precision, kernels in rates.items():
+                _note_rates(backend, precision, best, kernels)
         backend.prepare(allow_tf32=False)
         memory = _memory_bytes_per_s(backend, best)
         to_device, to_host = _copy_bytes_per_s(backend, best)
@@ -79,10 +76,10 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
     return Ceilings(
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name() or look(device).name,
-        threads=None if backend.torch_type == "xla" else threads,
-        flops_per_s={precision: max(known.values()) for precision, known in rates.items() if known},
-        how={precision: max(known, key=lambda name: known[name]) for precision, known in rates.items() if known},
-        probed=[word.value for word in precisions],
+        threads=None if is_xla else torch.get_num_threads(),
+        flops_per_s={word: max(kernels.values()) for word, kernels in rates.items() if kernels},
+        how={word: max(kernels, key=kernels.__getitem__) for word, kernels in rates.items() if kernels},
+        probed=[word.value for word in asked],
         memory_bytes_per_s=memory,
         host_to_device_bytes_per_s=to_device,
         device_to_host_bytes_per_s=to_host,
@@ -126,15 +123,17 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
 
-def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[str, float]) -> None:
+def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
     """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
-    # Of a family, kernels of rising size, until one would take too long or does not run.
-    names = sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST]
+    fastest = sorted(rates, key=rates.__getitem__, reverse=True)[:NUM_FAST]
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
     for family in families(DTYPES[precision], backend.device()):
         rate = math.inf
-        for kernel in (each for each in family if not names or each.name in names):
+        # Kernels of rising size, until one would take too long or does not run.
+        for kernel in family:
+            if fastest and kernel.name not in fastest:
+                continue
             if kernel.flops / rate > MAX_CALL_S:
                 break
             try:
@@ -142,7 +141,7 @@ def _note_rates(backend: Backend, precision: Precision, best: Best, known: dict[
             # No such kernel for this dtype or in this release, or not enough memory.
             except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
-            known[kernel.name] = max(rate, known.get(kernel.name, 0.0))
+            rates[kernel.name] = max(rate, rates.get(kernel.name, 0.0))
 
 
 def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
@@ -201,35 +200,34 @@ def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]
             return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
         return torch.randn(shape, device=origin).to(dtype).to(device)
 
-    def made(prepared: Callable[[Tensor, Tensor], Call], *shapes: tuple[int, ...]) -> Call:
-        return prepared(*map(draw, shapes))
+    def kernel(name: str, flops: int, prepared: Prepared, *shapes: tuple[int, ...]) -> Kernel:
+        return Kernel(name, flops, lambda: prepared(*map(draw, shapes)))
 
-    def suits(name: str) -> bool:
-        if ("int8" in name) != (dtype == torch.int8) or (name in ONLY_ON_CPU and device.type != "cpu"):
-            return False
-        return (name, device.type) != ("channels_last", "xla") and (name != "numpy" or dtype in OF_NUMPY)
+    for name, prepared in PRODUCTS.items():
+        if _suits(name, dtype, device):
+            sides = SIDES.get(device.type, SIDES["cuda"])
+            yield [kernel(f"{name} {side}", 2 * side**3, prepared, (side, side), (side, side)) for side in sides]
+    for name, prepared in CONVOLUTIONS.items():
+        if _suits(name, dtype, device):
+            family = []
+            for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
+                shapes = (num, channels, side, side), (channels, channels, 3, 3)
+                flops = 2 * 9 * num * channels**2 * side**2
+                family.append(kernel(f"conv3x3 {num}x{channels}x{side}x{side} {name}", flops, prepared, *shapes))
+            yield family
 
-    for name in filter(suits, PRODUCTS):
-        yield [
-            Kernel(f"{name} {side}", 2 * side**3, partial(made, PRODUCTS[name], (side, side), (side, side)))
-            for side in SIDES.get(device.type, SIDES["cuda"])
-        ]
-    for name in filter(suits, CONVOLUTIONS):
-        yield [
-            Kernel(
-                f"conv3x3 {num}x{channels}x{side}x{side} {name}",
-                2 * 9 * num * channels**2 * side**2,
-                partial(made, CONVOLUTIONS[name], (num, channels, side, side), (channels, channels, 3, 3)),
-            )
-            for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"])
-        ]
+
+def _suits(name: str, dtype: torch.dtype, device: torch.device) -> bool:
+    if ("int8" in name) != (dtype == torch.int8) or (name in ONLY_ON_CPU and device.type != "cpu"):
+        return False
+    return (name, device.type) != ("channels_last", "xla") and (name != "numpy" or dtype in OF_NUMPY)
 
 
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
     """The product with a packed weight, rounded to 8 bits, as quantised networks compute it."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
-    given = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
-    return partial(torch.ops.onednn.qlinear_pointwise, *given, *ROUNDED)
+    arguments = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
+    return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *ROUNDED)
 
 
 def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
@@ -246,12 +244,12 @@ def _scales(channels: int) -> tuple[Tensor, Tensor]:
 
 
 def _convolution(layout: torch.memory_format, inputs: Tensor, weight: Tensor) -> Call:
-    inputs, weight = (each.contiguous(memory_format=layout) for each in (inputs, weight))
-    return partial(functional.conv2d, inputs, weight, padding=1)
+    laid_out = (tensor.contiguous(memory_format=layout) for tensor in (inputs, weight))
+    return partial(functional.conv2d, *laid_out, padding=1)
 
 
-# What makes the call of two square matrices. Without int8 in its name, it is for floating-point numbers.
-PRODUCTS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+# Of two square matrices. Without int8 in its name, it is for floating-point numbers.
+PRODUCTS: dict[str, Prepared] = {
     "matmul": lambda left, right: partial(torch.matmul, left, right),
     "linear": lambda inputs, weight: partial(functional.linear, inputs, weight),
     # Of blocked tensors, by oneDNN; for plain fp32 tensors torch uses MKL.
@@ -264,7 +262,7 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor], Call]] = {
     "oneDNN int8 linear": _int8_linear,
 }
 # The same of images and kernels.
-CONVOLUTIONS: dict[str, Callable[[Tensor, Tensor], Call]] = {
+CONVOLUTIONS: dict[str, Prepared] = {
     "NCHW": partial(_convolution, torch.contiguous_format),
     "channels_last": partial(_convolution, torch.channels_last),
     "int8": _int8_convolution,

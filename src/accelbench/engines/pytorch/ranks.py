@@ -8,7 +8,7 @@ import atexit
 import hashlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
@@ -38,24 +38,26 @@ class Seen:
 
 def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
     """What all ranks observed, and the first one's resources with the largest peak on a device, and the host's sum."""
-    losses = [each.observed.loss for each in seen if each.observed.loss is not None]
-    on_device = [each.resources.peak_device_bytes or 0 for each in seen]
-    on_host = [each.resources.peak_host_bytes or 0 for each in seen]
+    losses = [rank.observed.loss for rank in seen if rank.observed.loss is not None]
     observed = replace(
         seen[0].observed,
-        device_name=" + ".join(dict.fromkeys(each.observed.device_name for each in seen)),
-        num_devices=sum(each.observed.num_devices for each in seen),
+        device_name=" + ".join(dict.fromkeys(rank.observed.device_name for rank in seen)),
+        num_devices=sum(rank.observed.num_devices for rank in seen),
         loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
     )
-    peak, host = max(on_device) or None, sum(on_host) or None
-    return observed, replace(seen[0].resources, peak_device_bytes=peak, peak_host_bytes=host)
+    on_device = max(rank.resources.peak_device_bytes or 0 for rank in seen)
+    on_host = sum(rank.resources.peak_host_bytes or 0 for rank in seen)
+    resources = replace(seen[0].resources, peak_device_bytes=on_device or None, peak_host_bytes=on_host or None)
+    return observed, resources
 
 
-def differences(seen: list[Seen]) -> list[str]:
+def differences(seen: list[Seen]) -> Iterator[str]:
     """What makes the numbers of several ranks false, in words."""
-    found = ["the devices' weights differ after training"] if len({each.weights for each in seen}) > 1 else []
-    ran = [f"{each.observed.device} in {each.observed.precision}" for each in seen]
-    return [*found, f"the devices did not compute alike: {', '.join(ran)}"] if len(set(ran)) > 1 else found
+    if len({rank.weights for rank in seen}) > 1:
+        yield "the devices' weights differ after training"
+    ran = [f"{rank.observed.device} in {rank.observed.precision}" for rank in seen]
+    if len(set(ran)) > 1:
+        yield f"the devices did not compute alike: {', '.join(ran)}"
 
 
 class Ranks(RankGroup):
@@ -66,9 +68,9 @@ class Ranks(RankGroup):
 
     def __init__(self, num: int) -> None:
         # Set by torchrun, or by accelbench's host.
-        given = os.environ if num > 1 else {}
-        started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-        self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
+        variables = os.environ if num > 1 else {}
+        started, self.num_here = (int(variables.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        self.rank, self.local_rank = (int(variables.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if started != num or num % self.num_here:
             reason = f"devices={num} takes {num} processes, as many on each host, not {self.num_here} of {started} here"
             raise UnsupportedError(f"{reason}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
@@ -131,7 +133,7 @@ class Ranks(RankGroup):
 
 def digest(network: nn.Module) -> str:
     """The sha256 of the bytes of all weights."""
-    found = hashlib.sha256()
-    for parameter in network.parameters():
-        found.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+    total = hashlib.sha256()
+    for weight in network.parameters():
+        total.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()

@@ -12,19 +12,21 @@ from accelbench.engines.registry import HostSpec
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
-from accelbench.schema.vocab import Device, Library
+from accelbench.schema.vocab import Device, Library, Mode
 
 ENGINE = "accelbench.engines.pytorch.engine"
 PROBER = "accelbench.engines.pytorch.probe"
 TORCH_IMPORT = "accelbench.engines.pytorch.torch_import"  # before all others
-OF_OPTIMIZERS = "torch._dynamo"  # torch imports it with the first optimiser, and parts of it to count a step's work
+OF_OPTIMIZERS = "torch._dynamo"  # torch imports it at the first step of an optimiser, which takes a second
 # Their imports take seconds: once, if a cell needs them.
 SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
-    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.host_process", ENGINE, OF_OPTIMIZERS)
+    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.host_process", ENGINE)
+    if cell.mode == Mode.train or cell.options.compile:
+        preload = (*preload, OF_OPTIMIZERS)
     named = _named(*cell.own_code.values())
     preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
     environment: dict[str, str] = {}
@@ -46,9 +48,9 @@ def host_spec(cell: Cell) -> HostSpec:
 @cache
 def _named(*paths: str) -> frozenset[str]:
     """The slow packages that the modules of these dotted paths name, so that a host imports them once for all cells."""
-    found: set[str] = set()
+    words: set[str] = set()
     for path, place in product(paths, ["", *sys.path]):
         file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")  # nothing of the user's is imported
         with suppress(OSError, UserError):
-            found.update(re.findall(r"\w+", read_bytes(file).decode(errors="replace")))
-    return frozenset(found.intersection(SLOW))
+            words.update(re.findall(r"\w+", read_bytes(file).decode(errors="replace")))
+    return frozenset(words.intersection(SLOW))

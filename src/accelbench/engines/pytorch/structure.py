@@ -2,10 +2,8 @@
 
 import copy
 import dataclasses
-import random
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,17 +13,27 @@ from torch import Tensor
 
 from accelbench.measuring.checks import MAX_NUMBERS, numbers_of
 
+SMALLER = 0.9  # by which numbers are multiplied, so that a batch is another one
+
+
+def _leaves_in(structure: object) -> Iterator[Any]:
+    parts: Iterable[Any]
+    if isinstance(structure, Mapping):
+        parts = structure.values()
+    elif isinstance(structure, tuple | list):
+        parts = structure
+    elif dataclasses.is_dataclass(structure) and not isinstance(structure, type):
+        parts = [getattr(structure, item.name) for item in dataclasses.fields(structure)]
+    else:
+        yield structure
+        return
+    for part in parts:
+        yield from _leaves_in(part)
+
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
     """The tensors of a structure, in their order."""
-    if isinstance(structure, Tensor):
-        yield structure
-    elif isinstance(structure, Mapping):
-        yield from chain.from_iterable(map(tensors_in, structure.values()))
-    elif isinstance(structure, tuple | list):
-        yield from chain.from_iterable(map(tensors_in, structure))
-    elif dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        yield from tensors_in([getattr(structure, item.name) for item in dataclasses.fields(structure)])
+    return (leaf for leaf in _leaves_in(structure) if isinstance(leaf, Tensor))
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -36,9 +44,9 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
         contents = {name: mapped(part, change) for name, part in structure.items()}
         if not isinstance(structure, UserDict):
             return contents
-        own = copy.copy(structure)  # it may have attributes that the user's code looks at
-        own.data = contents
-        return own
+        changed = copy.copy(structure)  # it may have attributes that the user's code looks at
+        changed.data = contents
+        return changed
     if isinstance(structure, tuple | list):
         parts = [mapped(part, change) for part in structure]
         return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
@@ -79,10 +87,8 @@ def num_rows(structure: object) -> int:
 
 def outer_rows(structure: Any) -> Any:
     """The first and the last row of a batch; None unless all its tensors have as many rows, and more than these."""
-    size = num_rows(structure)
-    tensors = list(tensors_in(structure))
-    plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
-    if size <= 2 or not plain or any(tensor.shape[:1] != (size,) for tensor in tensors):
+    size, tensors = num_rows(structure), list(tensors_in(structure))
+    if size <= 2 or not _are_plain(tensors) or any(tensor.shape[:1] != (size,) for tensor in tensors):
         return None
     return mapped(structure, lambda tensor: tensor[[0, -1]])
 
@@ -103,41 +109,25 @@ def parts_of(tensor: Tensor) -> Sequence[Tensor]:
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    if tensor.is_quantized:
-        return [tensor.dequantize()]
-    return [tensor]
+    return [tensor.dequantize() if tensor.is_quantized else tensor]
 
 
 def arrays_in(structure: object) -> list[NDArray[Any]]:
     """Copies of the numbers of a structure's tensors and arrays, in host memory; see `checks.numbers_of`."""
-    arrays = []
-    for leaf in _leaves(structure):
-        parts = parts_of(leaf.detach()) if isinstance(leaf, Tensor) else [leaf]
-        arrays += [numbers_of(_array(part)) for part in parts]
+    arrays: list[NDArray[Any]] = []
+    for leaf in _leaves_in(structure):
+        if isinstance(leaf, Tensor):
+            arrays += [numbers_of(_array(part)) for part in parts_of(leaf.detach())]
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiubc":
+            arrays.append(numbers_of(leaf))
     return arrays
 
 
-def _leaves(structure: object) -> Iterator[Any]:
-    if isinstance(structure, np.ndarray):
-        if structure.dtype.kind in "fiubc":
-            yield structure
-    elif isinstance(structure, Mapping):
-        yield from chain.from_iterable(map(_leaves, structure.values()))
-    elif isinstance(structure, tuple | list):
-        yield from chain.from_iterable(map(_leaves, structure))
-    else:
-        yield from tensors_in(structure)
-
-
-def _array(part: Any) -> NDArray[Any]:
-    if not isinstance(part, Tensor):
-        return np.asarray(part)
+def _array(part: Tensor) -> NDArray[Any]:
     if part.numel() > MAX_NUMBERS:  # before it is copied
         part = part.reshape(-1)[:: -(-part.numel() // MAX_NUMBERS)]
     values = part.cpu().resolve_conj().resolve_neg()
-    if values.dtype in (torch.bfloat16, torch.float16) or values.dtype.itemsize == 1 and values.is_floating_point():
-        values = values.float()
-    return values.numpy()
+    return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no formats of 8 bits
 
 
 def varied(structure: Any) -> Any:
@@ -146,19 +136,20 @@ def varied(structure: Any) -> Any:
     Where a tensor may be an index into others, such as the offsets of bags, or there is one sample, floating-point
     numbers become a little smaller instead.
     """
-    size = num_rows(structure)
-    tensors = list(tensors_in(structure))
-    plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
-    if size > 1 and plain and not any(map(_may_be_an_index, tensors)):
-        order = torch.randperm(size - 1).add(1).tolist()
-        indices = torch.tensor([*order, 0])
-        moved = mapped(structure, lambda each: each[indices] if each.dim() and each.size(0) == size else each)
+    size, tensors = num_rows(structure), list(tensors_in(structure))
+    if size > 1 and _are_plain(tensors):
+        moved = mapped(structure, lambda part: part.roll(1, 0) if part.shape[:1] == (size,) else part)
         if not is_same(moved, structure):
             return moved
     if not any(tensor.is_floating_point() for tensor in tensors):
         return None
-    factor = random.SystemRandom().uniform(0.9, 0.95)
-    return mapped(structure, lambda each: each * factor if each.is_floating_point() else each)
+    return mapped(structure, lambda part: part * SMALLER if part.is_floating_point() else part)
+
+
+def _are_plain(tensors: Sequence[Tensor]) -> bool:
+    """Whether all are dense, and none may be an index into others."""
+    dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
+    return dense and not any(map(_may_be_an_index, tensors))
 
 
 def _may_be_an_index(tensor: Tensor) -> bool:
@@ -170,7 +161,8 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 def is_same(one: Any, other: Any) -> bool:
     """Whether the tensors of two structures are the same, number by number."""
-    ours, theirs = ([part for tensor in tensors_in(each) for part in parts_of(tensor)] for each in (one, other))
+    ours = [part for tensor in tensors_in(one) for part in parts_of(tensor)]
+    theirs = [part for tensor in tensors_in(other) for part in parts_of(tensor)]
     if len(ours) != len(theirs):
         return False
     return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))

@@ -1,6 +1,5 @@
 """The weights of a network in PyTorch while it trains; see `measuring.checks`."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -10,23 +9,20 @@ from torch import Tensor, nn
 from accelbench.engines.pytorch.structure import parts_of
 from accelbench.measuring.checks import State, States, Training
 
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a word
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
     """The tensors that are trained, by their names."""
-    return {name: each for name, each in network.named_parameters() if each.requires_grad}
+    return {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
 
 
 def _state(tensor: Tensor) -> State:
     """Every number is read twice on its device."""
-    numbers = parts_of(tensor)[-1]
-    values = _readable(torch.view_as_real(numbers) if numbers.is_complex() else numbers).flatten()
-    starts_at = values.storage_offset() * values.element_size()
-    width = math.gcd(8, values.nbytes, starts_at)  # words of 8 bytes are added up the fastest
-    is_short = values.is_floating_point() and values.element_size() < 4
-    total = values.sum(dtype=torch.float32 if is_short else None)
-    return State(int(values.view(BITS[width]).sum(dtype=torch.int64)), bool(torch.isfinite(total)))
+    numbers = _readable(parts_of(tensor)[-1])
+    values = torch.view_as_real(numbers) if numbers.is_complex() else numbers
+    checksum = values.contiguous().view(BITS[values.element_size()]).sum(dtype=torch.int64)
+    return State(int(checksum), bool(torch.isfinite(values).all()))
 
 
 def _has_gradient(tensor: Tensor) -> bool:
@@ -52,19 +48,19 @@ class TrainedNetwork:
     def _trained(self) -> dict[str, Tensor]:
         """The tensors that were trainable when the first step began."""
         names = set(self.into.names)
-        return {name: each for name, each in self.network.named_parameters() if name in names}
+        return {name: weight for name, weight in self.network.named_parameters() if name in names}
 
     def states(self) -> States:
-        return {name: _state(each.detach()) for name, each in self._trained().items() if each.numel()}
+        return {name: _state(weight.detach()) for name, weight in self._trained().items() if weight.numel()}
 
     def note_end(self, optimizers: Iterable[Any]) -> None:
         """After the steady state: what became of the weights, and what they are trained with."""
         into, parameters = self.into, self._trained()
         into.after = self.states()
-        into.is_coarse = any(each.element_size() <= 2 for each in parameters.values())  # numbers of 16 bits
-        into.sizes = {name: each.numel() for name, each in parameters.items()}
+        into.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # numbers of 16 bits
+        into.sizes = {name: weight.numel() for name, weight in parameters.items()}
         changed = set(into.changed)  # by a gradient
-        into.gradients = {name for name, each in parameters.items() if name in changed or _has_gradient(each)}
+        into.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
         into.evaluating = evaluating(self.network)
@@ -72,35 +68,33 @@ class TrainedNetwork:
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The topmost layers that are in training mode, or in evaluation mode, with their names."""
-    if getattr(layer, "training", training) == training:  # a frozen module of TorchScript has no mode
+    if getattr(layer, "training", training) != training:  # a frozen module of TorchScript has no mode
+        for child_name, child in layer.named_children():
+            yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
+    elif has_mode(layer):
         yield name or "the network", layer
-        return
-    for child_name, child in layer.named_children():
-        yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
 
 
 def evaluating(network: nn.Module) -> list[str]:
     """Layers in evaluation mode that should train: not those whose weights are all frozen, which often stay in it."""
-
-    def has_part(layer: nn.Module) -> bool:
+    names = []
+    for name, layer in _in_mode(network, training=False):
         parameters = list(layer.parameters())
-        return any(each.requires_grad for each in parameters) if parameters else _drops(layer)
-
-    return [name for name, layer in _in_mode(network, training=False) if has_part(layer) and has_mode(layer)]
+        if any(weight.requires_grad for weight in parameters) or (not parameters and _drops(layer)):
+            names.append(name)
+    return names
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
     """Layers in training mode: those that drop at random, perhaps on purpose, and those that change otherwise."""
-
-    def changes(layer: nn.Module) -> bool:
-        """As far as torch's layers tell: the user's own may look at the mode too."""
-        return not type(layer).__module__.startswith("torch.nn") or any(
-            _drops(each) or isinstance(each, nn.modules.batchnorm._NormBase) for each in layer.modules()
-        )
-
-    found = [each for each in _in_mode(network, training=True) if has_mode(each[1])]
-    of_dropout = [name for name, layer in found if _drops(layer)]
-    return of_dropout, [name for name, layer in found if not _drops(layer) and changes(layer)]
+    dropping: list[str] = []
+    changing: list[str] = []
+    for name, layer in _in_mode(network, training=True):
+        if _drops(layer):
+            dropping.append(name)
+        elif not type(layer).__module__.startswith("torch.nn") or any(map(_looks_at_mode, layer.modules())):
+            changing.append(name)  # the user's own layers may look at the mode too
+    return dropping, changing
 
 
 class AsItIs(nn.Module):
@@ -150,6 +144,10 @@ def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
     for layer, training in zip(layers, modes, strict=True):
         if has_mode(layer):
             layer.training = training
+
+
+def _looks_at_mode(layer: nn.Module) -> bool:
+    return _drops(layer) or isinstance(layer, nn.modules.batchnorm._NormBase)
 
 
 def _drops(layer: nn.Module) -> bool:

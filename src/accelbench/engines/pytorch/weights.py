@@ -6,9 +6,8 @@ never with `weights_only=False`. `model.weights` is safetensors, which hold numb
 """
 
 import hashlib
+import io
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,25 +61,21 @@ def verified(url: str) -> Iterator[None]:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
-    # What is verified and read is a copy without a name, since the cached file may be replaced at any time.
-    with path.open("rb") as cached, tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(cached, copy)
-        copy.seek(0)
-        if not hashlib.file_digest(copy, "sha256").hexdigest().startswith(checksum[1]):  # type: ignore[arg-type]
-            raise UserError(
-                f"model.weights=pretrained: {path} is not the library's file, since its sha256 does not begin with "
-                f"{checksum[1]}: remove it, and it is downloaded again"
-            )
-        others: Load = torch.load
+    # The very bytes that are verified are read: the cached file may be replaced at any time.
+    content, others = path.read_bytes(), torch.load
+    if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
+        raise UserError(
+            f"model.weights=pretrained: {path} is not the library's file, since its sha256 does not begin with "
+            f"{checksum[1]}: remove it, and it is downloaded again"
+        )
 
-        def load(file: Any, *args: Any, **settings: Any) -> Any:
-            if file != str(path):
-                return others(file, *args, **settings)
-            copy.seek(0)
-            return torch_load(copy, *args, **{**settings, "weights_only": True})
+    def load(file: Any, *args: Any, **settings: Any) -> Any:
+        if file != str(path):
+            return others(file, *args, **settings)
+        return torch_load(io.BytesIO(content), *args, **{**settings, "weights_only": True})
 
-        with replacing(load):
-            yield
+    with replacing(load):
+        yield
 
 
 @contextmanager
@@ -103,13 +98,13 @@ def load(network: nn.Module, path: str) -> None:
     from safetensors.torch import load_file
 
     try:
-        found: dict[str, Tensor] = load_file(path)
+        weights: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
-    own = network.state_dict(keep_vars=True)
-    present = {id(own[name]) for name in found if name in own}
-    wrong = [name for name, tensor in own.items() if id(tensor) not in present]
-    wrong += [name for name, tensor in found.items() if name not in own or tensor.shape != own[name].shape]
+    state = network.state_dict(keep_vars=True)
+    present = {id(state[name]) for name in weights if name in state}
+    wrong = [name for name, tensor in state.items() if id(tensor) not in present]
+    wrong += [name for name, tensor in weights.items() if name not in state or tensor.shape != state[name].shape]
     if wrong:
         more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
         named = f"{', '.join(wrong[:MAX_NAMED])}{more}"
@@ -117,8 +112,8 @@ def load(network: nn.Module, path: str) -> None:
             f"model.weights={path}: its weights are not those of the network: {named} are in one of the two alone, or "
             "of another shape"
         )
-    if all(tensor.device.type != "meta" for tensor in own.values()):  # such a network has shapes alone
-        network.load_state_dict(found, strict=False)
+    if all(tensor.device.type != "meta" for tensor in state.values()):  # such a network has shapes only
+        network.load_state_dict(weights, strict=False)
 
 
 def save(network: nn.Module, path: Path) -> None:
@@ -138,10 +133,11 @@ def save(network: nn.Module, path: Path) -> None:
             raise OSError(str(error)) from error
 
 
-def saved(found: Measurement, network: nn.Module, path: Path) -> Measurement:
+def saved(measurement: Measurement, network: nn.Module, path: Path) -> Measurement:
     """The measurement with a note on the file that got the network's weights, or a warning that it was not written."""
     try:
         save(network, path)
     except OSError as error:  # the measurement is kept: training again would take as long
-        return replace(found, warnings=[*found.warnings, f"save_weights=true: the weights are not saved: {error}"])
-    return replace(found, notes=[*found.notes, f"the trained weights are in {path.name}"])
+        warning = f"save_weights=true: the weights are not saved: {error}"
+        return replace(measurement, warnings=[*measurement.warnings, warning])
+    return replace(measurement, notes=[*measurement.notes, f"the trained weights are in {path.name}"])

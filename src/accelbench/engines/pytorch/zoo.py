@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from accelbench.engines.images import Shape, check_fits, check_name, own_network
-from accelbench.engines.pytorch import weights
-from accelbench.engines.pytorch.own import architectures
+from accelbench.engines.pytorch import architectures, weights
 from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
@@ -54,7 +53,7 @@ def check_trainable(network: nn.Module, model: ModelSpec) -> None:
 
 def num_params(network: nn.Module) -> int:
     """Of trainable parameters, and of the statistics that Keras, so study 002, counts among them."""
-    statistics = sum(2 * each.num_features for each in network.modules() if isinstance(each, KerasBatchNorm))
+    statistics = sum(2 * layer.num_features for layer in network.modules() if isinstance(layer, KerasBatchNorm))
     return statistics + sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
@@ -103,7 +102,7 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
     """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
     tensors = [*network.parameters(), *network.buffers()]
-    if any(map(is_lazy, tensors)):
+    if any(is_lazy(tensor) for tensor in tensors):
         modes = modes_of(network)
         with torch.no_grad():
             run(network.eval())
@@ -124,10 +123,10 @@ def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
     """Raises a UserError if an output is not the logits (batch, classes) of so many classes."""
     shape = tuple(output.shape) if isinstance(output, Tensor) else ()
     if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
+        shown = shape or f"a {type(output).__name__}"
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not "
-            f"{shape or f'a {type(output).__name__}'}: model.num_classes for random images, else the data set's; for "
-            "inference, model.output=any takes any"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}: model.num_classes "
+            "for random images, else the data set's; for inference, model.output=any takes any"
         )
 
 

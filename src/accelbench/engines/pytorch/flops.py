@@ -5,31 +5,30 @@ costs neither the computation nor the memory. The tensors pretend to be on the C
 autocast, attention and recurrent layers use the operators of the CPU.
 """
 
-import collections
 import copy
 import functools
 import math
 import re
+from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.profiler import profile
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.module import needs_closure, new_optimizer
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, real_format
 from accelbench.engines.pytorch.structure import mapped, tensors_in
-from accelbench.engines.pytorch.training import has_mode
+from accelbench.engines.pytorch.training import trainable
 from accelbench.measuring.checks import Products
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell
@@ -52,8 +51,11 @@ OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 PRODUCTS = re.compile(
     r"mm|mv|dot|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
 )
-VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"}
-ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+# Views and allocations.
+VIEWS = {
+    *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"),
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+}
 # OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
 OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
@@ -70,26 +72,27 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
     """
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
-    counter, precision, train = Counter(), cell.precision, cell.mode == Mode.train
+    counter, precision, trains = Counter(), cell.precision, cell.mode == Mode.train
     try:
-        with _FakeTensors(allow_non_fake_inputs=True):
+        with _fake_tensors():
             network = _hollow(network, STORED_DTYPES[precision])
-            if has_mode(network):
-                network.train(train)
+            network.train(trains)
             batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
-            with counter, nullcontext() if train else torch.inference_mode():  # as it is timed
+            if not trains:
+                with counter, torch.inference_mode(), context:  # as it is timed
+                    task.infer(network, batch)
+                return counter.work()
+            with counter:
                 with context:
-                    found = (task.train if train else task.infer)(network, batch)
-                if train:
-                    found[1].backward()
-            if train:
-                optimizer = new_optimizer(cell.model, [each for each in network.parameters() if each.requires_grad])
-                if needs_closure(optimizer):
-                    return Work(uncounted=[OF_CLOSURES])
-                optimizer.step()  # creates its state
-                with counter:
-                    optimizer.step()
+                    _, loss = task.train(network, batch)
+                loss.backward()
+            optimizer = new_optimizer(cell.model, list(trainable(network).values()))
+            if needs_closure(optimizer):
+                return Work(uncounted=[OF_CLOSURES])
+            optimizer.step()  # creates its state
+            with counter:
+                optimizer.step()
     except Exception as error:  # a user's network may raise anything
         return not_counted(error)
     return counter.work()
@@ -101,12 +104,14 @@ def not_counted(error: Exception) -> Work:
     return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
 
 
-class _FakeTensors(FakeTensorMode):
-    """Asks once whether there is a GPU. torch asks at each operator, which takes 1.5 ms if there is no driver."""
+def _fake_tensors() -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode  # imports sympy, which takes long
 
-    @functools.cached_property
-    def avoid_device_init(self) -> bool:
-        return super().avoid_device_init
+    class FakeTensors(FakeTensorMode):
+        # Asked once: torch asks at each operator, which takes 1.5 ms if there is no driver.
+        avoid_device_init = not torch.cuda.is_available()
+
+    return FakeTensors(allow_non_fake_inputs=True)
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -127,8 +132,8 @@ class Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops_in: collections.Counter[str] = collections.Counter()  # format -> operations of its products
-        self.flops_on: collections.Counter[str] = collections.Counter()  # the same by the type of their device
+        self.flops_in: Tally[str] = Tally()  # format -> operations of its products
+        self.flops_on: Tally[str] = Tally()  # the same by the type of their device
         self.flops_of_large_kernels = 0
         self.autocasts = _Autocasts()
         self.bytes = 0
@@ -149,26 +154,24 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
+        kwargs, packet = kwargs or {}, func.overloadpacket
         # It counts operations, of the operator's arguments and, as `out_val`, its result.
-        formula = FORMULAS.get(func.overloadpacket) or flop_registry.get(func.overloadpacket)
-        is_composite = formula is None and func.namespace != "prim"
-        result = self._in_parts(func, args, kwargs) if is_composite else NotImplemented
-        if result is not NotImplemented:
-            return result
+        formula = FORMULAS.get(packet) or flop_registry.get(packet)
+        # The parts of sparse and nested tensors' operators may ask for sizes that there are none of.
+        is_plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors_in(args))
+        if formula is None and func.namespace != "prim" and is_plain:
+            with self, self.autocasts.again():
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result  # of a composite operator, whose parts were counted
         result = func(*args, **kwargs)
+        if does_nothing(func):
+            return result
         try:
             self._count(func, args, kwargs, result, formula)
         except Exception:  # of tensors without sizes or strides, such as nested and sparse ones
-            self.uncounted.add(str(func.overloadpacket))
+            self.uncounted.add(str(packet))
         return result
-
-    def _in_parts(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The result of a composite operator, whose parts are counted; NotImplemented if it is none."""
-        if any(tensor.is_nested or tensor.layout != torch.strided for tensor in tensors_in(args)):
-            return NotImplemented  # its parts may ask for sizes that there are none of
-        with self, self.autocasts.again():
-            return func.decompose(*args, **kwargs)
 
     def _count(
         self,
@@ -178,19 +181,18 @@ class Counter(TorchDispatchMode):
         result: Any,
         formula: Callable[..., int] | None,
     ) -> None:
-        if does_nothing(func):
-            return
+        packet = func.overloadpacket
         self.num_operators += 1
         self.bytes += _num_bytes(func, args, kwargs, result)
-        if formula is not None:
-            factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
-            self.flops_in[INTEGERS.get(func.overloadpacket) or real_format(factor)] += num
-            self.flops_on[factor.device.type] += num
-            place = CONVOLUTIONS.get(func.overloadpacket)
-            if place is not None and max(args[place].shape[2:]) > WINOGRADS:
-                self.flops_of_large_kernels += num
-        elif not _has_no_flops(func):
-            self.uncounted.add(str(func.overloadpacket))
+        if formula is None:
+            if not _has_no_flops(func):
+                self.uncounted.add(str(packet))
+            return
+        factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
+        self.flops_in[INTEGERS.get(packet) or real_format(factor)] += num
+        self.flops_on[factor.device.type] += num
+        if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
+            self.flops_of_large_kernels += num
 
 
 class _Autocasts(TorchFunctionMode):
@@ -214,7 +216,7 @@ class _Autocasts(TorchFunctionMode):
 
 
 @contextmanager
-def watched(into: Products) -> Iterator[None]:
+def watched(into: Products) -> Iterator[Counter]:
     """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
     counter = Counter()
 
@@ -226,12 +228,10 @@ def watched(into: Products) -> Iterator[None]:
     hook = register_module_forward_pre_hook(look)
     try:
         with counter.autocasts, counter:
-            yield
+            yield counter
     finally:
         hook.remove()
-    into.flops = dict(collections.Counter(into.flops) + counter.flops_in)
-    into.devices = dict(collections.Counter(into.devices) + counter.flops_on)
-    into.uncounted |= counter.uncounted
+    into.flops, into.devices, into.uncounted = dict(counter.flops_in), dict(counter.flops_on), counter.uncounted
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:
@@ -246,7 +246,8 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
     profiled = profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu)
     yield Ask(within=profiled)
     events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]  # no kernels
-    times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
+    time_of = attrgetter("self_device_time_total" if on_gpu else "self_cpu_time_total")
+    times = {event.key: time_of(event) for event in events}
     return busiest_of(times, {event.key: event.count for event in events})
 
 
@@ -260,13 +261,11 @@ def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Ope
 def does_nothing(func: OpOverload) -> bool:
     """Whether the operator computes and moves nothing: views, allocations and queries of a tensor's shape."""
     name, returns = func.overloadpacket.__name__, func._schema.returns
-    return (
-        any(out.alias_info is not None and not out.alias_info.is_write for out in returns)
-        or name in VIEWS | ALLOCATIONS
-        or func.namespace == "prim"
-        or torch.Tag.inplace_view in func.tags
-        or (not any("Tensor" in str(out.type) for out in returns) and name != "_local_scalar_dense")
-    )
+    if func.namespace == "prim" or name in VIEWS or torch.Tag.inplace_view in func.tags:
+        return True
+    if any(out.alias_info is not None and not out.alias_info.is_write for out in returns):
+        return True
+    return name != "_local_scalar_dense" and not any("Tensor" in str(out.type) for out in returns)
 
 
 @functools.cache
@@ -282,10 +281,13 @@ def _has_no_flops(func: OpOverload) -> bool:
 
 def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
     """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
-    name = func.overloadpacket.__name__
-    read = tree_leaves((args[1:] if name in OVERWRITING or name in PICKING else args, dict(kwargs)))
-    moved, num = [*read, *tree_leaves(result) * (2 if name in PICKING else 1)], 0
-    for tensor in (each for each in moved if isinstance(each, Tensor)):
+    name, num = func.overloadpacket.__name__, 0
+    moved = [args, kwargs, result]
+    if name in OVERWRITING:
+        moved = [args[1:], kwargs, result]
+    elif name in PICKING:
+        moved = [args[1:], kwargs, result, result]
+    for tensor in tensors_in(moved):
         # An expanded axis, whose stride is 0, repeats the same memory.
         axes = zip(tensor.shape, tensor.stride(), strict=True)
         num += math.prod(1 if stride == 0 and size else size for size, stride in axes) * tensor.element_size()

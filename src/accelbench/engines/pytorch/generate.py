@@ -8,22 +8,21 @@ tokens as were asked for: none ends early. The device is waited for after each t
 import inspect
 import time
 from collections.abc import Sequence
-from random import SystemRandom
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.own.architectures import TokenMaker
-from accelbench.engines.pytorch.own.workload import OwnTask, TransformersWorkload
+from accelbench.engines.pytorch.own_batches import OwnTask, TransformersWorkload
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 
-NUM_COMPARED = 8  # tokens whose logits are compared with fp32's: the first, the last, and random ones in between
+NUM_COMPARED = 8  # tokens, at most, whose logits are compared with fp32's: the first, the last, and some in between
 CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
 
 
@@ -42,8 +41,10 @@ class Generates(OwnTask):
         parameters = inspect.signature(network.forward).parameters
         self.cache_name = next((name for name in CACHES if name in parameters), "")
         if not self.cache_name:
-            told = "it keeps no keys and values, which mode=generate is about: use mode=infer"
-            raise UserError(f"model.name={workload.cell.model.definition}: {told}")
+            name = workload.cell.model.definition
+            raise UserError(
+                f"model.name={name}: it keeps no keys and values, which mode=generate is about: use mode=infer"
+            )
         # Else the prefill would compute the logits of the whole prompt.
         self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of a static cache
@@ -51,7 +52,7 @@ class Generates(OwnTask):
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
         ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
-        given, forced = ids[:, :num_prompt], ids[:, num_prompt:]
+        fed, forced = ids[:, :num_prompt], ids[:, num_prompt:]
         is_forced = forced.shape[1] > 0
         times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
         now, wait, compared = time.perf_counter, self.wait, self.compared if is_forced else self.compared[:2]
@@ -60,7 +61,7 @@ class Generates(OwnTask):
         began = now()
         cache = self._cache_of(network)
         for index in range(self.generate.new_tokens):
-            output = called(input_ids=given, use_cache=True, **{self.cache_name: cache}, **self.last_alone)
+            output = called(input_ids=fed, use_cache=True, **{self.cache_name: cache}, **self.last_alone)
             logits = output.logits[:, -1]
             chosen = logits.argmax(-1, keepdim=True)
             wait()
@@ -69,7 +70,7 @@ class Generates(OwnTask):
             began = ended
             tokens.append(chosen)
             called = network
-            given = forced[:, index : index + 1] if is_forced else chosen
+            fed = forced[:, index : index + 1] if is_forced else chosen
             if index in compared:
                 kept[index] = logits
         self.times_s.append(times_s)
@@ -100,8 +101,8 @@ class Generates(OwnTask):
         """Bytes of the tensors of the last generation's cache: of all tokens but the last one, which is never fed."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
         # A layer with a sliding window may show a part of what it holds.
-        held = [each.untyped_storage() for each in tensors if isinstance(each, Tensor)]
-        return sum({each.data_ptr(): each.nbytes() for each in held}.values())
+        storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, Tensor)]
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 class GenerateWorkload(TransformersWorkload):
@@ -112,8 +113,7 @@ class GenerateWorkload(TransformersWorkload):
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         num, self.is_static, self.wait = cell.generate.new_tokens, cell.options.compile, backend.wait
         between = range(1, num - 1)
-        some = SystemRandom().sample(between, min(NUM_COMPARED - 2, len(between)))
-        self.compared: Sequence[int] = [0, num - 1, *some]
+        self.compared: Sequence[int] = [0, num - 1, *between[:: -(-len(between) // (NUM_COMPARED - 2)) or 1]]
         self.times_s: list[list[float]] = []
         super().__init__(cell, backend, ranks)
 
@@ -121,8 +121,7 @@ class GenerateWorkload(TransformersWorkload):
         return TokenMaker(self.cell, num, self.cell.generate.prompt_tokens)
 
     def _task(self, network: nn.Module) -> Generates:
-        config: Any = network.config
-        self.attention = getattr(config, "_attn_implementation", None)
+        self.config = network.config
         return Generates(network, self)
 
     def _forced(self, prompts: Any) -> dict[str, Tensor]:
@@ -143,7 +142,7 @@ class GenerateWorkload(TransformersWorkload):
     def generation(self, num: int) -> Generation:
         """Of the last generations, so many."""
         kept = self.times_s[len(self.times_s) - num :]
-        prefill_s, decode_s = [each[0] for each in kept], [each[1:] for each in kept]
+        prefill_s, decode_s = [times_s[0] for times_s in kept], [times_s[1:] for times_s in kept]
         return Generation(prefill_s=prefill_s, decode_s=decode_s, cache_bytes=self.task.cache_bytes())
 
     def tokens_per_sample(self) -> float:

@@ -41,9 +41,10 @@ def config_of(model: ModelSpec) -> Any:
     has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
     if not has_task or not hasattr(default, "vocab_size"):
         raise UserError(f"model.task={model.task}: {name} has no such task on token ids, which are all that runs here")
-    known = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
-    if unknown := [arg for arg in model.args if arg not in known]:  # transformers would keep them in silence
-        raise UserError(f"model.args.{unknown[0]}: {name}'s configuration has no such argument")
+    arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
+    for name_of_argument in model.args:
+        if name_of_argument not in arguments:  # transformers would keep it in silence
+            raise UserError(f"model.args.{name_of_argument}: {name}'s configuration has no such argument")
     config = transformers.AutoConfig.for_model(name, **model.args)
     if not isinstance(config.vocab_size, int):
         raise UserError(f"model.args.vocab_size: {name} has no default: name the number of its token ids")
@@ -87,7 +88,7 @@ class TokenMaker:
             raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
         self.end = _ids(config, "eos_token_id")
         special = {*_ids(config, "pad_token_id"), *self.end}
-        self.usable = torch.tensor([each for each in range(config.vocab_size) if each not in special])
+        self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])
 
     def __call__(self) -> dict[str, Tensor]:
         """A further batch, in host memory."""
@@ -112,8 +113,10 @@ class TokenMaker:
         num, classes, problem = len(ids), self.config.num_labels, self.config.problem_type
         if problem == "multi_label_classification":
             return torch.randint(2, (num, classes)).to(self.dtype)
-        if problem == "regression" or classes == 1:
-            return torch.rand(num, *([] if classes == 1 else [classes])).to(self.dtype)
+        if classes == 1:
+            return torch.rand(num).to(self.dtype)
+        if problem == "regression":
+            return torch.rand(num, classes).to(self.dtype)
         return torch.randint(classes, (num,))
 
 

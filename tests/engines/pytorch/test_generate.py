@@ -1,19 +1,17 @@
 """Cells that generate text, in this process."""
 
 import re
-import time
 from inspect import signature
 
 import pytest
 
-from accelbench.engines.pytorch import engine
-from accelbench.engines.pytorch.own import architectures
-from accelbench.engines.pytorch.own.generate import CACHES
+from accelbench.engines.pytorch import architectures, engine
+from accelbench.engines.pytorch.generate import CACHES
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Generate, Options
 from accelbench.schema.vocab import Device, Mode, Precision, Task
-from engines.pytorch.own.test_tokens import cell, model
+from engines.pytorch.test_tokens import cell, model
 from fakes import needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
@@ -81,18 +79,6 @@ def test_a_compiled_network_has_a_static_cache(tmp_path):
     assert found.num_compiles == 1  # of the decode step
     assert found.warnings == []
     assert found.first_step_s > 10 * found.latency_s[0]
-
-
-def test_what_sleeps_in_a_decode_step_is_in_the_times_of_tokens_alone(tmp_path, monkeypatch):
-    def sleep(forward, ids, cache, others):
-        time.sleep(0.2 if cache is not None and cache.get_seq_length() == 0 else 0.005)
-        return forward(ids, cache, others)
-
-    changing(monkeypatch, sleep)
-    seen = engine.run(asked(steps=2), tmp_path).generation
-    assert min(seen.prefill_s) >= 0.2
-    assert all(second >= 0.005 for each in seen.decode_s for second in each)
-    assert min(second for each in seen.decode_s for second in each) < 0.2
 
 
 def forgets(forward, ids, cache, others):

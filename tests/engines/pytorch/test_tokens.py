@@ -6,9 +6,8 @@ import socket
 import pytest
 import torch
 
-from accelbench.engines.pytorch import engine
-from accelbench.engines.pytorch.own import architectures
-from accelbench.engines.pytorch.own.architectures import NO_LABEL, TokenMaker
+from accelbench.engines.pytorch import architectures, engine
+from accelbench.engines.pytorch.architectures import NO_LABEL, TokenMaker
 from accelbench.engines.pytorch.spec import host_spec
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge

@@ -1,4 +1,4 @@
-"""The workload of a cell, by its library and its batches: images here, others in `own`."""
+"""The network and the batches of a cell: images here, others in `own_batches` and `generate`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,44 +12,44 @@ from torch import Tensor, nn
 
 from accelbench.data.arrays import load_split
 from accelbench.engines.images import input_of, is_random, unseen_images
-from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.feed import Feed, feed_of
+from accelbench.engines.pytorch.feed import DrawnFeed, Feed, feed_of
+from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.module import ImageTask
-from accelbench.engines.pytorch.own.generate import GenerateWorkload
-from accelbench.engines.pytorch.own.workload import OwnWorkload, TransformersWorkload
+from accelbench.engines.pytorch.own_batches import OwnWorkload, TransformersWorkload
 from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.structure import joined, mapped
+from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
 
-NUM_SAMPLES = 2  # different images of an example
+NUM_EXAMPLES = 2  # different images of an example
 
 
 class Images:
-    """A network that takes images, random ones or a data set's. All batches that it returns are in host memory.
+    """A network that takes images, random ones or a data set's. All batches that it returns are in host memory."""
 
-    `num_rows` of a batch each give a row of the output; the first output may show how many.
-    """
+    joined = staticmethod(structure.joined)
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        model = cell.model
         self.task = ImageTask(
             STORED_DTYPES[cell.precision],
             cell.data.augment,
-            reconstructs=cell.model.is_own("autoencoder"),
+            reconstructs=model.is_own("autoencoder"),
             channels_last=cell.options.channels_last,
-            own_loss=import_path("model.loss", cell.model.loss) if cell.model.loss else None,
-            own_metric=import_path("model.metric", cell.model.metric) if cell.model.metric else None,
+            own_loss=import_path("model.loss", model.loss) if model.loss else None,
+            own_metric=import_path("model.metric", model.metric) if model.metric else None,
         )
         self.trains = cell.mode == Mode.train
         self.feed = self.feed_of("train" if self.trains else "test")
         self.shape, self.num_classes = input_of(cell, data_folder)
-        self.num_rows = cell.batch_size // ranks.num
+        self.num_samples = cell.batch_size // ranks.num
 
     def feed_of(self, split: str) -> Feed:
         """The feed of `train`, `test` or `VALIDATION`."""
@@ -69,42 +69,40 @@ class Images:
 
     def requests(self, num: int) -> list[Any]:
         """At most so many batches of one sample: the first ones of the test set, or random images."""
-        data, random = self.cell.data, is_random(self.cell)
-        cell = replace(
-            self.cell, batch_size=1, data=replace(data, pipeline=Pipeline.fresh if random else data.pipeline)
-        )
-        feed = feed_of(cell, "test", self.data_folder, self.task.dtype, self.backend)
-        return [mapped(each, Tensor.clone) for each in islice(feed, min(num, NUM_DRAWN) if random else num)]
-
-    joined = staticmethod(joined)
+        data = self.cell.data
+        if is_random(self.cell):
+            num, data = min(num, NUM_DRAWN), replace(data, pipeline=Pipeline.fresh)
+        single = replace(self.cell, batch_size=1, data=data)
+        feed = feed_of(single, "test", self.data_folder, self.task.dtype, self.backend)
+        return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
         """A whole batch like the feed's: the first images, repeated; in training with labels."""
-        images = self._first_images(NUM_SAMPLES)
-        images = images[torch.arange(self.num_rows) % len(images)]
-        return (images, torch.zeros(self.num_rows, dtype=torch.int64)) if self.trains else (images,)
+        images = self._first_images(NUM_EXAMPLES)
+        images = images[torch.arange(self.num_samples) % len(images)]
+        return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
 
     def _first_images(self, most: int) -> Tensor:
-        num = min(most, self.num_rows)
-        if is_random(self.cell):
-            feed: Any = self.feed  # a DrawnFeed
-            images: Tensor = feed.batches[0][0].cpu()
+        num = min(most, self.num_samples)
+        if isinstance(self.feed, DrawnFeed):
+            images: Tensor = self.feed.batches[0][0].cpu()
             return images[:num]
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
-    def unseen(self) -> tuple[tuple[Tensor, ...], bool]:
+    def unseen(self) -> tuple[Any, bool]:
         """A further batch, in training with labels, and whether the feed never gives it."""
         like = self._first_images(1)
-        images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
+        images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
-        return ((inputs, torch.randint(self.num_classes, (self.num_rows,))) if self.trains else (inputs,)), True
+        return ((inputs, torch.randint(self.num_classes, (self.num_samples,))) if self.trains else (inputs,)), True
 
     def task_in(self, dtype: torch.dtype) -> ImageTask:
         """The task for a network whose weights have `dtype`."""
         return replace(self.task, dtype=dtype)
 
-    def tokens_per_sample(self) -> None:
+    def tokens_per_sample(self) -> float | None:
         """Tokens of the batches over their samples; None if nothing counts them."""
+        return None
 
     def notes(self) -> Iterator[str]:
         """What a reader should know of how the batches are used."""

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.pytorch import structure, zoo
+from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, pins
 from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.module import Loss, Put
-from accelbench.engines.pytorch.outputs import size_of
-from accelbench.engines.pytorch.own.architectures import TokenMaker
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, refilled, tensors_in, varied
@@ -47,13 +46,13 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 
 def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
     """Raises a UserError if batches of one sample can't be joined into one like `whole`, tensor by tensor."""
-    shapes = [[tuple(tensor.shape) for tensor in tensors_in(each)] for each in pool]
+    shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
     for index, tensor in enumerate(tensors_in(whole)):
-        found = sorted({each[index] for each in shapes})
-        if len(found) > 1 or found[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
-            told = " and ".join(map(str, [*found[:2], tuple(tensor.shape)]))
+        shapes = sorted({of_batch[index] for of_batch in shapes_of_pool})
+        if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
+            shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
             raise UserError(
-                f"{flag}: makes tensors of the shapes {told} of one sample and of {num_samples}, which can't be "
+                f"{flag}: makes tensors of the shapes {shown} of one sample and of {num_samples}, which can't be "
                 "joined along their first dimension: name a function in model.collate that joins batches of one sample"
             )
 
@@ -65,11 +64,12 @@ class BatchMaker:
     """
 
     def __init__(self, cell: Cell, batch_size: int) -> None:
-        self.model, self.batch_size, self.channels_last = cell.model, batch_size, cell.options.channels_last
+        model = cell.model
+        self.batch_size, self.batch_args, self.channels_last = batch_size, model.batch_args, cell.options.channels_last
         self.dtype = STORED_DTYPES[cell.precision]
         self.num_samples, self.num_tokens = 0, 0  # in all batches that were made
         self.num_counted = 0  # samples in each batch, once the first one was made
-        model, self.flag = cell.model, f"model.batch={cell.model.batch}"
+        self.flag = f"model.batch={model.batch}"
         self.make = import_path("model.batch", model.batch or "")
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
         check_call(f"{self.flag}, called with ({called})", self.make, batch_size, **model.batch_args)
@@ -78,9 +78,8 @@ class BatchMaker:
 
     def __call__(self) -> Any:
         """A further batch, in host memory, drawn from torch's generator. Raises UserError: it is no batch."""
-        made = self.make(self.batch_size, **self.model.batch_args)
-        tensors = tensors_of(f"{self.flag}: should return", made)
-        if any(tensor.device.type != "cpu" for tensor in tensors):
+        made = self.make(self.batch_size, **self.batch_args)
+        if any(tensor.device.type != "cpu" for tensor in tensors_of(f"{self.flag}: should return", made)):
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
         num_samples = self.count(batch)
@@ -98,7 +97,7 @@ class BatchMaker:
     def _cast(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor
-        cast = cast_tensor(tensor.detach(), self.dtype)
+        cast = tensor.detach().to(self.dtype)
         is_image = self.channels_last and cast.layout == torch.strided and cast.dim() == 4
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
@@ -108,21 +107,20 @@ class BatchMaker:
             return counted("model.samples", self.count_samples, batch)
         first = next(tensors_in(batch))
         if not first.dim() or first.size(0) != self.batch_size:
-            asked = f"{self.flag}: was asked for {self.batch_size} samples"
-            size = "no dimension" if not first.dim() else f"{first.size(0)} rows"
+            size = f"{first.size(0)} rows" if first.dim() else "no dimension"
             raise UserError(
-                f"{asked}, and its first tensor has {size}: name a function in model.samples that counts the samples "
-                "of a batch"
+                f"{self.flag}: was asked for {self.batch_size} samples, and its first tensor has {size}: name a "
+                "function in model.samples that counts the samples of a batch"
             )
         return self.batch_size
 
 
 def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
     """What a function of the user counts in a batch; a UserError if it is no whole number above 0."""
-    found = function(batch)
-    num = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
+    answer = function(batch)
+    num = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
-        shown = beginning(one_line(repr(found)), MAX_SHOWN)
+        shown = beginning(one_line(repr(answer)), MAX_SHOWN)
         raise UserError(f"{flag}: should return a whole number above 0, not {shown}")
     return num
 
@@ -143,23 +141,23 @@ class OwnTask:
     Raises UserError: the first batch has no such keys.
     """
 
+    put = staticmethod(put_batch)
+
     def __init__(
         self, network: nn.Module, first: Any, num_counted: int, loss: Loss | None = None, model: ModelSpec | None = None
     ) -> None:
         self.loss, self.num_counted = loss, num_counted
         self.flag = f"model.loss={model.loss}" if model else "loss"
-        flag, inputs = (f"model.batch={model.batch}", model.inputs) if model else ("batch", ())
+        inputs = model.inputs if model else ()
         self._is_checked = False
         self.keys: Sequence[str] | None = None
-        self.left_out: list[str] = []  # keys that go to the loss alone
+        self.left_out: list[str] = []  # keys that go to the loss only
         if isinstance(first, Mapping):
             keys = list(first)
-            self.keys = _taken(network, keys, inputs, flag)
+            self.keys = _taken(network, keys, inputs, f"model.batch={model.batch}" if model else "batch")
             self.left_out = [key for key in keys if key not in self.keys]
         elif inputs:
             raise UserError("model.inputs: the batch has no keys, leave it out")
-
-    put = staticmethod(put_batch)
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         if self.keys is not None:
@@ -198,12 +196,12 @@ def _arguments(network: nn.Module) -> tuple[list[str], bool]:
         schema: Any = network.forward.schema  # type: ignore[attr-defined]
         return [argument.name for argument in schema.arguments[1:]], False
     parameters = inspect.signature(network.forward).parameters.values()
-    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    return named, any(each.kind == each.VAR_KEYWORD for each in parameters)
+    named = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    return named, any(item.kind == item.VAR_KEYWORD for item in parameters)
 
 
 class OwnWorkload:
-    """See `workloads.Images`, which describes the methods."""
+    """A network on batches of the user's. See `network_and_data.Images`, which describes the methods."""
 
     task: OwnTask  # known once the network is built
     joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
@@ -214,12 +212,15 @@ class OwnWorkload:
         self.maker = self._maker(num)
         seed_generators(cell.seed + RANK_SEEDS * ranks.part[0])
         pipeline = cell.data.pipeline
-        put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
-        count = self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None
-        fresh = pipeline == Pipeline.fresh
-        self.feed = DrawnFeed(self.maker, num, fresh=fresh, put=put, pinned=pins(cell, backend), count=count)
+        self.feed = DrawnFeed(
+            self.maker,
+            num,
+            fresh=pipeline == Pipeline.fresh,
+            put=partial(put_batch, backend.put) if pipeline == Pipeline.device else None,
+            pinned=pins(cell, backend),
+            count=self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None,
+        )
         self.first, self.num_counted = self.feed.batches[0], self.maker.num_counted
-        self.num_rows = num_rows(self.first)
 
     def _maker(self, num: int) -> BatchMaker | TokenMaker:
         return BatchMaker(self.cell, num)
@@ -242,9 +243,7 @@ class OwnWorkload:
         return zoo.materialised(network, run)
 
     def check_first(self, output: object) -> None:
-        """Any output will do. If samples are counted, it shows what its rows stand for."""
-        if self.cell.model.samples:
-            self.num_rows = size_of(output, (num_rows(self.first), self.num_counted))
+        """Any output will do."""
 
     def feed_of(self, split: str) -> DrawnFeed:
         return self.feed  # batches that are drawn have no splits
@@ -267,14 +266,12 @@ class OwnWorkload:
         """A batch that is drawn from a random seed, or, if its function gives the same again, a varied one."""
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
-        fed = [self.first, *self.feed.batches]
-        if not any(is_same(mapped(each, Tensor.cpu), unseen) for each in fed):
+        if not any(is_same(mapped(batch, Tensor.cpu), unseen) for batch in self.feed.batches):
             return unseen, True
         other = varied(unseen)
         return (unseen, False) if other is None else (other, True)
 
     def task_in(self, dtype: torch.dtype) -> Any:
-        """The task for a network whose weights have `dtype`."""
         return self.task
 
     def tokens_per_sample(self) -> float | None:
@@ -282,22 +279,21 @@ class OwnWorkload:
 
     def notes(self) -> Iterator[str]:
         if self.task.left_out:
-            taken, left_out = (", ".join(map(str, keys)) for keys in (self.task.keys or (), self.task.left_out))
+            taken, left_out = ", ".join(self.task.keys or ()), ", ".join(map(str, self.task.left_out))
             yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
 
 
 class TransformersWorkload(OwnWorkload):
-    """The network computes its loss itself, since it gets labels in training."""
+    """A network of transformers, which computes its loss itself, since it gets labels in training."""
 
     def _maker(self, num: int) -> TokenMaker:
         return TokenMaker(self.cell, num)
 
     def _task(self, network: nn.Module) -> OwnTask:
-        config: Any = network.config
-        self.attention = getattr(config, "_attn_implementation", None)
+        self.config: Any = network.config
         return OwnTask(network, self.first, self.num_counted, lambda output, _: output.loss)
 
     def notes(self) -> Iterator[str]:
-        yield f"transformers' attention: {self.attention}"
+        yield f"transformers' attention: {getattr(self.config, '_attn_implementation', None)}"

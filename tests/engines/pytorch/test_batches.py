@@ -1,10 +1,8 @@
 """Cells of networks and batches of the user's, in this process."""
 
 import re
-from dataclasses import replace
 
 import pytest
-import torch
 
 import own_code
 from accelbench.engines.pytorch import engine
@@ -17,7 +15,6 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.terminal import outcome
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
-from own_code import losses_of_a_plain_loop
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
@@ -70,27 +67,6 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
         long = measured(tmp_path, "Tokens", "tokens", loss, batch_args={"seq_len": 32}, **more)
         assert long.tokens_per_sample == 32
         assert long.work.flops > 3 * found.work.flops
-
-
-@pytest.mark.parametrize("pipeline", [Pipeline.host, slow(Pipeline.device), Pipeline.fresh])
-def test_two_inputs_and_a_mapping_as_output(tmp_path, pipeline):
-    for loss in (None, LOSS):
-        found = measured(tmp_path, *TWO, loss, data=DataSpec(name="random", pipeline=pipeline))
-        assert (found.tokens_per_sample, found.notes, found.warnings) == (None, [], [])
-
-
-def test_one_step_is_that_of_a_plain_loop(tmp_path):
-    cell = own_cell(*TWO, LOSS, optimizer="sgd", **TWO_STEPS)
-    found = engine.run(replace(cell, steps=1), tmp_path)
-    torch.manual_seed(0)
-    batches = [own_code.two_inputs(4) for _ in range(8)]
-    torch.manual_seed(0)
-    network = own_code.TwoInputs()
-    optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
-    losses = losses_of_a_plain_loop(
-        optimizer, batches * 2, lambda batch: own_code.sum_of_squares(network(*batch), None)
-    )
-    assert any(found.loss == pytest.approx(loss, rel=1e-6) for loss in losses)
 
 
 @pytest.mark.parametrize(
