@@ -91,7 +91,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
         row = row | {"ceiling_flops_per_s": ceiling}
     if work is not None and work.flops and rate:  # a network that only waits has no operations
         row["mfu"] = None if ceiling is None else rate / ceiling
-        if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
+        if rate and row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
             longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
             row["bound"] = longest.value if longest and not _is_fused(record.cell) else None
     for kind, text, _ in about_ceilings(record, row):
