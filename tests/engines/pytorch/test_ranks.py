@@ -12,6 +12,7 @@ from accelbench.engines.pytorch.backends import backend_for
 from accelbench.engines.pytorch.ranks import Ranks, Seen, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.verdict import judge
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from accelbench.schema.workload import ModelSpec
@@ -64,18 +65,17 @@ DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.trai
 
 
 @pytest.mark.parametrize(
-    ("fault", "changes", "status", "reason"),
+    ("fault", "changes", "reason"),
     [
-        slow("not wrapped", FIT, Status.invalid, DIFFER),
-        ("not wrapped", TRAIN, Status.invalid, DIFFER),
-        ("other precision", {}, Status.invalid, "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed"),
-        ("killed", TRAIN, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
+        slow("not wrapped", FIT, DIFFER),
+        ("not wrapped", TRAIN, DIFFER),
+        ("other precision", {}, "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed"),
+        ("killed", TRAIN, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
     ],
 )
-def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, status, reason):
+def test_what_goes_wrong_in_a_rank_is_named(run, fault, changes, reason):
     outcome = run(suite=fault, **changes)
-    assert outcome.status == status
-    assert reason in outcome.reason
+    assert reason in (outcome.reason or judge(make_cell(devices=2, **changes), outcome.measurement))
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [(Mode.train, Protocol.window), (Mode.infer, Protocol.steps)])
