@@ -41,7 +41,8 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: ` Did you mean cnn?`; empty if no known one is like it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake
 
-    text, choices = str(word)[:MAX_WORD].lower(), list(known)
+    text = str(word)[:MAX_WORD].lower()
+    choices = list(known)
     ours = OTHER_WORDS.get(text.partition(":")[0])  # of cuda:0, too
     if ours in choices:
         return f" Did you mean {ours}?"
@@ -129,7 +130,8 @@ class Parser(argparse.ArgumentParser):
         if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
         if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):
-            raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {'whole ' * (number[2] == 'int')}number")
+            kind = "whole number" if number[2] == "int" else "number"
+            raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {kind}")
         flag = re.search(r"unrecognized arguments: (\S+)", message)
         meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
         raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")

@@ -35,7 +35,8 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     """
     address = _address()
     patience_s = math.inf if patience_s is None else patience_s
-    began_s, next_s = time.monotonic(), 0.0
+    began_s = time.monotonic()
+    next_s = 0.0
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             with socket.socket(socket.AF_UNIX) as client:

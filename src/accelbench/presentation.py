@@ -20,7 +20,9 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     hours = seconds / 3600
-    return f"{seconds / 60:.0f} min" if hours < 1.5 else f"{hours:.1f} h" if hours < 9.95 else f"{hours:.0f} h"
+    if hours < 1.5:
+        return f"{seconds / 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 9.95 else f"{hours:.0f} h"
 
 
 UNKNOWN = "–"
@@ -67,7 +69,9 @@ def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
 
 def counted(num: int, thing: str) -> str:
     """Such as `1 job`, `3,000 jobs`, `2 processes`."""
-    return f"{num:,} {thing}{('es' if thing.endswith('s') else 's') * (num != 1)}"
+    if num == 1:
+        return f"1 {thing}"
+    return f"{num:,} {thing}es" if thing.endswith("s") else f"{num:,} {thing}s"
 
 
 def and_more(num: int, thing: str) -> str:

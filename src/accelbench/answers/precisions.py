@@ -34,7 +34,9 @@ def _machine(cell: MeasuredCell) -> str:
 
 def _probed(pair: Pair) -> str:
     """Such as ` In the probe of matrix products bf16 is 3.82 times as fast as fp32 (935 against 245 GFLOP/s).`."""
-    record, value, base = pair.cell.record, Precision(pair.value), Precision(pair.base_value)
+    record = pair.cell.record
+    value = Precision(pair.value)
+    base = Precision(pair.base_value)
     ceilings = ceilings_of(record) if record else None
     if ceilings is None or ceilings.disturbance(base):
         return ""

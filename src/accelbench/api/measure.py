@@ -152,7 +152,8 @@ def measure(
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
     pickles = {name: _pickled(name, value) for name, value in sent.items() if value is not None}
-    started_at, start_s = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    start_s = time.perf_counter()
     with lock.hold_measuring(print):
         outcome = _outcome(cell, pickles)
     if outcome.measurement is None:
@@ -190,7 +191,8 @@ def _check_choices(arguments: dict[str, Any]) -> None:
 
 def _check_function(arguments: dict[str, Any]) -> None:
     for flag in OF_NETWORKS:
-        value, usual = arguments[flag], inspect.signature(measure).parameters[flag].default
+        value = arguments[flag]
+        usual = inspect.signature(measure).parameters[flag].default
         if value is not usual and (usual is None or value != usual):
             raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
 

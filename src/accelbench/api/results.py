@@ -84,11 +84,16 @@ class Result(html.Figures):
 
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
-        rate, text = self.samples_per_s, served_text(self._cell.row) if self.is_ok else ""
         if self._cell.disturbed:
             return f"Result({self.label}: {self.reason})"
-        what = f", {text}" if text else f": {self.reason}" if self.reason else ""
-        what = what if rate is None else f", {speed_text(self._cell.cell, rate)}"
+        text = served_text(self._cell.row) if self.is_ok else ""
+        what = ""
+        if self.samples_per_s is not None:
+            what = f", {speed_text(self._cell.cell, self.samples_per_s)}"
+        elif text:
+            what = f", {text}"
+        elif self.reason:
+            what = f": {self.reason}"
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
@@ -177,7 +182,8 @@ def read(folder: str | Path) -> Results:
     """
     from accelbench.settings.params import wanted_suites  # it imports OmegaConf
 
-    top, place = Path(folder), workplace()
+    top = Path(folder)
+    place = workplace()
     if not top.exists():
         top = place.root / folder
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
@@ -200,7 +206,9 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
     marked = []
     for result in ordered:
         cell = result._cell
-        size, low, high = speed_unit(cell.cell)[0], result.samples_per_s_low, result.samples_per_s_high
+        size = speed_unit(cell.cell)[0]
+        low = result.samples_per_s_low
+        high = result.samples_per_s_high
         row = [result.label, speed_text(cell.cell, result.samples_per_s).removesuffix(f" {unit}")]
         row.append(html.interval(low and size * low, high and size * high))
         row += [significant(cell.number(column) if result.is_ok else None) for column in times.values()]

@@ -38,8 +38,16 @@ from accelbench.schema.vocab import Device
 SENT = "sent.pickle"  # the file with what was sent, in the folder of the data
 # Types of results whose work did not run, or may still run.
 UNFINISHED = (
-    *(Awaitable, AsyncIterator, Iterator, ContextDecorator, AsyncContextDecorator),
-    *(Future, AsyncResult, threading.Thread, BaseProcess, subprocess.Popen),
+    Awaitable,
+    AsyncIterator,
+    Iterator,
+    ContextDecorator,
+    AsyncContextDecorator,
+    Future,
+    AsyncResult,
+    threading.Thread,
+    BaseProcess,
+    subprocess.Popen,
 )
 MOST_PENDING = 32  # results that are kept until they are waited for
 _sent: dict[str, bytes] = {}  # pickles, by the name of an argument of `measure`

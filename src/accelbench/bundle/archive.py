@@ -21,7 +21,9 @@ from accelbench.schema.serialize import MAX_MB, read_bytes, writing
 
 RESULTS, SUMS = "results", "SHA256SUMS"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
-MAX_FILE_BYTES, MAX_TOTAL_BYTES = MAX_MB << 20, 4 << 30  # that are unpacked
+# that are unpacked
+MAX_FILE_BYTES = MAX_MB << 20
+MAX_TOTAL_BYTES = 4 << 30
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
@@ -64,7 +66,8 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
     """Yields the files of the sweeps in `folder` and `confirmed`, with their names in the bundle."""
     # Without records that the report does not show, as of earlier plans, and plans that confirm nothing of it.
-    records = [each.path for sweep in sweeps for each in sweep.processes if each.path and each.record]
+    processes = [process for sweep in sweeps for process in sweep.processes]
+    records = [process.path for process in processes if process.path and process.record]
     paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS, MLLOG)}
     folders = {*sweep_folders(folder), *(path.parent for path in records)}
     paths |= {sweep / name for sweep in folders for name in (PLAN, RACE, COMPARISON)}

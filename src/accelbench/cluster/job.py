@@ -63,7 +63,8 @@ def run_part(path: str, job: str, new_hosts: Callable[[], Hosts] = Hosts) -> Non
 
 def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
     place = workplace().with_data(part.options.data_root)
-    done, work = finished(here), here.with_suffix("") / "work"
+    done = finished(here)
+    work = here.with_suffix("") / "work"
     for folder in (work, done):
         folder.mkdir(parents=True, exist_ok=True)
     console = Console(file=sys.stdout, highlight=False)

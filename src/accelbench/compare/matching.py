@@ -82,7 +82,8 @@ def _cells(
         every = flat(replace(process.cell, repeat=0).settings())
         key = canonical_json({name: value for name, value in every.items() if name not in but})
         if settings.setdefault(key, every) != every:
-            both, names = f"{_label(groups[key][0])} and {_label(process)}", ", ".join(but)
+            both = f"{_label(groups[key][0])} and {_label(process)}"
+            names = ", ".join(but)
             raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
         groups[key].append(process)
     return groups, settings

@@ -62,7 +62,10 @@ def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
     """The order of a split of `num` samples: shuffled to train, endless unless in epochs; see `Order`, `parts_of`."""
-    seed, shuffle, endless, among = cell.seed, split == "train", cell.protocol not in EPOCHS, None
+    seed = cell.seed
+    shuffle = split == "train"
+    endless = cell.protocol not in EPOCHS
+    among = None
     if cell.protocol == Protocol.target and split != "test":
         among = parts_of(num, cell.target.validation)[split == VALIDATION]
     num = num if among is None else len(among)

@@ -60,7 +60,8 @@ class Worker:
         # So it does with `further` sizes, in time: libraries keep what they prepare for a size in the thread that asks.
 
         def seconds_of(size: int) -> float:
-            batch, start = batch_of(self.run, pool, size), time.perf_counter()
+            batch = batch_of(self.run, pool, size)
+            start = time.perf_counter()
             self.result_of(batch)
             return time.perf_counter() - start
 
@@ -78,7 +79,9 @@ class Worker:
 
 def serve(run: "CellRun", step: Step) -> None:
     """Serves requests as the cell's protocol says, and notes their raw times, and what further checks need."""
-    cell, timing, pool = run.cell, run.timing, run.requests(NUM_REQUESTS)
+    cell = run.cell
+    timing = run.timing
+    pool = run.requests(NUM_REQUESTS)
     workers = [Worker(run, step)]
     workers += [Worker(run, run.further_step()) for _ in range(cell.num_instances - 1)]
     sizes = run.serving_sizes
@@ -103,7 +106,8 @@ def serve(run: "CellRun", step: Step) -> None:
     run.changes += run.backend.changed()
     rows = [getattr(served, row) for row in ROWS]
     digest = None if run.requests_path is None else write_times(rows, run.requests_path)
-    run.step, run.serving = step, replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
+    run.step = step
+    run.serving = replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
     try:  # so that what is checked next is a whole batch
         workers[0].result_of(batch_of(run, pool, cell.batch_size))
     except Exception as error:
@@ -132,5 +136,6 @@ def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
         if seconds >= Window.block_s or (last == len(ends) - 1 and not blocks):
             num = int(nums[first : last + 1].sum())
             blocks.append(Block(num_steps=last + 1 - first, num_samples=num, seconds=seconds))
-            began, first = end, last + 1
+            began = end
+            first = last + 1
     return blocks

@@ -25,7 +25,8 @@ Item = TypeVar("Item")
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
     """After how many calls of the engine's step, `per_epoch` an epoch, it is evaluated; each runs `in_call` steps."""
-    most, every = epochs * per_epoch, target.every * per_epoch
+    most = epochs * per_epoch
+    every = target.every * per_epoch
     if target.every_steps is not None:
         every = target.every_steps / in_call
     if target.definition == Definition.passage:
@@ -162,7 +163,8 @@ class TargetRun:
         """Notes an evaluation that ends now, and decides whether the training is over."""
         # It ends with a loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
-        order, steps = self.order, min(rest * self.in_call, len(self.order))
+        order = self.order
+        steps = min(rest * self.in_call, len(self.order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
         self.add(value, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
 

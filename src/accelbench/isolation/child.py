@@ -70,7 +70,8 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
 
 def respond(request: Request) -> Outcome:
     """Does what `request` asks for; an exception becomes the answer."""
-    cell, data_folder = request.cell, Path(request.data_folder)
+    cell = request.cell
+    data_folder = Path(request.data_folder)
     answer = Outcome(status=Status.ok)
     try:
         engine: Any = importlib.import_module(request.engine)

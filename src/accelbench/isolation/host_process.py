@@ -228,9 +228,11 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
     elif exitcode is not None and exitcode < 0:
-        status, reason = Status.killed, f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
+        status = Status.killed
+        reason = f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
     else:
-        status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
+        status = Status.failed
+        reason = f"its process ended with exit code {exitcode} and no result"
     return Outcome(status=status, reason=reason, error=log or None)
 
 

@@ -160,7 +160,8 @@ def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | No
     elif requests is None or not (times := until_killed(content, cell)).size:
         return outcome
     else:
-        num, answered = times.shape[1], int((times[3] >= 0).sum())
+        num = times.shape[1]
+        answered = int((times[3] >= 0).sum())
         kept_as = write_times([*times], requests)
         unfinished = Unfinished(num_requests=num, num_answered=answered, requests_digest=kept_as)
         progress = f"{answered:,} of {num:,} requests were answered until then"
@@ -196,7 +197,8 @@ class _Host:
         self.folder, self.show = folder, show
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         if spec.python is None:
-            file, variables = sys.executable, interpreters.own_variables()
+            file = sys.executable
+            variables = interpreters.own_variables()
         else:
             file = interpreters.executable(spec.python)
             library = interpreters.look(spec.python).library

@@ -68,7 +68,8 @@ def joules_per_sample(
     processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
     """
     if measured.steady_boot_s is not None and measured.num_steady_samples:
-        spans, num = [measured.steady_boot_s], measured.num_steady_samples
+        spans = [measured.steady_boot_s]
+        num = measured.num_steady_samples
     else:
         epochs = measured.epochs[1:]
         begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # 0 is before all samples: the energy is unknown
@@ -92,7 +93,8 @@ def joules_within(
     joules = []
     for span in spans:
         for name in names:
-            used_w, unused_w = mean_w(system, name, span), idle_w.get(name, math.inf)
+            used_w = mean_w(system, name, span)
+            unused_w = idle_w.get(name, math.inf)
             # Below idle: another process ran while the idle power was measured. The idle power is unknown.
             if used_w is None or used_w <= unused_w:
                 return None

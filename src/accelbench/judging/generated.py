@@ -7,8 +7,16 @@ from accelbench.stats.order_statistics import NUM_SAMPLES_FOR, Sample
 
 MB = 1e6  # bytes
 COLUMNS = [
-    *("ttft_ms", "ttft_ms_low", "ttft_ms_high", "tpot_p50_ms", "tpot_p90_ms", "tpot_p99_ms"),
-    *("decode_tokens_per_s", "decode_tokens_per_s_low", "decode_tokens_per_s_high", "kv_cache_mb"),
+    "ttft_ms",
+    "ttft_ms_low",
+    "ttft_ms_high",
+    "tpot_p50_ms",
+    "tpot_p90_ms",
+    "tpot_p99_ms",
+    "decode_tokens_per_s",
+    "decode_tokens_per_s_low",
+    "decode_tokens_per_s_high",
+    "kv_cache_mb",
 ]
 
 

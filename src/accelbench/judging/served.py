@@ -9,19 +9,28 @@ from accelbench.schema.vocab import Verdict
 SAME = {
     "requests_per_s": "served_per_s",
     **{name: name for name in ("offered_per_s", "num_requests", "num_errors", "miss_share_low", "miss_share_high")},
-    **{"busy_share": "busy_share", "queue_ms": "queue_s", "compute_ms": "compute_s", "late_p99_ms": "late_p99_s"},
+    "busy_share": "busy_share",
+    "queue_ms": "queue_s",
+    "compute_ms": "compute_s",
+    "late_p99_ms": "late_p99_s",
 }
 COLUMNS = [
     *(name for name in SAME if name != "compute_ms"),
     *(f"request_{name}_ms{end}" for name in ("p50", "p90", "p99", "p999") for end in ("", "_low", "_high")),
-    *("miss_share", "verdict", "mean_batch", "padded_share", "energy_j_per_request", "cost_per_million_requests"),
+    "miss_share",
+    "verdict",
+    "mean_batch",
+    "padded_share",
+    "energy_j_per_request",
+    "cost_per_million_requests",
 ]
 
 
 def of_requests(serving: Serving) -> Row:
     """The columns that follow from the requests alone."""
     num_filled = sum(int(size) * num for size, num in serving.batches.items())
-    num_batches, missed = sum(serving.batches.values()), serving.num_missed
+    num_batches = sum(serving.batches.values())
+    missed = serving.num_missed
     row: Row = {name: _shown(name, getattr(serving, attribute)) for name, attribute in SAME.items()}
     row["miss_share"] = None if missed is None else missed / serving.num_requests
     row["verdict"] = serving.verdict.value if serving.verdict else None

@@ -14,8 +14,18 @@ from accelbench.schema.vocab import Definition, Span
 MAX_INTERVAL = 0.05  # between two evaluations, as a share of the time to the target
 COLUMNS = [
     # `target_mlperf_s` and `target_airbench_s` are empty: earlier releases had clocks of their own there.
-    *("target_reached", "target_s", "target_low_s", "target_mlperf_s", "target_train_s", "target_airbench_s"),
-    *("target_compile_s", "target_epochs", "target_samples", "target_j", "target_cost", "target_tested"),
+    "target_reached",
+    "target_s",
+    "target_low_s",
+    "target_mlperf_s",
+    "target_train_s",
+    "target_airbench_s",
+    "target_compile_s",
+    "target_epochs",
+    "target_samples",
+    "target_j",
+    "target_cost",
+    "target_tested",
     "target_budget_s",
 ]
 
@@ -65,7 +75,8 @@ def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:
 
 def notes(cell: Cell, training: TargetTraining) -> Iterator[str]:
     """What became of it, beside the numbers."""
-    target, last = cell.target, training.evaluations[-1]
+    target = cell.target
+    last = training.evaluations[-1]
     values = [evaluation.value for evaluation in training.evaluations if evaluation.value is not None]
     if last.value is None:
         yield f"its loss or metric was not finite after {last.epochs:.3g} epochs, and it ended there"
@@ -97,7 +108,8 @@ def mllog(record: Record) -> str:
     def say(key: str, at_s: float, value: object = None, **metadata: object) -> None:
         lines.append(mllog_line(key, origin_ms + 1000 * at_s, value, metadata))
 
-    begin_s, trained_s = _began_s(training, Span.data), _began_s(training, Span.train)
+    begin_s = _began_s(training, Span.data)
+    trained_s = _began_s(training, Span.train)
     epoch = 0.0
     say("seed", 0.0, record.cell.seed)
     say("init_start", 0.0)

@@ -143,7 +143,8 @@ def load_beside(
         values = system.within(f"{name}_percent", boot_s) or system.within(f"{name}_percent", near)
         return fmean(values) / 100 if values else None
 
-    used, others = mean("cpu_utilization") or 0.0, mean("other_cpu_utilization")
+    used = mean("cpu_utilization") or 0.0
+    others = mean("other_cpu_utilization")
     waiting, steal = mean("waiting"), mean("steal")
     if steal is not None and steal > MIN_STEAL * max(1.0, used):
         return f"the hypervisor gave {steal:.1f} of {cores} cores to other machines"

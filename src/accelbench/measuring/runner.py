@@ -77,7 +77,8 @@ class Marks:
     def __init__(self, stamps: Stamps, now: Now) -> None:
         self._stamps, self._now = stamps, now
         self._marks: list[tuple[Phase, Any]] = []
-        self._start_s, self._start = now(), stamps.stamp()
+        self._start_s = now()
+        self._start = stamps.stamp()
 
     def mark(self, phase: Phase) -> None:
         self._marks.append((phase, self._stamps.stamp()))
@@ -252,7 +253,8 @@ class Runner:
 
     def step_in_parts(self) -> Clock[Block]:
         """Times one step, each of whose parts is waited for and noted."""
-        ran, timing = (yield Ask(in_parts=True)), self.timing
+        ran = yield Ask(in_parts=True)
+        timing = self.timing
         timing.latency_s.append(ran.seconds)
         timing.launch_s.append(ran.launch_s)
         timing.data_s.append(ran.data_s)
@@ -267,7 +269,10 @@ class Runner:
         return Block(num_steps=num_steps, num_samples=ran.num_samples, seconds=ran.seconds)
 
     def _run_free(self, num_steps: int) -> Ran:
-        now, fetch, copy_in, compute = self.now, self.step.fetch, self.step.copy_in, self.step.compute
+        now = self.now
+        fetch = self.step.fetch
+        copy_in = self.step.copy_in
+        compute = self.step.compute
         self.ranks.begin(num_steps)
         start = now()
         for _ in range(num_steps):
@@ -319,7 +324,8 @@ class Runner:
     def _run_phases(self, stamps: Stamps) -> Ran:
         step = self.step
         self.ranks.begin(1)
-        unmarked, marks = step.mark, Marks(stamps, self.now)
+        unmarked = step.mark
+        marks = Marks(stamps, self.now)
         step.mark = marks.mark_inside
         try:
             batch = step.fetch()

@@ -14,8 +14,17 @@ from accelbench.schema.serialize import writing
 
 # The columns of cells.csv that .dvc/plots/throughput.json names.
 COLUMNS = [
-    *("suite", "mode", "engine", "protocol", "model", "device", "precision", "batch_size"),
-    *("samples_per_s", "samples_per_s_low", "samples_per_s_high"),
+    "suite",
+    "mode",
+    "engine",
+    "protocol",
+    "model",
+    "device",
+    "precision",
+    "batch_size",
+    "samples_per_s",
+    "samples_per_s_low",
+    "samples_per_s_high",
 ]
 PANEL = ["suite", "mode"]
 HARMLESS = str.maketrans("<>&", "‹›＆")

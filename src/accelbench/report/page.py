@@ -86,7 +86,8 @@ def compose(
     shown = sweeps if shown is None else shown
     cells = cells_in(sweeps)
     found = answers(cells)
-    ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
+    records = [record for sweep in sweeps for record in sweep.records]
+    ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
     sections = []

@@ -71,7 +71,8 @@ class Ceilings:
 
         `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
         """
-        flops_per_s, how = {**self.flops_per_s}, {**self.how}
+        flops_per_s = {**self.flops_per_s}
+        how = {**self.how}
         for word, rate in other.flops_per_s.items():
             if rate > flops_per_s.get(word, 0.0):
                 flops_per_s[word] = rate

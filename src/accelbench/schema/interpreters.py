@@ -6,8 +6,12 @@ from typing import Any
 
 USUAL = (".venv", "venv", ".env", "env")  # names of folders that say nothing: the name of the one above does
 OF_CUDA = (
-    *("nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
-    *("nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-cublas"),  # of CUDA 13
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
+    "nvidia-cublas-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu13",
+    "nvidia-cublas",  # of CUDA 13
 )
 WITH_TORCH = ("torchvision", "triton", *OF_CUDA)  # as torch asks
 UNASKED = ("flash-attn", "mamba-ssm", "causal-conv1d")  # used where they are installed; of others a cell says so

@@ -25,10 +25,36 @@ MODULES = (cell, generation, measurement, plan_file, record_file, workload)
 CLASSES = {name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, type)}
 # Columns of processes.csv that are no settings, and no numbers.
 TEXTS = (
-    *("suite", "mode", "engine", "model", "arguments", "data", "device", "weights", "input_shape", "scaling", "status"),
-    *("reason", "cell_id", "identity", "started_at", "node", "data_source", "stopped", "busiest_operators", "bound"),
-    *("energy_provenance", "time_provenance", "device_name", "allocator_library", "disturbed", "warnings", "tips"),
-    *("notes", "cell", "verdict"),
+    "suite",
+    "mode",
+    "engine",
+    "model",
+    "arguments",
+    "data",
+    "device",
+    "weights",
+    "input_shape",
+    "scaling",
+    "status",
+    "reason",
+    "cell_id",
+    "identity",
+    "started_at",
+    "node",
+    "data_source",
+    "stopped",
+    "busiest_operators",
+    "bound",
+    "energy_provenance",
+    "time_provenance",
+    "device_name",
+    "allocator_library",
+    "disturbed",
+    "warnings",
+    "tips",
+    "notes",
+    "cell",
+    "verdict",
 )
 FLAGS = ("stand_in", "settled", "cudnn_benchmark", "counts", "target_reached")
 COMMENT, FIELD = re.compile(r"    # (.*)"), re.compile(r"    (\w+): [^#]*(?:# (.*))?")
@@ -49,7 +75,8 @@ def record() -> Schema:
 def plan() -> Schema:
     """The schema of plan.json."""
     definitions = _definitions(PlanFile)
-    whole, entry = definitions.pop("PlanFile"), definitions["WantedCell"]
+    whole = definitions.pop("PlanFile")
+    entry = definitions["WantedCell"]
     whole["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     entry["properties"] |= {"cell_id": {"type": "string"}, "record": entry["properties"].pop("record_name")}
     entry["required"] = ["cell", "cell_id", "label", "record"]

@@ -43,7 +43,8 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "trac
 TRACKING, UNTRACKED = "tracking", "none"  # the entry of the environment of a record that goes to no tracker
 
 # Entries of an environment: records with equal ones ran in one place, or measured the same code.
-PLACE, CODE = ("machine", "versions", "variables"), ("code", "files")
+PLACE = ("machine", "versions", "variables")
+CODE = ("code", "files")
 
 RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read

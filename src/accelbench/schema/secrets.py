@@ -116,7 +116,8 @@ def tuning() -> frozenset[str]:
     """The environment variables that tune the computing libraries (variables.txt), each by its exact name."""
     # A prefix would let in others' variables, such as NVIDIA_API_KEY or Terraform's TF_TOKEN_..., which hold secrets.
     lines = Path(__file__).with_name("variables.txt").read_text().splitlines()
-    return frozenset(name for line in lines if not line.startswith("#") for name in line.split())
+    named = [line for line in lines if not line.startswith("#")]
+    return frozenset(name for line in named for name in line.split())
 
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:

@@ -80,8 +80,9 @@ def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:
     if isinstance(value, dict):
         texts = {}
         for name, inner in value.items():
-            name = name if name.isidentifier() else beginning(name)
-            texts[name] = inner if type(inner) in NUMBERS else safe(inner, beginning if name in ENUMERATED else change)
+            key = name if name.isidentifier() else beginning(name)
+            of_inner = beginning if key in ENUMERATED else change
+            texts[key] = inner if type(inner) in NUMBERS else safe(inner, of_inner)
         return texts
     if isinstance(value, list | tuple) and not set(map(type, value)) <= NUMBERS:
         return [safe(inner, change) for inner in value]

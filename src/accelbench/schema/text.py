@@ -11,8 +11,13 @@ MIN_SUMMARY = 60  # characters: a shorter line, such as Keras' `Exception encoun
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
 OUT_OF_MEMORY = (
-    *("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED"),
-    *("ALLOCATION_FAILED", "unable to find an engine"),  # cuDNN's, whose workspace finds no room
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "RESOURCE_EXHAUSTED",
+    "ALLOC_FAILED",
+    "ALLOCATION_FAILED",
+    "unable to find an engine",  # cuDNN's, whose workspace finds no room
 )
 
 

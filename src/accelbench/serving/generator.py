@@ -39,7 +39,9 @@ def main() -> None:
 
 
 def _issue(times: memoryview, out: int) -> None:
-    now, num, begin = time.monotonic_ns, len(times) // 4, 0
+    now = time.monotonic_ns
+    num = len(times) // 4
+    begin = 0
     while begin < num:
         while (left_ns := times[begin] - now()) > 0:
             time.sleep(left_ns / 1e9)

@@ -91,13 +91,15 @@ class Sample:
         values or more, with the clock's stopping rule; a block bootstrap of the median covers 80 to 91 %.
         None for too few values (the median needs 6 at 95 %).
         """
-        num, share = len(self.values), percent / 100
+        num = len(self.values)
+        share = percent / 100
         if 1 - share**num - (1 - share) ** num < confidence:
             return None
         related = self.correlation
         variance = num * share * (1 - share) * (1 + related) / (1 - related)
         spread = _normal_quantile((1 + confidence) / 2) * math.sqrt(variance)
-        low, high = math.floor(num * share - spread), math.ceil(num * share + spread) + 1
+        low = math.floor(num * share - spread)
+        high = math.ceil(num * share + spread) + 1
         return float(self.ordered[max(low, 1) - 1]), float(self.ordered[min(high, num) - 1])
 
 
@@ -131,7 +133,9 @@ def change(values: Sequence[float]) -> float:
     if third < 2:
         return 0.0
     every = values[:: len(values) // MOST_COMPARED + 1]
-    num, trend, before = len(every), 0, list[float]()
+    num = len(every)
+    trend = 0
+    before = list[float]()
     for value in every:  # how many before it are less, minus how many are more
         trend += bisect_left(before, value) + bisect_right(before, value) - len(before)
         insort(before, value)
@@ -144,7 +148,8 @@ def ends_apart(values: Sequence[float]) -> bool:
     """Whether the last third lies wholly below or above all before: by chance that is 2.4 % of 9 steady values."""
     if not (third := len(values) // 3):
         return False
-    before, last = values[:-third], values[-third:]
+    before = values[:-third]
+    last = values[-third:]
     return max(last) < min(before) or min(last) > max(before)
 
 

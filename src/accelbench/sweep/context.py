@@ -119,7 +119,8 @@ class SweepContext:
 
     def write_plan(self, cells: Sequence[WantedCell]) -> None:
         """Writes the plan of a sweep that wants `cells` besides the earlier ones. May raise a WriteError."""
-        options, wanted = self.options, plan_file.joined(self.earlier, cells)
+        options = self.options
+        wanted = plan_file.joined(self.earlier, cells)
         wanted = [
             replace(each, planned_in=self.planned_in(each.cell)) if each.cell.protocol == Protocol.target else each
             for each in wanted
@@ -166,7 +167,8 @@ def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
 
 def folder_under_runs(place: Workplace, out: str) -> Path:
     """The folder that `out=` names. Raises UserError: it is not below runs/, or can't be there."""
-    runs, folder = place.root / RUNS, resolved(place.root / out)
+    runs = place.root / RUNS
+    folder = resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
     if resolved(runs) not in folder.parents:

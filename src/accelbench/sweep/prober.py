@@ -59,11 +59,13 @@ class Quiet:
         if limit_s < LOOK_S:
             return False
         self._say(f"{why}: waits up to {limit_s:.0f} s for a quiet machine, to repeat it ...")
-        end_s, before = self.waited_s + limit_s, self._look()
+        end_s = self.waited_s + limit_s
+        before = self._look()
         while self.waited_s + LOOK_S <= end_s:
             self._sleep(LOOK_S)
             self.waited_s += LOOK_S
-            before, earlier = self._look(), before
+            earlier = before
+            before = self._look()
             used, stolen = ((after - start) / LOOK_S for after, start in zip(before, earlier, strict=True))
             if used < MIN_OTHERS and stolen < MIN_STEAL:
                 return True
@@ -89,7 +91,11 @@ class Prober:
         cells: Sequence[Cell] = (),
         quiet: Quiet | None = None,
     ) -> None:
-        self.hosts, self.root, self.environment, self.say, self.cells = hosts, root, environment, say, cells
+        self.hosts = hosts
+        self.root = root
+        self.environment = environment
+        self.say = say
+        self.cells = cells
         self.known: dict[Probed, Ceilings | None] = {}
         self.num_reprobes = Counter[Probed]()
         self._quiet = quiet or Quiet(0.0, say)
@@ -121,7 +127,8 @@ class Prober:
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
         """Returns the load that disturbed the probe; None if there was none, or nothing was probed."""
-        device, cell = cell.device, replace(cell, engine=PROBING_ENGINE, keras=None)
+        device = cell.device
+        cell = replace(cell, engine=PROBING_ENGINE, keras=None)
         known = self.known.setdefault(_probed(cell), self._kept(cell))
         if not self.hosts.can_probe(cell):
             return None

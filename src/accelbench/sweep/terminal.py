@@ -73,7 +73,8 @@ class SweepProgress:
     ) -> None:
         self.console, self.evidence = console, evidence
         self.planned = [item for item in planned if item.skip_reason is None]
-        self.num, self._ids = len(self.planned), {item.cell.id for item in self.planned}
+        self.num = len(self.planned)
+        self._ids = {item.cell.id for item in self.planned}
         self.is_brief, self.says_mistakes, self.num_done = is_brief, says_mistakes, 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
@@ -90,7 +91,10 @@ class SweepProgress:
 
     def begin(self, what: str, expected: Length | None = None, then: str = "") -> None:
         """Shows `what` is under way from now on, how long it is `expected` to take, and what comes `then`."""
-        self.what, self._expected, self._then, self._began_s = what, expected, then, time.monotonic()
+        self.what = what
+        self._expected = expected
+        self._then = then
+        self._began_s = time.monotonic()
 
     def start(self, planned: Planned) -> None:
         """Shows the cell that is measured now, and how long it and those after it will take."""
@@ -134,7 +138,10 @@ class SweepProgress:
         is_disturbed = why_disturbed(record) is not None  # then its words begin with the speed, and say it
         word = "" if is_disturbed else record.status.value
         if words and record.status in UNEXPECTED:
-            words, self._told = ["for the same reason"] if words[0] == self._told else words, words[0]
+            reason = words[0]
+            if reason == self._told:
+                words = ["for the same reason"]
+            self._told = reason
         if self.console.is_terminal:  # one line: a name loses its middle, then figures after the speed go
             width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
             while len(words) > 1 and len(count) + width + len("  ".join([word, *words])) >= self.console.width:
@@ -160,7 +167,8 @@ def outcome(record: Record) -> list[str]:
     row = summarise(record)
     words = []
     if isinstance(rate := row["samples_per_s"], float):
-        (size, unit), width = speed_unit(record.cell), relative_half_width(row)
+        (size, unit) = speed_unit(record.cell)
+        width = relative_half_width(row)
         rate *= size
         bounds = "" if width is None else f" ±{100 * width:.1f} %"
         words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} {unit}{bounds}")
@@ -183,7 +191,8 @@ def conclude(result: "SweepResult", console: Console) -> None:
 
     Not why the cells of this sweep failed: its progress said that.
     """
-    records, folder = result.records, shown(result.folder)
+    records = result.records
+    folder = shown(result.folder)
     processes = [Process.of(record) for record in records]
     counts = Counter(process.outcome for process in processes)
     say(console, ", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()))
@@ -296,7 +305,8 @@ def own_calls(error: str | None) -> str:
 
 
 def _card_lines(record: Record, row: Row, says_why: bool, waited_s: float) -> Iterator[tuple[str, Text | str]]:
-    is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
+    is_ok = record.status == Status.ok
+    speed = number_of(row, "samples_per_s")
     requests = number_of(row, "requests_per_s")
     outcome = f"{significant(requests, 4)} requests/s" if is_ok and requests is not None else record.status.value
     outcome = speed_text(record.cell, speed, digits=4) if is_ok and speed is not None else outcome
@@ -397,7 +407,7 @@ def _use(record: Record, row: Row) -> Iterator[tuple[str, str]]:
         yield "memory", "at most " + ", ".join(memory)
     if (time_s := number_of(row, "time_s")) is not None:
         whole = f"training, epochs={cell.epochs}," if cell.mode == Mode.train else "inference over the test set"
-        estimated = " (estimated from the speed)" * (row["time_provenance"] == Provenance.estimated)
+        estimated = " (estimated from the speed)" if row["time_provenance"] == Provenance.estimated else ""
         yield "time", f"{whole} takes {significant(time_s)} s{estimated}"
     if quality:
         yield "quality", ", ".join(quality)

@@ -49,4 +49,5 @@ class AotInductor(Compiler):
         return Ran(computed=computed, threads=torch.get_num_threads())
 
 
-export, run = partial(exported_run.export, AotInductor), partial(exported_run.run, AotInductor)
+export = partial(exported_run.export, AotInductor)
+run = partial(exported_run.run, AotInductor)

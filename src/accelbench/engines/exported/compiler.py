@@ -104,9 +104,11 @@ def skipping(exporter: str) -> Iterator[None]:
 
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     """The network as PyTorch exports it, for inputs of these shapes."""
-    args, kwargs, shapes = call.args, dict(call.kwargs), None
+    args = call.args
+    kwargs = dict(call.kwargs)
+    shapes = None
     if call.any_size:  # by the names that `GivesTensors` gives the arguments
-        named = {"args": args, "kwargs": kwargs} if args and kwargs else {"args": args} if args else {"kwargs": kwargs}
+        named = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value}
         first: Any = {0: torch.export.Dim.DYNAMIC}
         shapes = mapped(named, lambda tensor: first)
     with skipping("torch.export"), torch.no_grad():

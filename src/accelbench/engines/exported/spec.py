@@ -22,7 +22,8 @@ def serves_any_size(cell: Cell) -> bool:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: that of PyTorch, with another engine, which imports its framework only when it runs."""
-    base, engine = of_torch.host_spec(cell), f"accelbench.engines.{cell.engine}.engine"
+    base = of_torch.host_spec(cell)
+    engine = f"accelbench.engines.{cell.engine}.engine"
     # Weights depend on the number of threads too: LAPACK, which makes orthogonal ones, rounds differently.
     settings = cell.settings()
     settings["options"] = {**settings["options"], "allocator": None}

@@ -27,7 +27,8 @@ class Backend(BaseBackend, ABC):
     queues = True  # TensorFlow takes up to a tenth of a millisecond to find that all devices are done
 
     def __init__(self, cell: Cell) -> None:
-        self.cell, self.on_host = cell, cell.device == Device.cpu
+        self.cell = cell
+        self.on_host = cell.device == Device.cpu
         self.last: Any = None  # what the last execution returned
         self.callbacks: keras.callbacks.CallbackList | None = None  # are called around each training step
         # How often a step was traced: several times in one compilation of several steps or devices.
@@ -103,7 +104,8 @@ class Backend(BaseBackend, ABC):
             execute = self._as_in_fit(model, execute)
 
         def timed(batch: Any) -> Any:
-            traced, start = self._num_traces, time.perf_counter()
+            traced = self._num_traces
+            start = time.perf_counter()
             self.last = execute(batch)
             if self._num_traces != traced:
                 self.wait()

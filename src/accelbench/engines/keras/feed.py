@@ -45,7 +45,8 @@ class RandomFeed:
     num_batches = None
 
     def __init__(self, cell: Cell, target: str | None) -> None:
-        self.shape, self.num_classes = channels_last(cell.model.input_shape), cell.model.num_classes
+        self.shape = channels_last(cell.model.input_shape)
+        self.num_classes = cell.model.num_classes
         self.dtype, self.target, self.size = FORMATS[cell.precision].stored, target, cell.batch_size
         self.generator = np.random.default_rng(cell.seed)
         self.fresh = cell.data.pipeline == Pipeline.fresh
@@ -80,7 +81,8 @@ def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last="keep")
     if split == VALIDATION:  # a copy of that part alone: TensorFlow copies the arrays of a feed
-        arrays, order.among = Arrays(arrays.images[order.among], arrays.labels[order.among]), None
+        arrays = Arrays(arrays.images[order.among], arrays.labels[order.among])
+        order.among = None
     # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs
     # count single samples.
     if split == "train" and order.num % cell.batch_size % cell.devices:

@@ -47,7 +47,8 @@ class Jax(Backend):
         return nullcontext() if self.on_host else jax.default_device(jax.local_devices(backend="cpu")[0])
 
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        function, names = getattr(model, f"{kind}_function"), STATES[kind]
+        function = getattr(model, f"{kind}_function")
+        names = STATES[kind]
 
         def execute(batch: Any) -> Any:
             if self.state is None:

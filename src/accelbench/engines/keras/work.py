@@ -16,8 +16,12 @@ from accelbench.schema.measurement import Work
 
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
 WITHOUT_FLOPS = (
-    *(layers.InputLayer, layers.Flatten, layers.Reshape, layers.Dropout),
-    *(layers.MaxPooling2D, layers.BatchNormalization),
+    layers.InputLayer,
+    layers.Flatten,
+    layers.Reshape,
+    layers.Dropout,
+    layers.MaxPooling2D,
+    layers.BatchNormalization,
 )
 
 

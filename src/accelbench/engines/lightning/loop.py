@@ -35,7 +35,8 @@ class ClockHooks:
     """
 
     def __init__(self, cell_run: Any) -> None:
-        self.cell_run, self.clock = cell_run, cell_run.conduct()
+        self.cell_run = cell_run
+        self.clock = cell_run.conduct()
         self.backend, self.ranks = cell_run.backend, cell_run.ranks
         self.num_steps = 0  # that have ended
         self.num_skipped = 0  # steps whose training_step returned None, in automatic optimisation
@@ -68,7 +69,8 @@ class ClockHooks:
     # What Lightning calls.
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        self.trainer, self.is_manual = trainer, not module.automatic_optimization
+        self.trainer = trainer
+        self.is_manual = not module.automatic_optimization
         self._advance(None)
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:

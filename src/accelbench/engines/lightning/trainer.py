@@ -48,7 +48,8 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
 
     It evaluates where `IntervalHooks` says so, if at all.
     """
-    lightning, kind = importlib.import_module(package), backend.torch_type
+    lightning = importlib.import_module(package)
+    kind = backend.torch_type
     # Elsewhere Lightning would import torch_xla to look for a TPU, which takes 1.5 s and replaces parts of torch.nn.
     XLAAccelerator.is_available = staticmethod(lambda: kind == "xla")
     settings["accelerator"] = kind
@@ -67,7 +68,8 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
 
 def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
     """What has the Trainer use the backend's device, where Lightning knows none: torch.accelerator's, or PJRT's CPU."""
-    device, is_xla = backend.device(), backend.torch_type == "xla"
+    device = backend.device()
+    is_xla = backend.torch_type == "xla"
     base = lightning.accelerators.XLAAccelerator if is_xla else lightning.accelerators.CPUAccelerator
     methods = {
         "parse_devices": staticmethod(int),

@@ -48,7 +48,8 @@ class OnnxRuntime(Compiler):
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
-        prepared, path = folder / "prepared.onnx", folder / QUANTIZED
+        prepared = folder / "prepared.onnx"
+        path = folder / QUANTIZED
         with skipping("ONNX Runtime's quantiser"):
             quant_pre_process(str(exported), str(prepared), skip_symbolic_shape=True, save_as_external_data=True)
             quantize_static(
@@ -133,4 +134,5 @@ def _format(kernel: Mapping[str, Any]) -> str:
     return str(DTYPES.get(name, name))
 
 
-export, run = partial(exported_run.export, OnnxRuntime), partial(exported_run.run, OnnxRuntime)
+export = partial(exported_run.export, OnnxRuntime)
+run = partial(exported_run.run, OnnxRuntime)

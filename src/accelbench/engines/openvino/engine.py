@@ -46,10 +46,12 @@ class OpenVino(Compiler):
         import nncf
         import openvino
 
-        path, network = folder / QUANTIZED, openvino.Core().read_model(exported)
+        path = folder / QUANTIZED
+        network = openvino.Core().read_model(exported)
         # NNCF's way for transformers: otherwise half of a vision transformer's output is lost.
         has_attention = any(node.get_type_name() == ATTENTION for node in network.get_ops())
-        kind, samples = nncf.ModelType.TRANSFORMER if has_attention else None, [_inputs(call) for call in calls]
+        kind = nncf.ModelType.TRANSFORMER if has_attention else None
+        samples = [_inputs(call) for call in calls]
         with skipping("NNCF"):
             quantized = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(calls), model_type=kind)
         openvino.save_model(quantized, path, compress_to_fp16=False)
@@ -106,4 +108,5 @@ def _word(layer: Mapping[str, object], name: str) -> str:
     return str(getattr(value, "value", value))
 
 
-export, run = partial(exported_run.export, OpenVino), partial(exported_run.run, OpenVino)
+export = partial(exported_run.export, OpenVino)
+run = partial(exported_run.run, OpenVino)

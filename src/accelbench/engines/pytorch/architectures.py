@@ -75,11 +75,16 @@ class TokenMaker:
     """
 
     def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
-        self.task, self.mode, self.batch_size, self.num_counted = cell.model.task, cell.mode, batch_size, batch_size
-        self.config, self.dtype = config_of(cell.model), STORED_DTYPES[cell.precision]
+        self.task = cell.model.task
+        self.mode = cell.mode
+        self.batch_size = batch_size
+        self.num_counted = batch_size
+        self.config = config_of(cell.model)
+        self.dtype = STORED_DTYPES[cell.precision]
         config = self.config
         self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
-        asked, num = f"model.batch_args.seq_len={self.tokens_per_sample}", self.tokens_per_sample
+        asked = f"model.batch_args.seq_len={self.tokens_per_sample}"
+        num = self.tokens_per_sample
         if cell.mode == Mode.generate:
             num = cell.generate.prompt_tokens + cell.generate.new_tokens
             asked = f"generate.prompt_tokens and generate.new_tokens: together {num}"
@@ -110,7 +115,9 @@ class TokenMaker:
             labelled = torch.rand(ids.shape) < LABELLED
             labelled[:, 0] = True  # a batch without labels would have no loss
             return torch.where(labelled, ids, NO_LABEL)
-        num, classes, problem = len(ids), self.config.num_labels, self.config.problem_type
+        num = len(ids)
+        classes = self.config.num_labels
+        problem = self.config.problem_type
         if problem == "multi_label_classification":
             return torch.randint(2, (num, classes)).to(self.dtype)
         if classes == 1:

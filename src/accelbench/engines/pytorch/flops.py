@@ -53,8 +53,16 @@ PRODUCTS = re.compile(
 )
 # Views and allocations.
 VIEWS = {
-    *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"),
-    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+    "_unsafe_view",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "unsafe_chunk",
+    "_reshape_alias",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
 }
 # OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
 OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
@@ -72,7 +80,9 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
     """
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
-    counter, precision, trains = Counter(), cell.precision, cell.mode == Mode.train
+    counter = Counter()
+    precision = cell.precision
+    trains = cell.mode == Mode.train
     try:
         with _fake_tensors():
             network = _hollow(network, STORED_DTYPES[precision])
@@ -154,7 +164,8 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs, packet = kwargs or {}, func.overloadpacket
+        kwargs = kwargs or {}
+        packet = func.overloadpacket
         # It counts operations, of the operator's arguments and, as `out_val`, its result.
         formula = FORMULAS.get(packet) or flop_registry.get(packet)
         # The parts of sparse and nested tensors' operators may ask for sizes that there are none of.
@@ -188,7 +199,8 @@ class Counter(TorchDispatchMode):
             if not _has_no_flops(func):
                 self.uncounted.add(str(packet))
             return
-        factor, num = next(tensors_in(args)), formula(*args, **kwargs, out_val=result)
+        factor = next(tensors_in(args))
+        num = formula(*args, **kwargs, out_val=result)
         self.flops_in[INTEGERS.get(packet) or real_format(factor)] += num
         self.flops_on[factor.device.type] += num
         if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
@@ -231,7 +243,9 @@ def watched(into: Products) -> Iterator[Counter]:
             yield counter
     finally:
         hook.remove()
-    into.flops, into.devices, into.uncounted = dict(counter.flops_in), dict(counter.flops_on), counter.uncounted
+    into.flops = dict(counter.flops_in)
+    into.devices = dict(counter.flops_on)
+    into.uncounted = counter.uncounted
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:
@@ -253,7 +267,8 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
 
 def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
     """The `MAX_OPERATORS` busiest of operators that took these times in so many calls, the busiest first."""
-    total, names = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
+    total = sum(times.values())
+    names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
 
 

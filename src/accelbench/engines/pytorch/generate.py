@@ -51,11 +51,15 @@ class Generates(OwnTask):
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
-        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
-        fed, forced = ids[:, :num_prompt], ids[:, num_prompt:]
+        ids = batch["input_ids"]
+        num_prompt = self.generate.prompt_tokens
+        fed = ids[:, :num_prompt]
+        forced = ids[:, num_prompt:]
         is_forced = forced.shape[1] > 0
         times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
-        now, wait, compared = time.perf_counter, self.wait, self.compared if is_forced else self.compared[:2]
+        now = time.perf_counter
+        wait = self.wait
+        compared = self.compared if is_forced else self.compared[:2]
         # Of a compiled network, prompts run as it is written, as in transformers' own `generate`.
         called = getattr(network, "_orig_mod", network)
         began = now()
@@ -78,7 +82,8 @@ class Generates(OwnTask):
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
         """What `infer` returns for ids to be fed, computed without a cache."""
-        ids, num_prompt = batch["input_ids"], self.generate.prompt_tokens
+        ids = batch["input_ids"]
+        num_prompt = self.generate.prompt_tokens
         logits = network(input_ids=ids[:, :-1], use_cache=False).logits[:, num_prompt - 1 :]
         return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
 
@@ -94,7 +99,8 @@ class Generates(OwnTask):
             self.cache.reset()
         else:
             num = self.generate.prompt_tokens + self.generate.new_tokens - 1
-            self._cached_for, self.cache = network, StaticCache(config=config, max_cache_len=num)
+            self._cached_for = network
+            self.cache = StaticCache(config=config, max_cache_len=num)
         return self.cache
 
     def cache_bytes(self) -> int:
@@ -142,7 +148,8 @@ class GenerateWorkload(TransformersWorkload):
     def generation(self, num: int) -> Generation:
         """Of the last generations, so many."""
         kept = self.times_s[len(self.times_s) - num :]
-        prefill_s, decode_s = [times_s[0] for times_s in kept], [times_s[1:] for times_s in kept]
+        prefill_s = [times_s[0] for times_s in kept]
+        decode_s = [times_s[1:] for times_s in kept]
         return Generation(prefill_s=prefill_s, decode_s=decode_s, cache_bytes=self.task.cache_bytes())
 
     def tokens_per_sample(self) -> float:

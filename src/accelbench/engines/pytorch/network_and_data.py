@@ -36,7 +36,10 @@ class Images:
     joined = staticmethod(structure.joined)
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
-        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        self.cell = cell
+        self.data_folder = data_folder
+        self.backend = backend
+        self.ranks = ranks
         model = cell.model
         self.task = ImageTask(
             STORED_DTYPES[cell.precision],
@@ -71,7 +74,8 @@ class Images:
         """At most so many batches of one sample: the first ones of the test set, or random images."""
         data = self.cell.data
         if is_random(self.cell):
-            num, data = min(num, NUM_DRAWN), replace(data, pipeline=Pipeline.fresh)
+            num = min(num, NUM_DRAWN)
+            data = replace(data, pipeline=Pipeline.fresh)
         single = replace(self.cell, batch_size=1, data=data)
         feed = feed_of(single, "test", self.data_folder, self.task.dtype, self.backend)
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]

@@ -183,7 +183,8 @@ def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag:
     named, takes_any = _arguments(network)
     taken = inputs or [key for key in keys if takes_any or key in named]
     if not taken or set(taken) - set(keys):
-        has, takes = ", ".join(map(str, keys)), ", ".join(inputs or named) or "nothing"
+        has = ", ".join(map(str, keys))
+        takes = ", ".join(inputs or named) or "nothing"
         raise UserError(f"{flag}: has {has}, and the network gets {takes}: name the entries as forward's arguments")
     return taken
 
@@ -220,7 +221,8 @@ class OwnWorkload:
             pinned=pins(cell, backend),
             count=self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None,
         )
-        self.first, self.num_counted = self.feed.batches[0], self.maker.num_counted
+        self.first = self.feed.batches[0]
+        self.num_counted = self.maker.num_counted
 
     def _maker(self, num: int) -> BatchMaker | TokenMaker:
         return BatchMaker(self.cell, num)
@@ -250,7 +252,8 @@ class OwnWorkload:
 
     def requests(self, num: int) -> list[Any]:
         """At most so many batches of one sample. Raises UserError: they can't be joined."""
-        make, model = self._maker(1), self.cell.model
+        make = self._maker(1)
+        model = self.cell.model
         pool = [make() for _ in range(min(num, NUM_DRAWN))]
         if model.collate:
             self.joined = import_path("model.collate", model.collate)
@@ -279,7 +282,8 @@ class OwnWorkload:
 
     def notes(self) -> Iterator[str]:
         if self.task.left_out:
-            taken, left_out = ", ".join(self.task.keys or ()), ", ".join(map(str, self.task.left_out))
+            taken = ", ".join(self.task.keys or ())
+            left_out = ", ".join(map(str, self.task.left_out))
             yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note

@@ -60,7 +60,9 @@ OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
     """The cells that are worth choosing beside the fastest of each model and mode; None without any."""
-    chosen = [choice for answer in answers for choice in choices(answer.group) if choice[1] is not answer.fastest]
+    chosen: list[Choice] = []
+    for answer in answers:
+        chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]
     return tabulate_known("What else is worth choosing, by latency, energy or cost", OF_ALL, chosen, [NOTE])
 
 

@@ -47,7 +47,8 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
 
 def failures(sweeps: Sequence[Sweep]) -> Table | None:
     """Each process that failed unexpectedly, with the last line of its error; None if none did."""
-    failed = [process for sweep in sweeps for process in sweep.planned if process.outcome in UNEXPECTED]
+    planned = [process for sweep in sweeps for process in sweep.planned]
+    failed = [process for process in planned if process.outcome in UNEXPECTED]
     return tabulate("Failed, process by process", FAILURE_COLUMNS, failed) if failed else None
 
 

@@ -130,8 +130,12 @@ BAR_WIDTH = 8
 WORD_WIDTH = 12  # of words that stay whole on a narrow terminal; names of cells are longer ones
 LEAST_WIDTH = 6  # of names: a narrower terminal folds numbers at spaces, and cuts off bars and words to their right
 COLOURS = {
-    **{Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xla_cpu: "magenta"},
-    **{Device.xpu: "cyan", Device.mps: "yellow"},
+    Device.cpu: "blue",
+    Device.gpu: "green",
+    Device.tpu: "red",
+    Device.xla_cpu: "magenta",
+    Device.xpu: "cyan",
+    Device.mps: "yellow",
 }
 
 
