@@ -24,7 +24,7 @@ def host(cell: Cell) -> HostSpec:
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs the cell with its fault."""
-    rank = int(os.environ.get("LOCAL_RANK", 0))
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
     if cell.suite == "not wrapped":
         Backend.in_parallel = lambda self, network: network
     if cell.suite == "killed" and rank:

@@ -195,14 +195,14 @@ def _of_times(sweep: Sweep, found: Sequence[Pair]) -> Iterator[str]:
         ratios[what].append(each.own_ratio)
         marks[what] = f", {STAND_IN}" if each.stand_in else marks[what]
     for what, entries in ratios.items():
-        tilde = "~" * any(entry.text.startswith("~") for entry in entries)
+        tilde = "~" if any(entry.text.startswith("~") for entry in entries) else ""
         times_as = f"{tilde}{speedups.span(entries)} times as long as published"
         yield f"{what} takes {times_as} ({counted(len(entries), 'pair')}{marks[what]})."
     for compared in compare_with_published(sweep, Mode.train) if not found and sweep.study else []:
-        said = ", ".join(
-            f"{times.seconds_entry(ours.seconds).text} s with {engine}{f' ({STAND_IN})' * bool(stand_in(ours.cell))}"
-            for engine, ours in compared.ours.items()
-            if ours.seconds
-        )
+        said = []
+        for engine, ours in compared.ours.items():
+            if ours.seconds:
+                mark = f" ({STAND_IN})" if stand_in(ours.cell) else ""
+                said.append(f"{times.seconds_entry(ours.seconds).text} s with {engine}{mark}")
         if said:
-            yield f"The study's job, {compared.job}, takes {said} on our {compared.device_text}."
+            yield f"The study's job, {compared.job}, takes {', '.join(said)} on our {compared.device_text}."

@@ -199,7 +199,7 @@ def of_headline(said, page) -> None:
 
 def of_csv(said, root, sweeps) -> None:
     rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
-    processes = [row for row in build.process_rows(cell for sweep in sweeps for cell in sweep.cells)]
+    processes = list(build.process_rows(cell for sweep in sweeps for cell in sweep.cells))
     for row in rows:
         rates = [each["samples_per_s"] for each in processes if each["cell"] == row["cell"] and each["counts"]]
         assert row["num_processes"] == len(rates)

@@ -24,7 +24,11 @@ MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_i
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
 ENVIRONMENT = {
     "machine": {
-        **{"cpu_name": "Example CPU @ 2.0 GHz", "num_cores": 2, "num_threads": 4, "memory_gb": 8.3, "gpus": []},
+        "cpu_name": "Example CPU @ 2.0 GHz",
+        "num_cores": 2,
+        "num_threads": 4,
+        "memory_gb": 8.3,
+        "gpus": [],
         "platform": "Linux-6.1-x86_64",
     },
     "versions": {"python": "3.12.1", "torch": "2.9.0"},

@@ -74,8 +74,14 @@ def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cel
     others = [maker.record(maker.cell(device="gpu"), Status.skipped), maker.record(maker.cell("lstm"), Status.failed)]
     out, _ = built([*cells, *cnn, alone, *others])
     assert json.loads((out / "metrics.json").read_text()) == {
-        **{"jobs": 3, "faster": 2, "max_gain": 3.0, "median_gain": 2.5},
-        **{"ok": 7, "in_doubt": 1, "failed": 1, "skipped": 1},
+        "jobs": 3,
+        "faster": 2,
+        "max_gain": 3.0,
+        "median_gain": 2.5,
+        "ok": 7,
+        "in_doubt": 1,
+        "failed": 1,
+        "skipped": 1,
     }
 
 

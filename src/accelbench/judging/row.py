@@ -210,7 +210,9 @@ def _rates(record: Record, measured: Measurement) -> Row:
     time_s, provenance = None, vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
     if record.cell.protocol != vocab.Protocol.fit:
         num = measured.num_train_samples if trains else measured.num_test_samples
-        time_s = None if num is None else num * (record.cell.epochs if trains else 1) / rate
+        if num is not None:
+            num_passes = record.cell.epochs if trains else 1
+            time_s = num * num_passes / rate
     elif measured.epochs:
         # Training runs all epochs; an inference job is one pass over the data, measured several times.
         seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]

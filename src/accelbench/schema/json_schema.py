@@ -22,7 +22,8 @@ from accelbench.schema.setting import KEY, declared
 DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = "#/definitions/{name}"
 MODULES = (cell, generation, measurement, plan_file, record_file, workload)
-CLASSES = {name: value for module in MODULES for name, value in vars(module).items() if isinstance(value, type)}
+NAMED = {name: value for module in MODULES for name, value in vars(module).items()}
+CLASSES = {name: value for name, value in NAMED.items() if isinstance(value, type)}
 # Columns of processes.csv that are no settings, and no numbers.
 TEXTS = (
     "suite",
