@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from accelbench.errors import Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.judging.verdict import why_disturbed
-from accelbench.presentation import duration
+from accelbench.presentation import counted, duration
 from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
@@ -85,7 +85,7 @@ def search_alone(
         context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         search = begin(ready)
         try:
-            search.run(f"{len(search.asked)} cells ({len(search.skipped)} skipped)")
+            search.run(f"{counted(len(search.asked), 'cell')} ({len(search.skipped)} skipped)")
         except KeyboardInterrupt as stop:
             if not search.records:
                 raise Interrupted(" before the first process") from stop
