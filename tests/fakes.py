@@ -249,11 +249,11 @@ def _leave_daemon(marker: Path) -> None:
 
 def _die_of(end, cell: Cell) -> None:
     """Ends at the twentieth request, or after two evaluations."""
-    from accelbench.engines.target import TargetRun
+    from accelbench.engines.goal import GoalRun
     from accelbench.serving.server import Service, serve
 
     if cell.protocol == Protocol.target:
-        training = TargetRun(cell)
+        training = GoalRun(cell)
         training.plan_calls(10)
         for epochs in (1, 2):
             training.add(epochs / 10, 10 * epochs, 320 * epochs, epochs)

@@ -17,9 +17,9 @@ from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
+from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
-from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock, progress
 from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations
@@ -76,7 +76,7 @@ class CellRun:
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
         check_has_epochs(cell)
-        self.to_target = TargetRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
+        self.goal = GoalRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
         self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS
@@ -304,7 +304,7 @@ class CellRun:
         num_compiles, compile_s = self.resources.compiles
         counts = self.num_samples()
         found = self._compared()
-        to_target = self.to_target
+        goal = self.goal
         self.defects += [*self.seen.training.defects(), *found.defects]
         asked = FORMATS[self.cell.precision].computed
         return Measurement(
@@ -321,8 +321,8 @@ class CellRun:
             generation=self.generation,
             operators=self.operators,
             epochs=self.epochs,
-            target=to_target.outcome() if to_target else None,
-            evaluation=to_target.evaluation if to_target else self.epochs[-1].evaluation if self.epochs else None,
+            target=goal.outcome() if goal else None,
+            evaluation=goal.evaluation if goal else self.epochs[-1].evaluation if self.epochs else None,
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
@@ -355,7 +355,7 @@ class CellRun:
     def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:
             yield "one step shows that the cell runs, not how fast; its output was not checked"
-        if self.diverged is not None and self.to_target is None:
+        if self.diverged is not None and self.goal is None:
             yield self.diverged
         yield from dict.fromkeys(self.changes)
         if self.timing.compiled_in_steady_state:

@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Preci
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_module_run import pytestmark  # noqa: F401
 from engines.pytorch.test_batches import own_cell
-from engines.pytorch.test_target import target_cell
+from engines.pytorch.test_goal import cell_to_goal
 from fakes import make_cell, needs
 from marks import slow
 
@@ -58,7 +58,7 @@ def test_whole_epochs_have_the_losses_and_the_evaluation_of_the_bare_loop(digits
 
 @pytest.mark.parametrize("target", [{"every": 0.5}, {"definition": "fixed"}])
 def test_a_target_is_reached_where_the_bare_loop_reaches_it(digits, target):
-    asked = target_cell(target=target, engine=Engine.lightning)
+    asked = cell_to_goal(target=target, engine=Engine.lightning)
     found, expected = (each.run(asked, digits).target for each in (engine, pytorch))
     assert [each.value for each in found.evaluations] == [each.value for each in expected.evaluations]
     assert (found.hit, found.tested) == (expected.hit, expected.tested)

@@ -16,7 +16,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from engines.pytorch.test_target import target_cell
+from engines.pytorch.test_goal import cell_to_goal
 from fakes import make_cell
 from marks import slow
 
@@ -54,7 +54,7 @@ def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
 
 
 def test_two_ranks_decide_alike(hosts, digits):
-    cells = [target_cell(devices=num, target={"every": 0.5}) for num in (1, 2)]
+    cells = [cell_to_goal(devices=num, target={"every": 0.5}) for num in (1, 2)]
     one, two = (hosts.run(cell, digits).measurement.target for cell in cells)
     assert two.hit == one.hit is not None
     values = [[each.value for each in seen.evaluations] for seen in (one, two)]

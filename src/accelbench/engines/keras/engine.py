@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from accelbench.data.order import VALIDATION
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
+from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.work import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
-from accelbench.engines.target import TargetRun
 from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
@@ -73,8 +73,8 @@ class Run(CellRun):
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
-        if self.to_target is not None:
-            self.to_target.begin(Span.build)
+        if self.goal is not None:
+            self.goal.begin(Span.build)
         start = time.perf_counter()
         with backend.scope():
             self.network = network = networks.network_of(cell, self.shape, self.num_classes)
@@ -105,27 +105,27 @@ class Run(CellRun):
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
             self.seen.training.before = self._states()
-        if self.to_target is not None:
+        if self.goal is not None:
             assert self.cell.keras is not None
             assert isinstance(self.feed, ArrayFeed)
-            self.to_target.plan(self.feed.order, self.cell.keras.steps_per_execution)
-            self._train_to_target(self.to_target)
+            self.goal.plan(self.feed.order, self.cell.keras.steps_per_execution)
+            self._train_to_goal(self.goal)
         else:
             super().run_steps()
         if self.trains and not self.is_one_step:
             with self.seen.checking(WEIGHTS):
                 self.seen.training.after = self._states()
 
-    def _train_to_target(self, to_target: TargetRun) -> None:
+    def _train_to_goal(self, goal: GoalRun) -> None:
         tested, self.test_feed = self.test_feed, feed_of(self.cell, VALIDATION, self.data_folder)
         epochs = (self.backend.executions(self.feed, labelled=True) for _ in range(self.cell.epochs))
         batches = chain.from_iterable(epochs)
-        while not to_target.is_over:
-            to_target.train(self, ExecutionStep(self, self.execute, to_target.interval_of(batches)))
+        while not goal.is_over:
+            goal.train(self, ExecutionStep(self, self.execute, goal.interval_of(batches)))
             self.backend.settle(self.model)
-            to_target.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
+            goal.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
         self.test_feed = tested
-        to_target.test(self, self.new_test_step(), self.test_feed.num_samples)
+        goal.test(self, self.new_test_step(), self.test_feed.num_samples)
 
     def begin_steady(self) -> None:
         if self.trains:

@@ -221,22 +221,22 @@ class IntervalHooks:
             self.begin()
 
 
-class TargetHooks(IntervalHooks):
-    """Runs a training to a target; see `engines.target`."""
+class GoalHooks(IntervalHooks):
+    """Runs a training to a target; see `engines.goal`."""
 
     def begin(self) -> None:
-        self.to_target = self.cell_run.to_target
-        self.next_end = self.to_target.next_end()
-        self.to_target.begin_training(self.cell_run)
+        self.goal = self.cell_run.goal
+        self.next_end = self.goal.next_end()
+        self.goal.begin_training(self.cell_run)
 
     def ends(self) -> bool:
-        self.to_target.num_calls += 1
-        return bool(self.to_target.num_calls == self.next_end or self.to_target.ends_now())
+        self.goal.num_calls += 1
+        return bool(self.goal.num_calls == self.next_end or self.goal.ends_now())
 
     def end(self) -> None:
-        self.to_target.end_training(self.cell_run)
+        self.goal.end_training(self.cell_run)
         self.cell_run.begin_validation()
 
     def evaluated(self) -> None:
         self.cell_run.validated()
-        self.is_over = self.to_target.is_over
+        self.is_over = self.goal.is_over

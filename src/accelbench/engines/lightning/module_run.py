@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from accelbench.engines.goal import GoalRun
 from accelbench.engines.lightning.loop import LOOK
 from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
@@ -23,7 +24,6 @@ from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.own_batches import count_note
 from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.target import TargetRun
 from accelbench.errors import UserError
 from accelbench.measuring.checks import OUTPUT, Measured
 from accelbench.measuring.runner import Ask, Clock
@@ -52,7 +52,7 @@ class ModuleRun(NetworkRun):
             cell = replace(cell, breakdown_s=0.0)
         super().__init__(cell, data_folder, backend, ranks)
         self.package, self.is_plain = self.workload.package, False
-        if self.to_target is not None:
+        if self.goal is not None:
             self.workload.check_validates()
 
     def new_workload(self) -> Any:
@@ -95,17 +95,17 @@ class ModuleRun(NetworkRun):
         self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
         super().begin_loop()
         self.num_params, self.build_s = zoo.num_params(self.module), self.workload.build_s
-        if self.trains and self.to_target is None:
+        if self.trains and self.goal is None:
             self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
             for config in self.trainer.lr_scheduler_configs:
                 config.strict = False  # no error without a metric of validation, which does not run
 
-    def plan_target(self, to_target: TargetRun) -> None:
+    def plan_goal(self, goal: GoalRun) -> None:
         length = self.trainer.num_training_batches
         if length in (0, float("inf")):
             flag = self.workload.owner_flag
             raise UserError(f"{flag}: its train_dataloader tells no length, which protocol=target needs")
-        to_target.plan_calls(int(length))
+        goal.plan_calls(int(length))
 
     def begin_steady(self) -> None:
         super().begin_steady()
@@ -193,17 +193,17 @@ class ModuleRun(NetworkRun):
 
     def validated(self) -> None:
         """Notes what validation_step has logged."""
-        to_target, name, logged = self.to_target, self.cell.target.metric, self.trainer.callback_metrics
-        assert to_target is not None
+        goal, name, logged = self.goal, self.cell.target.metric, self.trainer.callback_metrics
+        assert goal is not None
         if name not in logged:
             known = ", ".join(sorted(logged)) or "nothing"
             raise UserError(f"target.metric={name}: {self.workload.flag} logs {known}: log it in validation_step")
         self.backend.wait()
-        num = to_target.num_calls
+        num = goal.num_calls
         num_samples = self.samples_between(0, num)
-        to_target.add(float(logged[name]), num, num_samples, num / to_target.calls_of_epoch)
-        if to_target.is_over:
-            to_target.end(self.timing)
+        goal.add(float(logged[name]), num, num_samples, num / goal.calls_of_epoch)
+        if goal.is_over:
+            goal.end(self.timing)
             self.note_resources()
 
     def observe(self) -> Observed:
@@ -214,7 +214,7 @@ class ModuleRun(NetworkRun):
 
     def notes(self) -> Iterator[str]:
         yield from NetworkOutputs.notes(self)
-        if self.to_target is not None:
+        if self.goal is not None:
             return
         batches = self.workload.batches
         num_rows = structure.num_rows(batches.last)

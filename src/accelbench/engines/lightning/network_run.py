@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelbench.data.order import VALIDATION
-from accelbench.engines.lightning.loop import ClockHooks, IntervalHooks, TargetHooks, callback
+from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks, callback
 from accelbench.engines.lightning.trainer import of_ranks, trainer_for
 from accelbench.engines.pytorch.engine import Run
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed
@@ -102,8 +102,8 @@ class NetworkRun(Run):
     def _run_loop(self) -> None:
         """Has a new Trainer run its loop in this rank, in which the cell is measured."""
         hooks: type = ClockHooks
-        if self.to_target is not None:
-            hooks = TargetHooks
+        if self.goal is not None:
+            hooks = GoalHooks
         elif self.fits:
             hooks = EpochHooks
         self.hooks_of_loop = callback(self.package, hooks, self)
@@ -141,7 +141,7 @@ class NetworkRun(Run):
             return {"dataloaders": self._loader(self.feed)}
         loaders = {"train_dataloaders": self._loader(self.feed)}
         if self.fits:
-            self.test_feed = self.workload.feed_of("test" if self.to_target is None else VALIDATION)
+            self.test_feed = self.workload.feed_of("test" if self.goal is None else VALIDATION)
             loaders["val_dataloaders"] = self._loader(self.test_feed)
         return loaders
 
@@ -162,10 +162,10 @@ class NetworkRun(Run):
 
     def validated(self) -> None:
         """Notes an evaluation of a training to a target."""
-        assert self.to_target is not None
-        self.to_target.evaluate(self, self.tests, self.test_feed.num_samples)
-        if self.to_target.is_over:
-            self.test_target(self.to_target)
+        assert self.goal is not None
+        self.goal.evaluate(self, self.tests, self.test_feed.num_samples)
+        if self.goal.is_over:
+            self.test_goal(self.goal)
 
     def begin_loop(self) -> None:
         """Begins with what is measured: Lightning has put the model and the optimiser onto the device."""
@@ -174,8 +174,8 @@ class NetworkRun(Run):
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
         self.begin(torch.float32)  # between the steps: Lightning sets another dtype around each
-        if self.to_target is not None:
-            self.plan_target(self.to_target)
+        if self.goal is not None:
+            self.plan_goal(self.goal)
 
     def conduct(self) -> Clock[None]:
         """What happens in the loop, from its begin on."""

@@ -12,6 +12,7 @@ import torch
 
 from accelbench.data.order import VALIDATION
 from accelbench.devices import malloc_thresholds
+from accelbench.engines.goal import GoalRun
 from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, Compilations, backend_for
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
@@ -41,7 +42,6 @@ from accelbench.engines.pytorch.ranks import Ranks, Seen, differences, digest, j
 from accelbench.engines.pytorch.structure import copied, mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
-from accelbench.engines.target import TargetRun
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.breakdown import breakdown
 from accelbench.measuring.checks import WEIGHTS
@@ -200,8 +200,8 @@ class Run(NetworkOutputs):
         super().__init__(cell, data_folder, backend, ranks)
         self.workload = self.new_workload()
         self.feed = self.workload.feed
-        if self.to_target is not None:
-            self.to_target.begin(Span.build)
+        if self.goal is not None:
+            self.goal.begin(Span.build)
         self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()
         seed_generators(cell.seed)
@@ -231,8 +231,8 @@ class Run(NetworkOutputs):
         self._place()
         with nullcontext() if dtype == torch.float32 else new_tensors_in(dtype):
             self.begin(dtype)
-            if self.to_target is not None:
-                self._train_to_target(self.to_target)
+            if self.goal is not None:
+                self._train_to_goal(self.goal)
             elif self.fits and not self.trains:
                 self._infer_epochs()
             elif self.fits:
@@ -296,33 +296,33 @@ class Run(NetworkOutputs):
             yield
         training.set_modes(network, modes)
 
-    def _train_to_target(self, to_target: TargetRun) -> None:
-        """Trains an interval after the other, and evaluates after each; see `engines.target`."""
+    def _train_to_goal(self, goal: GoalRun) -> None:
+        """Trains an interval after the other, and evaluates after each; see `engines.goal`."""
         held_out, program = self.workload.feed_of(VALIDATION), self.program
-        self.plan_target(to_target)
+        self.plan_goal(goal)
         batches = chain.from_iterable(repeat(self.feed, self.cell.epochs))
-        while not to_target.is_over:
-            step = TrainStep(program, to_target.interval_of(batches))
-            to_target.train(self, step)
+        while not goal.is_over:
+            step = TrainStep(program, goal.interval_of(batches))
+            goal.train(self, step)
             self.last_result = step.result
             with self._evaluating():
-                to_target.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
-        self.test_target(to_target)
+                goal.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
+        self.test_goal(goal)
 
-    def plan_target(self, to_target: TargetRun) -> None:
+    def plan_goal(self, goal: GoalRun) -> None:
         """Plans the intervals over the batches that there are."""
         feed, workload = self.feed, self.workload
         assert isinstance(workload, Images), "the settings refuse other batches"
         assert not isinstance(feed, DrawnFeed), "random images have no epochs"
-        to_target.plan(feed.order)
+        goal.plan(feed.order)
         if workload.task.own_metric is not None:
-            to_target.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
+            goal.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
 
-    def test_target(self, to_target: TargetRun) -> None:
+    def test_goal(self, goal: GoalRun) -> None:
         """Evaluates the trained weights on the test set."""
         tested = self.workload.feed_of("test")
         with self._evaluating():
-            to_target.test(self, TestStep(self.program, iter(tested)), tested.num_samples)
+            goal.test(self, TestStep(self.program, iter(tested)), tested.num_samples)
 
     def _follow(self, step: InferStep) -> None:
         with torch.set_grad_enabled(self.trains):
@@ -402,7 +402,7 @@ class Run(NetworkOutputs):
         observed, self.resources = joined(seen)
         loss = None if observed.loss is None else self.checked_loss(observed.loss)
         self.defects += differences(seen)
-        if self.diverged is not None and self.to_target is None and self._diverges_by_rounding():
+        if self.diverged is not None and self.goal is None and self._diverges_by_rounding():
             self.defects.append(f"{self.diverged}, and in the first steps it is finite in fp32")
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 

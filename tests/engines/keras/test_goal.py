@@ -13,14 +13,14 @@ from engines.keras.cells import SGD, keras_cell
 from marks import slow
 
 
-def target_cell(keras=None, **target):
+def cell_to_goal(keras=None, **target):
     target = Target(**{"accuracy": 0.9, **target})
     return keras_cell(keras, mode=Mode.train, protocol=Protocol.target, model=SGD, epochs=8, target=target)
 
 
 @pytest.mark.parametrize(("keras", "every"), [({}, 0.5), slow({"steps_per_execution": 4}, 1.0)])
 def test_it_trains_up_to_the_evaluation_after_the_hit(digits, keras, every):
-    cell = target_cell(keras, every=every)
+    cell = cell_to_goal(keras, every=every)
     measured = engine.run(cell, digits)
     seen = measured.target
     assert judge(cell, measured) is None
@@ -34,7 +34,7 @@ def test_it_trains_up_to_the_evaluation_after_the_hit(digits, keras, every):
 
 
 def test_it_is_evaluated_on_what_it_does_not_train_on(digits):
-    cell = target_cell()
+    cell = cell_to_goal()
     train, held_out = feed_of(cell, "train", digits), feed_of(cell, VALIDATION, digits)
     chosen = [np.concatenate(list(train.order)), parts_of(300, 0.1)[1]]
     assert sorted(np.concatenate(chosen)) == list(range(300))

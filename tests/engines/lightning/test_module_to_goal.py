@@ -13,7 +13,7 @@ from accelbench.schema.vocab import Protocol, Span
 from engines.lightning.test_module_run import _forget, lit_cell, pytestmark  # noqa: F401
 
 
-def target_cell(module="Validates", **target):
+def cell_to_goal(module="Validates", **target):
     """Five batches an epoch."""
     target = Target(**{"metric": "score", "value": 10.0, **target})
     return replace(lit_cell(module, protocol=Protocol.target, epochs=4), target=target)
@@ -33,7 +33,7 @@ def target_cell(module="Validates", **target):
 )
 def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
     monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
-    cell = target_cell(**target)
+    cell = cell_to_goal(**target)
     measured = engine.run(cell, tmp_path)
     seen = measured.target
     assert judge(cell, measured) is None
@@ -57,4 +57,4 @@ def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, probl
         monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
         monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
     with pytest.raises(UserError, match=problem):
-        engine.run(target_cell(module), tmp_path)
+        engine.run(cell_to_goal(module), tmp_path)

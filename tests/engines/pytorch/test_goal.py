@@ -28,7 +28,7 @@ def late(num, **changes):
     return ModelSpec(name="late", optimizer="sgd", learning_rate=1e-6, **{**network, **changes})
 
 
-def target_cell(model=MLP, target=None, **changes):
+def cell_to_goal(model=MLP, target=None, **changes):
     target = Target(**{"accuracy": 0.9, **(target or {})})
     settings = {"mode": Mode.train, "protocol": Protocol.target, "model": model, "epochs": 5, "target": target}
     return make_cell(**{**settings, **changes})
@@ -39,7 +39,7 @@ def target_cell(model=MLP, target=None, **changes):
     [(10, {}, 2.0, 3), (10, {"every_steps": 4}, 12 / 9, 4), (99, {}, None, 5), (1, {"definition": "fixed"}, 5.0, 1)],
 )
 def test_a_network_that_is_right_from_a_step_on(digits, num, settings, hit_epochs, num_evaluations):
-    cell = target_cell(late(num), settings)
+    cell = cell_to_goal(late(num), settings)
     measured = engine.run(cell, digits)
     seen = measured.target
     assert judge(cell, measured) is None
@@ -60,7 +60,7 @@ def test_a_network_that_is_right_from_a_step_on(digits, num, settings, hit_epoch
 
 @pytest.mark.parametrize("target", [{"accuracy": 1.0}, {"definition": "fixed", "accuracy": 0.01}])
 def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
-    cell = target_cell(replace(MLP, learning_rate=1e-6), target, epochs=10**7, timeout_s=1.0)
+    cell = cell_to_goal(replace(MLP, learning_rate=1e-6), target, epochs=10**7, timeout_s=1.0)
     measured = engine.run(cell, digits)
     seen, last = measured.target, measured.target.evaluations[-1]
     assert judge(cell, measured) is None
@@ -76,7 +76,7 @@ def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
 def test_equal_seeds_give_equal_curves_and_other_seeds_others(digits):
     curves = []
     for seed in (0, 0, 1):
-        seen = engine.run(target_cell(seed=seed, target={"accuracy": 1.0, "metric": "accuracy"}), digits).target
+        seen = engine.run(cell_to_goal(seed=seed, target={"accuracy": 1.0, "metric": "accuracy"}), digits).target
         assert seen.deterministic
         curves.append([each.value for each in seen.evaluations])
     assert curves[0] == curves[1] != curves[2]
@@ -85,20 +85,20 @@ def test_equal_seeds_give_equal_curves_and_other_seeds_others(digits):
 def test_an_own_metric_is_a_mean_over_samples_and_its_time_is_no_training(digits):
     model = late(1, loss="own_code.squares", metric="own_code.mean_label")
     target = {"accuracy": None, "metric": "metric", "value": 9.0}
-    cell = target_cell(model, target, epochs=2, batch_size=16)
+    cell = cell_to_goal(model, target, epochs=2, batch_size=16)
     seen = engine.run(cell, digits).target
     train, held_out = parts_of(300, 0.1)
     labels = load_split(digits, "train").labels
     assert [each.value for each in seen.evaluations] == [pytest.approx(labels[held_out].mean())] * 2
     assert seen.tested == pytest.approx(load_split(digits, "test").labels.mean())
     assert {each.num_samples for each in seen.evaluations} == {len(train), 2 * len(train)}
-    reached = of_training(cell, engine.run(target_cell(model, {**target, "value": 1.0}, epochs=2), digits).target)
+    reached = of_training(cell, engine.run(cell_to_goal(model, {**target, "value": 1.0}, epochs=2), digits).target)
     assert reached["target_s"] - reached["target_train_s"] >= 0.05
 
 
 @pytest.mark.parametrize("target", [{}, {"accuracy": None, "metric": "loss", "value": 0.1}])
 def test_a_loss_that_is_not_finite_ends_it_as_not_arrived(digits, target):
-    cell = target_cell(late(1, loss="own_code.diverging"), target)
+    cell = cell_to_goal(late(1, loss="own_code.diverging"), target)
     measured = engine.run(cell, digits)
     assert [each.value for each in measured.target.evaluations] == [None]
     assert (measured.target.hit, measured.defects, judge(cell, measured)) == (None, [], None)

@@ -38,7 +38,7 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
     yield most
 
 
-class TargetRun:
+class GoalRun:
     """A training to the target of `cell`, until `until_s` of `time.perf_counter`. Its log begins with the process."""
 
     def __init__(self, cell: Cell, until_s: float = math.inf) -> None:

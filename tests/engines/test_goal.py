@@ -5,7 +5,7 @@ import math
 import pytest
 
 from accelbench.data.order import Order, parts_of
-from accelbench.engines.target import TargetRun, ends_of
+from accelbench.engines.goal import GoalRun, ends_of
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Definition, Mode, Protocol
@@ -14,7 +14,7 @@ from fakes import make_cell
 
 def run_of(epochs=4, **target):
     target = Target(**{"accuracy": 0.9, **target})
-    run = TargetRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=epochs, batch_size=32, target=target))
+    run = GoalRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=epochs, batch_size=32, target=target))
     run.plan(Order(100, 32, last="keep"))  # 4 steps an epoch
     return run
 
@@ -95,7 +95,7 @@ def test_a_split_of_nothing_is_refused(share, problem):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_out_of_time_one_device_stops_after_a_step_and_several_after_an_evaluation(devices):
-    run = TargetRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=4, devices=devices), until_s=0.0)
+    run = GoalRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=4, devices=devices), until_s=0.0)
     run.plan(Order(100, 32, last="keep"))
     assert len(list(run.interval_of(iter(range(9))))) == (1 if devices == 1 else 4)
     assert run.is_cut == (devices == 1)
