@@ -93,7 +93,8 @@ class Capacity:
     @property
     def rates_text(self) -> str:
         """The requests per second in words, such as `412 to 431` or `at least 412`; empty if nothing is sure."""
-        low, high = significant(self.low), significant(self.high)
+        low = significant(self.low)
+        high = significant(self.high)
         if self.low is None:
             return "" if self.high is None else f"fewer than {high}"
         return f"at least {low}" if self.high is None else f"{low} to {high}"

@@ -64,7 +64,9 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     ends_s = time.monotonic() + budget_s
     claims = _of_study(name) if name.startswith(STUDY) else _of_bundle(Path(name))
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
-    findings, measured, left_out = list[dict[str, str]](), set[str](), defaultdict[str, list[str]](list)
+    findings = list[dict[str, str]]()
+    measured = set[str]()
+    left_out = defaultdict[str, list[str]](list)
     for number, claim in enumerate(claims):
         reasons = [_why_not(cell, trusts) for cell in claim.cells]
         wanted = measured | {key_of(cell) for cell in claim.cells}
@@ -99,7 +101,7 @@ def _of_bundle(path: Path) -> list[Claim]:
         raise UserError(f"{path}: wrong, so not replayed: `accelbench verify` names what ({verified.problems[0]})")
     cells = sorted((each for sweep in verified.sweeps for each in sweep.cells), key=lambda each: each.started_at)
     by_group = [list(_claims(answer.group, answer.others)) for answer in answers(cells)]
-    return [claim for of_rank in zip_longest(*by_group) for claim in of_rank if claim]
+    return [claim for of_rank in zip_longest(*by_group) for claim in filter(None, of_rank)]
 
 
 def _claims(group: Group, others: Sequence[MeasuredCell]) -> Iterator[Claim]:

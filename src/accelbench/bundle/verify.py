@@ -45,7 +45,8 @@ def verify(path: Path) -> Verified:
             done.sweeps = read_all(Path(place, RESULTS))
             unread = [line for sweep in done.sweeps for line in sweep.unread]
             done.problems += unread
-            done.notes += [note for sweep in done.sweeps for note in sweep.notes if not unread]
+            if not unread:
+                done.notes += [note for sweep in done.sweeps for note in sweep.notes]
             for name, rows in tables(done.sweeps).items():
                 _compare(name, csv_file.text(rows), published.get(name, ""), done)
         except UserError as error:

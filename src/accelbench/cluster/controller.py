@@ -296,7 +296,8 @@ class Controller:
 
     def _is_of_today(self, record: Record) -> bool:
         """Whether the node that measured the record would give it the same identity with today's code and data."""
-        here, there = self.ready.fingerprints[record.cell.engine], record.environment
+        here = self.ready.fingerprints[record.cell.engine]
+        there = record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}
         versions = {name: installed.get(name, version) for name, version in there["versions"].items()}
         kept = {name: there[name] for name in ("machine", "variables")}

@@ -45,7 +45,9 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
 
     Raises UserError: too little time, or processes failed.
     """
-    began_s, began_at, place = time.monotonic(), datetime.now(UTC), workplace()
+    began_s = time.monotonic()
+    began_at = datetime.now(UTC)
+    place = workplace()
     asked = {name: one_cell(words) for name, words in CELLS.items()}
     runs = {name: shuffled_runs(cell, cell, NUM_ROUNDS, seed=0) for name, (cell, _) in asked.items()}
     options = replace(asked["light"][1], ends_after_s=budget_s)

@@ -215,7 +215,9 @@ def data_sets(place: Workplace) -> dict[str, Data | str]:
 
 
 def _state(data: Data | str) -> str:
-    return "not prepared yet" if isinstance(data, str) else "stand-in" if data.stand_in else "ready"
+    if isinstance(data, str):
+        return "not prepared yet"
+    return "stand-in" if data.stand_in else "ready"
 
 
 def _settings(place: Workplace) -> str:

@@ -155,7 +155,8 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
 
 
 def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
-    num, of_all = measured.num_timed_steps, f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
+    num = measured.num_timed_steps
+    of_all = f" of {cell.steps:,}" if cell.protocol == Protocol.steps else ""
     if measured.is_partial and measured.target:
         epochs = f"{measured.target.evaluations[-1].epochs:.3g} of at most {cell.epochs} epochs"
         yield doubt("ran a part of the epochs", f"partial: {epochs}, timeout_s")
@@ -169,17 +170,21 @@ def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
 def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
     if measured.settled is False:
         yield doubt("had not settled", f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up")
-    num, outliers = len(measured.latency_s), row["num_outliers"] or 0
+    num = len(measured.latency_s)
+    outliers = row["num_outliers"] or 0
     if num >= order_statistics.NUM_SAMPLES_FOR[90] and outliers > MAX_OUTLIERS * num:
         yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         drift = f"{100 * measured.clock_drift:+.2f} %"
         yield doubt("had a clock that drifts", f"the clock ran {drift} against the machine's raw clock")
-    of_blocks, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
+    of_blocks = row["samples_per_s"]
+    p50_ms = row["latency_p50_ms"]
+    per_step = measured.samples_per_step
     if per_step is not None and p50_ms is not None:
         of_steps = per_step / p50_ms * 1e3
         # Accelerators may be faster in blocks, which are only waited for at their end.
-        is_slower, is_faster = of_blocks * MAX_RATIO < of_steps, of_blocks > MAX_RATIO * of_steps
+        is_slower = of_blocks * MAX_RATIO < of_steps
+        is_faster = of_blocks > MAX_RATIO * of_steps
         if is_slower or (is_faster and measured.device == Device.cpu):
             both = f"single steps suggest {significant(of_steps)} samples/s, blocks {significant(of_blocks)}"
             yield doubt(DISAGREED, f"{both}: the speed changed, or some steps are much slower")
@@ -239,7 +244,8 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
 
 def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
     """What the ceilings in the environment of an ok record say of its row."""
-    share, measured = row["mfu"], record.measurement
+    share = row["mfu"]
+    measured = record.measurement
     if record.status == Status.ok and measured is not None and share is not None and share > 1:
         text = f"{share:.2f} times the device's ceiling"
         if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record

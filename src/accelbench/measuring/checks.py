@@ -87,7 +87,8 @@ def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     in_neither = ~(np.isfinite(one) | np.isfinite(other))
     if in_neither.any():
         one, other = np.where(in_neither, 0.0, one), np.where(in_neither, 0.0, other)
-    gap, norm = float(np.linalg.norm(one - other)), float(np.linalg.norm(other))
+    gap = float(np.linalg.norm(one - other))
+    norm = float(np.linalg.norm(other))
     if not math.isfinite(gap):
         return math.inf
     if norm == 0.0:
@@ -189,7 +190,8 @@ def _compare(
         findings.not_compared(NO_TENSOR)
         return
     reference = new_network(state, Precision.fp32)(batch, 0)
-    findings.error, findings.observed = error_of(output, reference), WHOLE
+    findings.error = error_of(output, reference)
+    findings.observed = WHOLE
     if not measured.is_unseen:
         findings.notes.append(NOT_UNSEEN)
     if findings.error <= limit(precision):

@@ -59,7 +59,8 @@ class Limits:
     """How long a cell that begins now may take (`budget_s`, `timeout_s`), and what there is time for."""
 
     def __init__(self, cell: Cell) -> None:
-        self.cell, began_s = cell, time.perf_counter()
+        self.cell = cell
+        began_s = time.perf_counter()
         self.left_out: list[str] = []  # what there was no time for, in words
         until_s = began_s + MAX_UNTIL_MEASURED * cell.timeout_s
         self.ends = Ends(began_s + (cell.budget_s or math.inf), until_s, NUM_CHECK_STEPS)
@@ -119,7 +120,8 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
         for part in range(num_parts):
             before_s = runner.measured_s
             yield from _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
-            part_s, is_last = runner.measured_s - before_s, part + 1 == num_parts
+            part_s = runner.measured_s - before_s
+            is_last = part + 1 == num_parts
             timing.stop = Stop.fixed if is_last else _why_no_part(runner, part_s)
             if timing.stop is not None:
                 break
@@ -145,20 +147,23 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
         step = yield from runner.step_in_parts()
         single.append(step)
     if timing.steps_are_blocks:
-        num_samples, seconds = sum(block.num_samples for block in single), sum(block.seconds for block in single)
+        num_samples = sum(block.num_samples for block in single)
+        seconds = sum(block.seconds for block in single)
         timing.blocks.append(Block(num_steps=num_single, num_samples=num_samples, seconds=seconds))
 
 
 def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
     """Why the steps of these parts are enough; None if another part, as long as the last one, should be measured."""
-    timing, steps_s = runner.timing, [block.seconds / block.num_steps for block in runner.timing.blocks]
+    timing = runner.timing
+    steps_s = [block.seconds / block.num_steps for block in runner.timing.blocks]
     is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
     if (stop := runner.why_end(part_s, steps_s[-1], is_least=is_least)) is not None:
         return stop
     if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
         return None
     # Where every n-th step is longer, the median is exact long before it is the speed.
-    mean_s, width = runner.measured_s / timing.num_steady_steps, order_statistics.half_width(steps_s)
+    mean_s = runner.measured_s / timing.num_steady_steps
+    width = order_statistics.half_width(steps_s)
     if abs(mean_s / median(steps_s) - 1) > Window.width:
         return None
     return Stop.precise if width is not None and width <= Window.width else None
@@ -194,7 +199,8 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
         steps.append(seconds)
         elapsed += seconds
         if has_compiled and len(steps) < MAX_COMPILING_STEPS:
-            began, elapsed = len(steps), 0.0
+            began = len(steps)
+            elapsed = 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
             next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
@@ -230,11 +236,13 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
-        timing.stop, timing.steps_are_blocks = None, num_steps == 1 and not runner.queues
+        timing.stop = None
+        timing.steps_are_blocks = num_steps == 1 and not runner.queues
         while timing.stop is None:
             compiled, _ = compiles()
             block = yield from runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
-            has_compiled, is_short = compiles()[0] != compiled, block.seconds < window.block_s
+            has_compiled = compiles()[0] != compiled
+            is_short = block.seconds < window.block_s
             is_least = len(timing.blocks) < MIN_SAMPLES
             end = runner.why_end(block.seconds, block.seconds / num_steps, is_least=is_least)
             is_last = attempt == MAX_RESTARTS or end is not None
@@ -252,8 +260,10 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
 
 def _why_stop(runner: Runner, window: Window) -> Stop | None:
     """Why these blocks are enough; None if another one should be measured."""
-    timing, blocks = runner.timing, [block.seconds for block in runner.timing.blocks]
-    elapsed, is_least = sum(blocks), len(blocks) < MIN_SAMPLES
+    timing = runner.timing
+    blocks = [block.seconds for block in runner.timing.blocks]
+    elapsed = sum(blocks)
+    is_least = len(blocks) < MIN_SAMPLES
     step_s = blocks[-1] / timing.blocks[-1].num_steps
     next_s = blocks[-1] + (0 if timing.steps_are_blocks else min(MIN_SAMPLES, window.latency_steps)) * step_s
     if (stop := runner.why_end(next_s, step_s, is_least=is_least)) is not None:
@@ -276,7 +286,9 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:
         few = len(timing.latency_s) < MIN_SAMPLES
-        most_s = STRETCH * window.latency_s if few else 0.0 if timing.steps_are_blocks else window.latency_s
+        most_s = 0.0 if timing.steps_are_blocks else window.latency_s
+        if few:
+            most_s = STRETCH * window.latency_s
         step_s = timing.blocks[-1].seconds / timing.blocks[-1].num_steps
         if elapsed >= most_s:
             break

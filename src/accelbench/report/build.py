@@ -108,9 +108,11 @@ def build(
     check(sweeps := read_all(results, costs, wanted))
     shown_part, shortened = newest(sweeps)
     try:
-        added, problem = load(extension), []
+        added = load(extension)
+        problem = []
     except UserError as error:  # a report without the extension is better than none
-        added, problem = None, [str(error)]
+        added = None
+        problem = [str(error)]
     notices = [*notices, *shortened, *problem]
     with writing_errors(shown(out)):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +155,8 @@ def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, float
     figures: dict[str, float] = {"jobs": len(found), "faster": len(gains)}
     if gains:
         figures |= {"max_gain": _readable(max(gains)), "median_gain": _readable(median(gains))}
-    ok, skipped = outcomes[Status.ok], outcomes[Status.skipped]
+    ok = outcomes[Status.ok]
+    skipped = outcomes[Status.skipped]
     doubted = sum(bool(warnings_of(cell.row)) for cell in cells if cell.is_ok)
     return figures | {"ok": ok, "in_doubt": doubted, "failed": len(cells) - ok - skipped, "skipped": skipped}
 

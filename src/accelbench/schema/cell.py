@@ -27,8 +27,18 @@ _shown = partial(setting, column=True)
 _of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
-    *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
-    *("batch_size", "threads", "python", "seed", "repeat"),
+    "engine",
+    "keras",
+    "device",
+    "devices",
+    "scaling",
+    "precision",
+    "options",
+    "batch_size",
+    "threads",
+    "python",
+    "seed",
+    "repeat",
 )
 
 
@@ -361,9 +371,16 @@ class Cell(RunSettings):
     def label_in(self, environment: str) -> str:
         """The same, with another name of the environment that it runs in."""
         model, data = self.model, self.data
+        threads = ""
+        if self.threads:
+            threads = "1thread" if self.threads == 1 else f"{self.threads}threads"
         parts = [
-            *(model.name, self.device if self.devices == 1 else f"{self.device}x{self.devices}", self.precision),
-            *(f"b{self.batch_size}", self.mode, *self.options.enabled),
+            model.name,
+            self.device if self.devices == 1 else f"{self.device}x{self.devices}",
+            self.precision,
+            f"b{self.batch_size}",
+            self.mode,
+            *self.options.enabled,
             self.scaling if self.scaling == vocab.Scaling.weak else "",
             "processes" if self.xla_processes else "",
             # A LightningModule's library and its engine are one word.
@@ -375,7 +392,7 @@ class Cell(RunSettings):
             "" if data.pinned else "pageable",
             {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
             f"{self.target.threshold:g}" if self.protocol == vocab.Protocol.target else "",
-            f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
+            threads,
             PurePath(model.weights).name if model.weights != vocab.Weights.none else "",
             model.task or "",
             f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens"

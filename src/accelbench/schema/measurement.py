@@ -308,7 +308,8 @@ class Measurement(Observed):
     @property
     def num_timed_steps(self) -> int:
         """Steps of the steady state whose times were kept, each counted once."""
-        return sum(block.num_steps for block in self.blocks) + (not self.steps_are_blocks) * len(self.latency_s)
+        num_in_blocks = sum(block.num_steps for block in self.blocks)
+        return num_in_blocks if self.steps_are_blocks else num_in_blocks + len(self.latency_s)
 
     @property
     def is_partial(self) -> bool:

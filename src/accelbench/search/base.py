@@ -27,7 +27,10 @@ class BaseSearch:
     is_interrupted = False  # by Ctrl-C: then that is the exit status
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Clock) -> None:
-        self.context, self.ready, self.budget_s, self.now = context, ready, budget_s, now
+        self.context = context
+        self.ready = ready
+        self.budget_s = budget_s
+        self.now = now
         self.ends_s = now() + budget_s
         self.asked = [item for item in ready.planned if item.skip_reason is None]
         self.skipped = [item for item in ready.planned if item.skip_reason is not None]

@@ -96,7 +96,8 @@ class Side:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Has the working folder and Python's path, also of hosts that start, in the worktree, not in the checkout."""
-        here, path = Path.cwd(), sys.path[:]
+        here = Path.cwd()
+        path = sys.path[:]
         try:
             os.chdir(self._moved(here) or self.folder)
             sys.path[:] = [str(each and self._moved(Path(each)) or each) for each in path]

@@ -126,7 +126,9 @@ def find(
     options = replace(options, tracking="none")
     # A sweep's lines are about speed, which one step does not show.
     quiet = console if options.verbose else Console(file=io.StringIO())
-    ends_s, wall_s, why_smallest = time.monotonic() + budget_s, 0.0, ""
+    ends_s = time.monotonic() + budget_s
+    wall_s = 0.0
+    why_smallest = ""
     while (batch := tries.next()) is not None:
         takes_s = wall_s * max(1.0, batch / (tries.largest or batch))
         if time.monotonic() + takes_s > ends_s:

@@ -50,10 +50,13 @@ class Candidate:
             lowest = beyond[0]
             room = max(0.0, self.offline - lowest.rate)
             return max(lowest.rate / 2, lowest.rate - room * min(lowest.load - 1, MAX_LOAD))
-        rate, inverse = within[-1].rate, 1 / within[-1].load
-        far, far_inverse = max(self.offline, OVERLOAD * rate), 0.0
+        rate = within[-1].rate
+        inverse = 1 / within[-1].load
+        far = max(self.offline, OVERLOAD * rate)
+        far_inverse = 0.0
         if beyond and beyond[0].rate > rate:
-            far, far_inverse = beyond[0].rate, 1 / beyond[0].load
+            far = beyond[0].rate
+            far_inverse = 1 / beyond[0].load
         return rate + (far - rate) * (inverse - 1) / (inverse - far_inverse)
 
     @property
@@ -66,9 +69,11 @@ class Candidate:
     def next(self, left_s: float) -> tuple[float, float] | None:
         """The rate and the seconds of the next probe; None if it does not fit into the time that is left."""
         if not self.probes:
-            rate, seconds = self.offline / 2, FIRST_PART * left_s
+            rate = self.offline / 2
+            seconds = FIRST_PART * left_s
         else:
-            rate, seconds = self._other_side(), left_s / max(1, NUM_PROBES - len(self.probes))
+            rate = self._other_side()
+            seconds = left_s / max(1, NUM_PROBES - len(self.probes))
             seconds = min(seconds, LONGER * self.longest_s)
         seconds = max(seconds, MIN_S, ROUNDED * self.num / rate)
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))

@@ -324,7 +324,8 @@ class _Search(BaseSearch):
         short = self.goal.short(asked.cell)
         cell, alike, name = (short, candidate.short, "-short") if not is_full else (asked.cell, candidate.full, "")
         if short == asked.cell:
-            alike, name = candidate.short + candidate.full, ""
+            alike = candidate.short + candidate.full
+            name = ""
         repeat = len(alike)
         label = f"{asked.label}{name}{f'-r{repeat}' if repeat else ''}"
         return self.ready.process(replace(cell, repeat=repeat), label)
@@ -363,7 +364,8 @@ class _Search(BaseSearch):
         of_candidate = {candidate: race for race in self.races for candidate in race.candidates}
         cells = []
         for each in self.candidates:
-            race, value = of_candidate[each], self.goal.turned(each.value) if each.short else None
+            race = of_candidate[each]
+            value = self.goal.turned(each.value) if each.short else None
             cells.append(RacedCell(label=each.item.label, group=race.name, outcome=race.outcome(each), value=value))
         return RaceFile(
             by=self.goal.by,
@@ -376,7 +378,8 @@ class _Search(BaseSearch):
 
     def show(self) -> int:
         """Raises UserError: no cell was tried."""
-        console, folder = self.context.console, shown(self.context.folder)
+        console = self.context.console
+        folder = shown(self.context.folder)
         if self.races and not self.records:
             if self.disturbed:
                 raise UserError(f"every process was disturbed ({self.disturbed[0]}): search on a quiet machine")

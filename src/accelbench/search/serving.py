@@ -87,7 +87,8 @@ class _Search(BaseSearch):
         return not racing
 
     def _add(self, candidate: Candidate, record: Record) -> None:
-        server, serving = record.cell.server, _serving(record)
+        server = record.cell.server
+        serving = _serving(record)
         candidate.tried.append(server.rate)
         candidate.longest_s = max(candidate.longest_s, server.duration_s)
         candidate.num_invalid += 1
@@ -110,7 +111,8 @@ class _Search(BaseSearch):
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
         """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
-        asked, server = item.cell.server, Server(duration_s=FIRST_S, workers=item.cell.server.workers)
+        asked = item.cell.server
+        server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
         single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
         serving = _serving(self._measure(single, ends_s))
         for each in serving.latencies if serving else ():
@@ -153,10 +155,11 @@ class _Search(BaseSearch):
         return record
 
     def show(self) -> int:
-        console, folder = self.context.console, shown(self.context.folder)
+        console = self.context.console
+        folder = shown(self.context.folder)
         # Earlier searches count, as in the report; the answers about what others did are left out.
         found = capacities(read.read(self.context.folder).cells)
-        mine = {each.what for each in found for probe in each.probes if probe.process.name in self.records}
+        mine = {each.what for each in found if any(probe.process.name in self.records for probe in each.probes)}
         found = [each for each in found if each.what in mine]
         for best in best_settings(found):
             say(console, f"\n{best.what}: {best.sentence}")

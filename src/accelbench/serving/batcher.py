@@ -78,14 +78,17 @@ class Arrivals:
     def __init__(self, server: Server, seed: int, until_s: float) -> None:
         self.ended_early: str | None = None
         self.num = 0  # that have arrived
-        self._server, self._until_ns, self._is_closed = server, until_s * 1e9, False
+        self._server = server
+        self._until_ns = until_s * 1e9
+        self._is_closed = False
         self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
         num = num_requests(server)
         file, self._times = raw_times(num)
         self._times[0] = due_ns(num, server.rate, seed)
-        self.due, self.answered = self._times[0], self._times[2:]
+        self.due = self._times[0]
+        self.answered = self._times[2:]
         self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
         command = [sys.executable, "-I", "-S", str(generator.__file__), str(file), str(theirs)]
         with open(file, "wb"), open(theirs, "wb"):
@@ -107,10 +110,12 @@ class Arrivals:
         # They end early where the queue surely grows: the time that is left would change nothing.
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
-        taken, delay_ns = 0, int(self._server.max_delay_ms * 1e6)
+        taken = 0
+        delay_ns = int(self._server.max_delay_ms * 1e6)
         while True:
             self._receive()
-            now, waiting = now_ns(), self.num - taken
+            now = now_ns()
+            waiting = self.num - taken
             if self._ends(now, waiting) or (self._is_closed and not waiting):
                 return
             left_ns = int(self.due[taken]) + delay_ns - now if waiting else LOOK_NS
@@ -158,7 +163,8 @@ class Arrivals:
 
     def death(self) -> str | None:
         """How the process ended, if not as it should; to be asked after the context."""
-        code, num = self._process.returncode, len(self.due)
+        code = self._process.returncode
+        num = len(self.due)
         if (self.ended_early and not self._is_closed) or (self.num == num and code == 0):  # the context may end it
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"

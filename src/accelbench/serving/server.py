@@ -76,7 +76,9 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     if protocol == Protocol.server:
         times, ended_early, defects = _open_loop(crew, server, seed, until_s)
     else:
-        times, ended_early, defects = _closed_loop(crew, protocol, server, until_s), None, []
+        times = _closed_loop(crew, protocol, server, until_s)
+        ended_early = None
+        defects = []
         if time.perf_counter() >= until_s:
             ended_early = batcher.TIME_LIMIT
     if not len(times[0]):
@@ -120,14 +122,16 @@ def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: flo
         due = np.full(len(done), crew.begin_ns[0])
         return [due, due, dispatched, done]
     done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
-    return [*[dispatched[::size]] * 3, done]
+    begun = dispatched[::size]
+    return [begun, begun, begun, done]
 
 
 def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     """Why the requests were not those that were asked for."""
     if not len(due):
         return
-    limit_ms, percent = MAX_LATE * server.latency_ms, max(99.0, server.percentile)
+    limit_ms = MAX_LATE * server.latency_ms
+    percent = max(99.0, server.percentile)
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
         told = "use fewer threads, which leaves them a core, a lower server.rate, or a real-time process (ulimit -r 1)"

@@ -25,15 +25,20 @@ def summarised(served: Served, cell: Cell) -> Serving:
     # Bounds and verdict of `protocol=server` are those of `stats.requests`, since misses come in clusters. Queries that
     # come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
     # once: their latencies say nothing.
-    due, done, dispatched, answered = served.due, served.done, served.dispatched, served.done >= 0
-    is_server, span_s = cell.protocol == Protocol.server, _s(int(due[-1] - due[0]))
+    due = served.due
+    done = served.done
+    dispatched = served.dispatched
+    answered = served.done >= 0
+    is_server = cell.protocol == Protocol.server
+    span_s = _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)
     late_ns = np.maximum(0, served.issued - due)[served.issued >= 0] if is_server else due[:0]
     quantiles: Callable[[float], tuple[Bound, Bound, Bound]] = partial(_of_queries, served)
     found = dict[str, Any]()
     if is_server:
         run = Run(due, done)
-        misses, quantiles = run.misses(round(cell.server.latency_ms * 1e6)), run.bounds
+        misses = run.misses(round(cell.server.latency_ms * 1e6))
+        quantiles = run.bounds
         word = verdict(misses, cell.server.percentile)
         if served.ended_early:  # for its time limit, or because its queue surely grows
             word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
@@ -65,9 +70,11 @@ def summarised(served: Served, cell: Cell) -> Serving:
 
 def until_killed(content: bytes, cell: Cell) -> Times:
     """The rows that a run has at its end, of what was issued before it was killed. Raises ValueError: no such file."""
-    times, (size, _) = np.frombuffer(content, np.int64).reshape(4, -1), ONE_AT_A_TIME.get(cell.protocol, (1, 1))
+    times = np.frombuffer(content, np.int64).reshape(4, -1)
+    (size, _) = ONE_AT_A_TIME.get(cell.protocol, (1, 1))
     samples = times.reshape(4, -1, size)[:, times[1 if cell.protocol == Protocol.server else 2, ::size] != 0]
-    rows, done = samples[..., 0].copy(), samples[3]
+    rows = samples[..., 0].copy()
+    done = samples[3]
     rows[3] = np.where((done > 0).all(axis=1), done[:, -1], -1)
     if cell.protocol != Protocol.server:
         rows[:2] = rows[2] if cell.protocol in ONE_AT_A_TIME else times[0, 0]  # which is the begin

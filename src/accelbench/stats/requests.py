@@ -70,7 +70,8 @@ class Run:
         return max(_effect(self.latencies > limit_ns), _effect(self.latencies > slow_ns))
 
     def misses(self, limit_ns: float) -> Misses:
-        num_missed, effect = int(np.count_nonzero(self.latencies > limit_ns)), self.effect(limit_ns)
+        num_missed = int(np.count_nonzero(self.latencies > limit_ns))
+        effect = self.effect(limit_ns)
         low, high = share_bounds(num_missed / self.num, self.num, CAREFUL * effect)
         return Misses(num=self.num, num_missed=num_missed, effect=effect, low=low, high=high)
 
@@ -81,7 +82,8 @@ class Run:
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
-        share, rank = 1 - percentile / 100, math.ceil(percentile / 100 * self.num) - 1
+        share = 1 - percentile / 100
+        rank = math.ceil(percentile / 100 * self.num) - 1
         low, high = share_bounds(share, self.num, CAREFUL * self.effect(self.rising[rank]))
         ranks = rank, math.floor((1 - high) * self.num), math.ceil((1 - low) * self.num)
         value, lower, upper = (self._latency(each) for each in ranks)
@@ -93,7 +95,8 @@ class Run:
 
 
 def _effect(hit: NDArray[np.bool_]) -> float:
-    size, share = len(hit) // NUM_BATCHES, float(hit.mean())
+    size = len(hit) // NUM_BATCHES
+    share = float(hit.mean())
     if size == 0 or not 0 < share < 1:
         return 1.0
     numbers = hit[: size * NUM_BATCHES].reshape(NUM_BATCHES, size).sum(axis=1)
@@ -186,7 +189,8 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
 
     def solved(steepness: float, errors: float) -> float:
         """The rate at which so many standard errors more requests missed than were expected."""
-        low, high = min(rates) / 3, max(rates) * 3
+        low = min(rates) / 3
+        high = max(rates) * 3
         for _ in range(40):
             rate = math.sqrt(low * high)
             expects = expected(rate, steepness)

@@ -61,7 +61,9 @@ def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, pro
 
 def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
     """What the data set `name` gives: as prepared, else as the original; None if that is unknown."""
-    folder, kept, wanted = place.data / name, {}, {}
+    folder = place.data / name
+    kept = {}
+    wanted = {}
     with suppress(UserError):  # the user's own, which has no settings there
         kept, wanted = (data_settings(place.project, name, each) for each in (None, profile))
     with suppress(UserError, OSError, ValueError, KeyError):  # it is not prepared

@@ -60,7 +60,8 @@ def plan_runs(
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
     """Why there is nothing to compare: all cells of a side are skipped; None if not. Prepares a missing data set."""
-    cells, place = [cell for side in sides for cell in side], workplace().with_data(options.data_root)
+    cells = [cell for side in sides for cell in side]
+    place = workplace().with_data(options.data_root)
     check_request(cells)
     with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
         prepare_missing(place, cells[0].data, console)

@@ -54,7 +54,10 @@ class Session:
         self, context: SweepContext, ready: Prepared, todo: Sequence[Planned], *, is_brief: bool = False
     ) -> None:
         check_local(context.options.executor)
-        self.context, self.ready, self.todo, self._is_brief = context, ready, todo, is_brief
+        self.context = context
+        self.ready = ready
+        self.todo = todo
+        self._is_brief = is_brief
         self._stack = ExitStack()  # of what is left with it
 
     def __enter__(self) -> "Session":
@@ -134,7 +137,8 @@ class Session:
         note = None
         while True:
             self._progress.start(item)
-            started_at, start_s = datetime.now(UTC), time.perf_counter()
+            started_at = datetime.now(UTC)
+            start_s = time.perf_counter()
             outcome = unmeasured or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
             wall_s = time.perf_counter() - start_s
             status, reason = _verdict(cell, outcome)
@@ -149,7 +153,8 @@ class Session:
         if status == Status.ok:
             status, reason = _verdict(cell, outcome, ceilings)
         if status in (Status.ok, DISTURBED) and (change := self._changed(item)) is not None:
-            status, reason = Status.invalid, f"{change} while it was measured: run the sweep again"
+            status = Status.invalid
+            reason = f"{change} while it was measured: run the sweep again"
         if measured is not None and note:
             measured = replace(measured, notes=[*measured.notes, note])
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}

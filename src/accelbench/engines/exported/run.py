@@ -96,7 +96,8 @@ class _Run(NetworkOutputs):
         backend = Backend()
         backend.begin(cell)
         super().__init__(cell, data_folder, backend)
-        self.compiled, self.quantizes = compiled, cell.precision in QUANTIZED
+        self.compiled = compiled
+        self.quantizes = cell.precision in QUANTIZED
         self.precision = compiled.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
         self.dtype = STORED_DTYPES[self.precision]
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
@@ -107,7 +108,8 @@ class _Run(NetworkOutputs):
         if cell.options.channels_last:
             self.check_layout()
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network, self.num_params = network, zoo.num_params(network)
+        self.network = network
+        self.num_params = zoo.num_params(network)
         self.build_s = time.perf_counter() - start
 
     def _call(self, batch: Any = None) -> Call:
@@ -116,7 +118,8 @@ class _Run(NetworkOutputs):
 
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, and exports it; an UnsupportedError if that can't be."""
-        compiled, any_size = self.compiled, serves_any_size(self.cell)
+        compiled = self.compiled
+        any_size = serves_any_size(self.cell)
         self._use_dtype()
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
@@ -172,12 +175,14 @@ class _Run(NetworkOutputs):
         folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
         if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
-            folder, artifact = empty, self.export(empty)
+            folder = empty
+            artifact = self.export(empty)
         else:
             self._use_dtype()  # the user's code has run
             self.backend.hold(self.dtype)
         self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
-        self.artifact, self.path = artifact, folder / artifact.file
+        self.artifact = artifact
+        self.path = folder / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
             flush_denormals()  # an engine may have set this thread back
@@ -237,7 +242,8 @@ class _Run(NetworkOutputs):
 
     def _work(self) -> Work:
         precision = self.precision if self.quantizes else self.cell.precision
-        dtype, batch = STORED_DTYPES[precision], self.workload.example()
+        dtype = STORED_DTYPES[precision]
+        batch = self.workload.example()
         batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
         work = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.
@@ -250,11 +256,13 @@ class _Run(NetworkOutputs):
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES
         if not trained or model.library not in CLASSIFYING or model.is_own("autoencoder"):
             return None
-        arrays, size = load_split(self.data_folder, "test"), self.cell.batch_size
+        arrays = load_split(self.data_folder, "test")
+        size = self.cell.batch_size
         rights, fp32_rights = [], []  # whether each answer is right
         with new_tensors_in(torch.float32):
             seed_generators(self.cell.seed)
-            network, task = self.workload.build().eval(), ImageTask(torch.float32)
+            network = self.workload.build().eval()
+            task = ImageTask(torch.float32)
             began = time.monotonic()
             for start in range(0, len(arrays.labels), size):
                 labels = torch.from_numpy(arrays.labels[start : start + size]).long()

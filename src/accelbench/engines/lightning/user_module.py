@@ -38,7 +38,10 @@ class CountedLoader:
     """
 
     def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
-        self.loader, self.flag, self.mark, self.endless = loader, flag, mark, endless
+        self.loader = loader
+        self.flag = flag
+        self.mark = mark
+        self.endless = endless
         self.batch_size = cell.batch_size
         self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
         self.sizes: list[int] = []  # of all batches, in their order
@@ -116,7 +119,8 @@ class UserModule:
     module: Any = None
 
     def __init__(self, cell: Cell) -> None:
-        self.cell, self.trains = cell, cell.mode == Mode.train
+        self.cell = cell
+        self.trains = cell.mode == Mode.train
         self.flag = f"model.target={cell.model.definition}"  # names the module in messages
         self.left_out: list[str] = []
 
@@ -129,7 +133,8 @@ class UserModule:
         self.data = None if target is None else self._new_data(target)
         self.owner, self.owner_flag = self.module, self.flag  # of the loader
         if self.data is not None:
-            self.owner, self.owner_flag = self.data, f"data.target={target}"
+            self.owner = self.data
+            self.owner_flag = f"data.target={target}"
         self.loader = self._loader_name()
         self.make_loader = getattr(self.owner, self.loader)
         self.predicts = self._overrides(self.module, "predict_step")
@@ -246,7 +251,8 @@ class UserModule:
 
     def _leave_out_callbacks(self) -> None:
         """Leaves out the module's own callbacks that end the training or save."""
-        make, callbacks = self.module.configure_callbacks, importlib.import_module(f"{self.package}.callbacks")
+        make = self.module.configure_callbacks
+        callbacks = importlib.import_module(f"{self.package}.callbacks")
 
         def configured() -> list[Any]:
             made, kept = make(), []

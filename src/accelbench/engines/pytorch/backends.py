@@ -245,7 +245,8 @@ class Xla(Backend):
             reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
-        num_joined, num_here = self.runtime.world_size(), self.runtime.addressable_device_count()
+        num_joined = self.runtime.world_size()
+        num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
             reason = f"PJRT joined {num_joined} devices, and this process has {num_here}"
             raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
@@ -255,7 +256,8 @@ class Xla(Backend):
         self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def changed(self) -> list[str]:
-        changes, now = super().changed(), self.torch_xla.backends.get_mat_mul_precision()
+        changes = super().changed()
+        now = self.torch_xla.backends.get_mat_mul_precision()
         if now != "highest":
             changes.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
         return changes
@@ -269,8 +271,10 @@ class Xla(Backend):
         if self.num_asked == 1:
             return super().put(batch)
         if batch[0].device.type != "xla":
-            mesh, device, send = self.spmd.get_1d_mesh(MESH_AXIS), self.device(), self.model.send_cpu_data_to_device
-            specs = [self.spmd.ShardingSpec(mesh, (MESH_AXIS, *[None] * (tensor.dim() - 1))) for tensor in batch]
+            mesh = self.spmd.get_1d_mesh(MESH_AXIS)
+            device = self.device()
+            send = self.model.send_cpu_data_to_device
+            specs = [self.spmd.ShardingSpec(mesh, (MESH_AXIS,) + (None,) * (tensor.dim() - 1)) for tensor in batch]
             batch = tuple(send([tensor], device, spec)[0] for tensor, spec in zip(batch, specs, strict=True))
         if self.num_devices == 1:
             self.num_devices = num_parts(batch[0])
@@ -365,7 +369,8 @@ class Compilations:
 
     def __call__(self) -> Compiles:
         """Their number, and the seconds that compiling took, including those of backward passes."""
-        (num, seconds), (earlier, earlier_s) = self._so_far(), self._before
+        (num, seconds) = self._so_far()
+        (earlier, earlier_s) = self._before
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # the user's code may have cleared the counters
 
     def _so_far(self) -> Compiles:

@@ -59,7 +59,9 @@ class _OfTensors(nn.Module):
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()
-        self.network, self._leaves, self._structure = network, list(leaves), structure
+        self.network = network
+        self._leaves = list(leaves)
+        self._structure = structure
 
     def forward(self, *tensors: Tensor) -> Any:
         following = iter(tensors)
@@ -71,7 +73,8 @@ class _OfTensors(nn.Module):
 def _replayed(network: Run, tensors: Sequence[Tensor]) -> Run:
     """Runs the network in inference by a graph of its own, without the overhead of `make_graphed_callables`."""
     inputs = [tensor.clone() for tensor in tensors]
-    main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    main = torch.cuda.current_stream()
+    side = torch.cuda.Stream()
     side.wait_stream(main)
     with torch.cuda.stream(side):
         for _ in range(NUM_WARMUPS):

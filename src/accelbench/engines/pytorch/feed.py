@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded, load_encoded
-from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.data.order import Last, Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import RANK_SEEDS
@@ -113,7 +113,10 @@ class JpegFeed(_OrderedFeed):
 
 class _Pictures(Dataset[Batch]):
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
-        self.decode, self.encoded, self.side, self.labelled = Decoder(side), encoded, side, labelled
+        self.decode = Decoder(side)
+        self.encoded = encoded
+        self.side = side
+        self.labelled = labelled
 
     def __getitem__(self, chosen: NDArray[np.int64]) -> Batch:
         images = torch.empty((len(chosen), self.side, self.side, 3), dtype=torch.uint8)
@@ -135,7 +138,10 @@ class Decoder:
         from accelbench.data.decode import decode  # imports PIL, which only pictures need
 
         self.decode = decode
-        self.side, self.decode_jpeg, self.resize = side, decode_jpeg, v2.Resize([side, side])  # bilinear, antialiased
+        # bilinear, antialiased
+        self.side = side
+        self.decode_jpeg = decode_jpeg
+        self.resize = v2.Resize([side, side])
 
     def __call__(self, content: bytes) -> Tensor:
         """The picture as uint8, side x side x 3."""
@@ -198,7 +204,8 @@ class DrawnFeed:
             if self.count is not None:
                 self.given.append(self.count(batch))
             yield batch
-            last, batch = batch, self.draw()
+            last = batch
+            batch = self.draw()
             # A look at the first few is enough, and takes no time of later steps.
             if index < MAX_COMPARED:
                 self.repeats = self.repeats or is_same(last, batch)
@@ -247,9 +254,11 @@ def feed_of(
 
     `part` is the index of this process's part of every batch, and the number of parts.
     """
-    labelled, pinned = cell.mode == Mode.train, pins(cell, backend)
+    labelled = cell.mode == Mode.train
+    pinned = pins(cell, backend)
     if is_random(cell):
-        model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]
+        model = cell.model
+        seed = cell.seed + RANK_SEEDS * part[0]
         num = cell.batch_size // part[1]
         draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
         put = backend.put if cell.data.pipeline == Pipeline.device else None
@@ -257,10 +266,13 @@ def feed_of(
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
-    even = backend.fused or (part[1] > 1 and not train)
+    last: Last = "keep"
+    if backend.fused or (part[1] > 1 and not train):
+        last = "drop" if train else "pad"
     arrays = arrays_of(cell, split, data_folder)
-    order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
+    order = order_of(cell, split, len(arrays.labels), last=last, part=part)
     if cell.data.pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled, pinned=pinned)
-    encoded, side = load_encoded(data_folder, "test" if split == "test" else "train"), arrays.images.shape[1]
+    encoded = load_encoded(data_folder, "test" if split == "test" else "train")
+    side = arrays.images.shape[1]
     return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers, pinned=pinned)

@@ -29,8 +29,11 @@ FP32_PLACES = tuple(
 )
 RNN = "torch.backends.cudnn.rnn.fp32_precision"
 FLAGS = (
-    *(BENCHMARK, "torch.backends.cudnn.deterministic", "torch.backends.cudnn.enabled"),
-    *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
+    BENCHMARK,
+    "torch.backends.cudnn.deterministic",
+    "torch.backends.cudnn.enabled",
+    "torch.backends.mkldnn.deterministic",
+    "torch.backends.mkldnn.enabled",
     "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
     "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
     "torch.backends.cuda.matmul.allow_fp16_accumulation",

@@ -154,7 +154,8 @@ class InferStep:
         self.num_parts, backend = program.num_parts, program.backend
         self.device = backend.device()
         self.end_step = backend.end_step
-        self.put, self.gather = partial(self.task.put, backend.put), backend.gather
+        self.put = partial(self.task.put, backend.put)
+        self.gather = backend.gather
         self.context = program.context
         self.in_context = self.context is not nullcontext
         # Whether batches are computed in host memory, so that nothing is copied.
@@ -298,7 +299,8 @@ class TestStep(InferStep):
             losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
             self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
         if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
-            whole, batch = mapped(output, lambda tensor: tensor[:num]), (inputs[:num], labels[:num])
+            whole = mapped(output, lambda tensor: tensor[:num])
+            batch = (inputs[:num], labels[:num])
             if task.own_loss is not None:
                 self.loss_sum = self.loss_sum + num * task.own_loss(whole, batch).to(self.loss_sum)
             if task.own_metric is not None:

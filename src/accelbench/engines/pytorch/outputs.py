@@ -92,7 +92,8 @@ def draw_again(network: nn.Module) -> None:
 
 def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
     """Two rows of a batch and of its output; None of whole numbers, which may be equal by chance."""
-    rows, of_output = outer_rows(batch), outer_rows([*tensors_in(result)])
+    rows = outer_rows(batch)
+    of_output = outer_rows([*tensors_in(result)])
     if rows is None or of_output is None:
         return None
     output = arrays_in(of_output)
@@ -212,9 +213,11 @@ class NetworkOutputs(CellRun):
         batch, is_unseen = self.workload.unseen()
         if not self.trains:
             # The last output first: the network may write the next one into its place.
-            output_of_fed, state = arrays_in(self.step.result), state_of(self.plain_network())
+            output_of_fed = arrays_in(self.step.result)
+            state = state_of(self.plain_network())
             result = self.further_result(batch)
-            rows, fed = _rows_of(batch, result), self.workload.example()
+            rows = _rows_of(batch, result)
+            fed = self.workload.example()
             return Measured(batch, arrays_in(result), is_unseen, state, rows, fed, output_of_fed)
         if (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may take no other number of rows

@@ -130,7 +130,8 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
     batch = f"a batch of {batch_size:,}" if num != batch_size else f"a batch whose first tensor has {num_rows:,} rows"
-    return f"{num:,} sample{'s' * (num != 1)} in {batch}{model.counted_by}"
+    samples = "1 sample" if num == 1 else f"{num:,} samples"
+    return f"{samples} in {batch}{model.counted_by}"
 
 
 class OwnTask:

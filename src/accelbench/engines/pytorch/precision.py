@@ -113,7 +113,9 @@ class Observer:
     def observed(self, run: Any, **more: Any) -> Observed:
         """What ran, as it was seen, and as the backend of a `CellRun` reports; and what `more` the run has observed."""
         self.handle.remove()  # of layers that never ran
-        products, asked, weights = run.seen.products, FORMATS[run.cell.precision], self.stored()
+        products = run.seen.products
+        asked = FORMATS[run.cell.precision]
+        weights = self.stored()
         stored = asked.stored if weights is None else real_format(weights)
         of_result = asked.computed if self.result is None else real_format(self.result)
         computed = products.ran_in(asked.computed) or of_result

@@ -58,7 +58,8 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
     This process does nothing else before or after. Precisions without units are left out. Each kernel is repeated for
     `seconds_each` in each round: with the default a CPU of 2 cores takes 2 s, and 3 s more for each precision.
     """
-    start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
+    start = time.perf_counter()
+    measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     backend, asked = backend_for(device), list(precisions)
     is_xla = backend.torch_type == "xla"
     if not is_xla:
@@ -104,7 +105,9 @@ def _best(backend: Backend, seconds: float, call: Call) -> float:
 
     timed(1)
     num = max(1, round(MIN_REPEAT_S / max(timed(1), 1e-6)))
-    least, repeats, end = float("inf"), 0, time.perf_counter() + seconds
+    least = float("inf")
+    repeats = 0
+    end = time.perf_counter() + seconds
     while repeats < MIN_REPEATS or time.perf_counter() < end:
         time.sleep(REST_S)
         least = min(least, timed(num))
@@ -232,7 +235,8 @@ def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
 
 def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
     inputs = inputs.view(torch.uint8).contiguous(memory_format=torch.channels_last)
-    scales, one = _scales(len(weight)), [1, 1]
+    scales = _scales(len(weight))
+    one = [1, 1]
     placed = (one, one, one, 1)  # stride, padding, dilation, groups
     packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
     return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)

@@ -87,7 +87,8 @@ def num_rows(structure: object) -> int:
 
 def outer_rows(structure: Any) -> Any:
     """The first and the last row of a batch; None unless all its tensors have as many rows, and more than these."""
-    size, tensors = num_rows(structure), list(tensors_in(structure))
+    size = num_rows(structure)
+    tensors = list(tensors_in(structure))
     if size <= 2 or not _are_plain(tensors) or any(tensor.shape[:1] != (size,) for tensor in tensors):
         return None
     return mapped(structure, lambda tensor: tensor[[0, -1]])
@@ -136,7 +137,8 @@ def varied(structure: Any) -> Any:
     Where a tensor may be an index into others, such as the offsets of bags, or there is one sample, floating-point
     numbers become a little smaller instead.
     """
-    size, tensors = num_rows(structure), list(tensors_in(structure))
+    size = num_rows(structure)
+    tensors = list(tensors_in(structure))
     if size > 1 and _are_plain(tensors):
         moved = mapped(structure, lambda part: part.roll(1, 0) if part.shape[:1] == (size,) else part)
         if not is_same(moved, structure):

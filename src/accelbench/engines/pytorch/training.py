@@ -55,7 +55,8 @@ class TrainedNetwork:
 
     def note_end(self, optimizers: Iterable[Any]) -> None:
         """After the steady state: what became of the weights, and what they are trained with."""
-        into, parameters = self.into, self._trained()
+        into = self.into
+        parameters = self._trained()
         into.after = self.states()
         into.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # numbers of 16 bits
         into.sizes = {name: weight.numel() for name, weight in parameters.items()}

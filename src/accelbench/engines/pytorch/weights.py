@@ -62,7 +62,8 @@ def verified(url: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
     # The very bytes that are verified are read: the cached file may be replaced at any time.
-    content, others = path.read_bytes(), torch.load
+    content = path.read_bytes()
+    others = torch.load
     if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
         raise UserError(
             f"model.weights=pretrained: {path} is not the library's file, since its sha256 does not begin with "

@@ -183,7 +183,9 @@ def scaling_cnn(
     layers: list[nn.Module] = []
     for outputs in channels:
         layers += [nn.Conv2d(inputs, outputs, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
-        inputs, height, width = outputs, height // 2, width // 2
+        inputs = outputs
+        height = height // 2
+        width = width // 2
     layers += [nn.Flatten(), nn.Linear(inputs * height * width, hidden), nn.ReLU(), nn.Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
 
@@ -237,7 +239,12 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
     decoder = [
         nn.Linear(code, pixels * 64),
         nn.Unflatten(1, (height, width, 64)),
-        *[nn.Linear(64, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1), nn.ReLU(), nn.Flatten(2)],
+        nn.Linear(64, 32),
+        nn.Linear(32, 64),
+        nn.ReLU(),
+        nn.Linear(64, 1),
+        nn.ReLU(),
+        nn.Flatten(2),
     ]
     return nn.Sequential(*encoder, nn.Linear(pixels * 64, code), *decoder)
 
