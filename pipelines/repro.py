@@ -57,7 +57,8 @@ HEADLINE = "report/headline.txt"
 # What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
 # DVC's start, its stages and the report; each suite's data and stages.
 STARTED_S = time.process_time()
-OTHERS, OTHERS_EACH = 50.0, 10.0
+OTHERS = 50.0
+OTHERS_EACH = 10.0
 END_S = 10.0  # how long DVC may take to end after an interruption
 
 

@@ -50,13 +50,11 @@ def _status(words: list[str]) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as stop:
-        message, status = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}", 130
+        message = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}"
         if isinstance(stop, Interrupted) and words[0] != "replay":  # which interleaves all cells anew
-            has_out = not stop.folder or any(part.startswith("out=") for word in words for part in word.split())
-            out = [] if has_out else [f"out={stop.folder}"]
-            if words[0] == "compare":  # whose sides have words of their own
-                words, out = [" ".join([word, *out]) if SIDE.match(word) else word for word in words], []
-            message += f"\nTo go on: {clean(masked(shlex.join(['accelbench', *words, *out])))}"
+            further = shlex.join(["accelbench", *_going_on(words, stop.folder)])
+            message += f"\nTo go on: {clean(masked(further))}"
+        status = 130
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -67,10 +65,20 @@ def _status(words: list[str]) -> int:
             mistake = user_error_behind(error)
         if mistake is None:
             raise
-        message, status = f"accelbench: {clean(masked(str(mistake)))}", 2
+        message = f"accelbench: {clean(masked(str(mistake)))}"
+        status = 2
     with contextlib.suppress(OSError):  # if stderr is full or closed, the exit status alone tells
         print(message, file=sys.stderr)
     return status
+
+
+def _going_on(words: list[str], folder: str) -> list[str]:
+    """The words of the command that goes on with the records in `folder`, empty if there are none."""
+    if not folder or any(part.startswith("out=") for word in words for part in word.split()):
+        return words
+    if words[0] == "compare":  # whose sides have words of their own
+        return [f"{word} out={folder}".lstrip() if SIDE.match(word) else word for word in words]
+    return [*words, f"out={folder}"]
 
 
 def _run(words: list[str]) -> int:
@@ -100,7 +108,8 @@ def _replace_closed_streams() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
         os.set_inheritable(number, True)
     os.close(number)
-    sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
 def _has_no_reader(number: int) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from accelbench.grid import fingerprint, own_code
-from devices.fakes import FakeNvml
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -98,11 +97,3 @@ def test_the_digest_changes_with_any_file_that_is_or_may_be_imported_and_nothing
     assert source_digest("mine.nets.Net") == before
     imported = {"mine/__init__.py", "mine/nets.py", "mine/layers.py", "mine/blocks.py"}
     assert changing == imported | ({"mine/others.py"} if dynamic else {"helpers/deep.py"})
-
-
-def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
-    FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
-    machine = fingerprint.fingerprint()["machine"]
-    assert machine["gpus"] == ["A100", "A30"]
-    assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [42, 41]
-    assert machine["gpu_details"][0] == {"memory_gb": 42, "multiprocessors": None, "compute_capability": None}

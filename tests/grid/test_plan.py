@@ -5,9 +5,8 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
-from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Data
-from accelbench.schema.vocab import MODULE, Allocator, Engine, Library, Protocol
+from accelbench.schema.vocab import MODULE, Engine, Library, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
@@ -61,17 +60,6 @@ def test_the_identity_holds_what_a_number_depends_on():
     }
     assert len(found) == 4
     assert fingerprint.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
-
-
-def test_the_identity_holds_the_library_of_the_allocator(tmp_path, monkeypatch):
-    library = tmp_path / "libjemalloc.so.2"
-    monkeypatch.setattr(fingerprint.allocators, "library", lambda allocator: library)
-    monkeypatch.setattr(fingerprint.allocators, "checksum", lambda path: path.read_text())
-    cell, found = make_cell(options=Options(allocator=Allocator.jemalloc)), set()
-    for version in ("5.2", "5.3"):
-        library.write_text(version)
-        found.add(fingerprint.identity(cell, DATA, FINGERPRINT))
-    assert len(found) == 2
 
 
 def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp_path):

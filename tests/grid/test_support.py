@@ -1,13 +1,11 @@
 import dataclasses
 import itertools
-import sys
 from pathlib import Path
 
 import pytest
 
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
-from accelbench.grid import support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import KerasSettings, Options, Server
 from accelbench.schema.vocab import (
@@ -181,15 +179,6 @@ def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
         without("nncf", asked=quantized) == "engine=openvino: nncf is not installed: pip install 'accelbench[openvino]'"
     )
     assert without("nncf", asked=exported()) is None
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
-def test_the_allocators_library_must_be_installed(monkeypatch):
-    for asked in (optional(allocator=Allocator.glibc_reuse), optional("xla_cpu", allocator=Allocator.glibc_reuse)):
-        assert why_not(asked, report(asked.device)) is None
-    monkeypatch.setattr(support.allocators, "library", lambda allocator: None)
-    told = "allocator=tcmalloc: libtcmalloc_minimal.so.4 is not installed: install it (on Debian, libtcmalloc-minimal4)"
-    assert why_not(optional(allocator=Allocator.tcmalloc), report(Device.cpu)) == told
 
 
 @pytest.mark.parametrize(("device", "variable"), [("cpu", "CXX"), ("gpu", "CC")])

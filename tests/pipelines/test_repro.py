@@ -97,13 +97,6 @@ def test_neither_the_log_nor_what_is_shown_of_it_holds_a_secret(repro, monkeypat
     assert capsys.readouterr().err.startswith("error: DVC could not finish:\n401 for ***\nthe end\n")
 
 
-def test_dvc_has_time_to_end_by_itself_after_any_error(repro):
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.2)"])
-    with pytest.raises(ValueError, match="any"), repro._ending(process):
-        raise ValueError("any")
-    assert process.returncode == 0
-
-
 @pytest.fixture
 def job(repro):
     with repro.Job(repro.Console(highlight=False, soft_wrap=True)) as job:

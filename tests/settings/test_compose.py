@@ -64,14 +64,6 @@ def test_the_device_is_the_fastest_that_is_here_unless_it_is_named(with_a_gpu, w
     assert (cell.device, options.is_auto) == (device, is_auto)
 
 
-def test_what_is_here_is_not_what_a_cluster_has(with_a_gpu):
-    (found,) = compose(["executor=slurm"])
-    assert found.device.name == "cpu"
-    with pytest.raises(Exception, match="executor") as raised:
-        compose(["device=auto", "executor=slurm"])
-    assert str(user_error_behind(raised.value)).startswith("device=auto: is what this machine has: with executor=slurm")
-
-
 def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
     own = ["model=custom", "model.target=a.B"]
     axes = {
@@ -99,19 +91,6 @@ def test_a_file_that_was_changed_is_composed_anew_and_what_was_composed_before_s
     (changed,) = compose(["model=mlp"])
     assert (changed.batch_size, compose(["model=cnn"])[0].batch_size) == (129, 128)
     assert changed.model.args == plain.model.args != before.model.args
-
-
-def test_a_file_of_another_folder_is_composed_anew(project, tmp_path):
-    other = tmp_path / "elsewhere/model/mine.yaml"
-    other.parent.mkdir(parents=True)
-    config = project / "conf/config.yaml"
-    config.write_text(
-        config.read_text().replace("hydra:\n", f"hydra:\n  searchpath: ['file://{tmp_path}/elsewhere']\n")
-    )
-    text = (project / "conf/model/mlp.yaml").read_text()
-    for batch in (128, 129):
-        other.write_text(text.replace("batch_size: 128", f"batch_size: {batch}"))
-        assert compose(["model=mine"])[0].batch_size == batch
 
 
 @pytest.mark.parametrize(

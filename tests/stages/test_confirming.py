@@ -46,16 +46,6 @@ def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_pat
     assert questions(sweeps, 0.0) == []
 
 
-def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
-    alone = maker.ok(maker.cell("alone"), 10)
-    sure = [
-        replace(one, cell=replace(one.cell, repeat=i), started_at=f"2026-11-20T18:{2 * i + side:02}:00+00:00")
-        for i in range(5)
-        for side, one in enumerate(pair("sure", (10, 20)))
-    ]
-    assert questions(swept(tmp_path, alone, *sure), 1000.0) == []
-
-
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store):
     shutil.copy(empty_store / "mlflow.db", project)
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]

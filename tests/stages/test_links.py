@@ -55,18 +55,6 @@ def test_a_report_is_not_written_through_a_link(project, private, capsys):
     assert "runs/nets/report: is a link to" in capsys.readouterr().err
 
 
-def test_a_file_of_the_report_that_is_a_link_is_replaced(project):
-    precious = project.parent / "precious"
-    precious.write_text("mine")
-    (project / "report").mkdir()
-    links = [project / "report" / name for name in ("throughput.csv", ".dvc_plots.html", "cells.csv", "index.html")]
-    for each in links:
-        each.symlink_to(precious)
-    assert stage.main(["build_report"]) == 0
-    assert precious.read_text() == "mine"
-    assert not [each for each in links if each.is_symlink()]
-
-
 @pytest.mark.parametrize("place", ["results", "results/mnist_networks", "confirmed"])
 @pytest.mark.fault
 def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(project, private, place):

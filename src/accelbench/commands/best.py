@@ -9,7 +9,7 @@ from rich.console import Console
 
 from accelbench import presentation
 from accelbench.commands import to_target
-from accelbench.commands.command import VERBOSE, command, flag, say
+from accelbench.commands.command import command, flag, say
 from accelbench.commands.shared import (
     FOLDER_HELP,
     PRICE,
@@ -19,6 +19,7 @@ from accelbench.commands.shared import (
     costs,
     default_folder,
     names_of,
+    words_of,
 )
 from accelbench.errors import UserError
 from accelbench.presentation import counted
@@ -96,7 +97,8 @@ if TYPE_CHECKING:
 def best(chosen: Namespace, console: Console) -> int:
     """Does what the mode asks for."""
     settings = ["=" in word for word in chosen.words]
-    chosen.not_settings, chosen.not_a_folder = not all(settings), any(settings) or len(settings) > 1
+    chosen.not_settings = not all(settings)
+    chosen.not_a_folder = any(settings) or len(settings) > 1
     modes = ("search", "serve", "target", "largest_batch")
     chosen.mode = next((f"--{mode}" for mode in modes if getattr(chosen, mode) not in (None, False)), None)
     check(chosen, RULES)
@@ -107,7 +109,7 @@ def best(chosen: Namespace, console: Console) -> int:
     if chosen.target is not None:
         return to_target.run([shlex.join(chosen.words)], chosen, console)
     budget_s = budget_in_s(chosen, "1m")
-    words = chosen.words + [VERBOSE] * chosen.verbose
+    words = words_of(chosen)
     from accelbench.compare.comparison import terms
     from accelbench.isolation.hosts import Hosts
     from accelbench.search import largest_batch, search
@@ -136,7 +138,7 @@ def _serve(chosen: Namespace, console: Console) -> int:
     # 140 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
     is_named = "server.percentile" in names
     words.append("server.duration_s=140" if is_named else f"server.percentile={chosen.percentile or 99}")
-    composed = compose([*words, *chosen.words] + [VERBOSE] * chosen.verbose)
+    composed = compose([*words, *words_of(chosen)])
     for run in composed:
         if run.server.percentile > MOST_PERCENTILE:
             raise UserError(f"server.percentile={run.server.percentile:g}: --serve takes at most {MOST_PERCENTILE}")

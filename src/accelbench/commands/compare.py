@@ -14,7 +14,7 @@ from rich.console import Console
 from accelbench import project
 from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, command, flag, say
-from accelbench.commands.shared import BUDGET, budget_in_s, check
+from accelbench.commands.shared import BUDGET, budget_in_s, check, words_of
 from accelbench.errors import UserError
 from accelbench.rules.conditions import Rule
 
@@ -191,6 +191,5 @@ def bisect(chosen: Namespace, console: Console) -> int:
     from accelbench.lifeline import ending_as_ctrl_c
     from accelbench.search.bisect import bisect, commits
 
-    words = chosen.words + [VERBOSE] * chosen.verbose
     with ending_as_ctrl_c():  # else it would leave worktrees
-        return bisect(commits(chosen.good, chosen.bad), words, budget_s, console)
+        return bisect(commits(chosen.good, chosen.bad), words_of(chosen), budget_s, console)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import VERBOSE, command, flag, say, width
-from accelbench.commands.shared import names_of, show_sweep
+from accelbench.commands.command import command, flag, say, width
+from accelbench.commands.shared import names_of, show_sweep, words_of
 from accelbench.errors import UserError
 from accelbench.presentation import counted, duration
 from accelbench.project import Workplace, shown, workplace
@@ -43,7 +43,8 @@ MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # of the cells that are skipped for one reason
 LABEL_WIDTH = 42
 # How many times as fast a setting may be that gets to a target first, and the relative deviation of the times of seeds.
-RATIOS, SPREAD = (1.1, 1.2, 1.3, 1.5), 0.1
+RATIOS = (1.1, 1.2, 1.3, 1.5)
+SPREAD = 0.1
 TO_START = "To start: an engine is imported for its first cell, a network exported once."
 
 
@@ -103,10 +104,11 @@ def run(chosen: Namespace, console: Console) -> int:
     """Measures what the words ask for, by Hydra."""
     if chosen.resolve and not chosen.cfg:
         raise UserError("--resolve: goes with --cfg")
-    flags = ["--resolve"] * chosen.resolve + ["--hydra-help"] * chosen.hydra_help
-    for name in ("cfg", "package", "info", "config_dir"):
-        if (value := getattr(chosen, name)) is not None:
-            flags.append(f"--{name.replace('_', '-')}={value}")
+    flags = []
+    for name in ("cfg", "package", "info", "config_dir", "resolve", "hydra_help"):
+        word = f"--{name.replace('_', '-')}"
+        if value := getattr(chosen, name):
+            flags.append(word if value is True else f"{word}={value}")
     num_unexpected = 0
     from accelbench.isolation.hosts import Hosts
 
@@ -128,8 +130,7 @@ def run(chosen: Namespace, console: Console) -> int:
             of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
             return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
 
-        words = [word for word in chosen.words if word != "--"] + [VERBOSE] * chosen.verbose
-        application.run(measure, flags, words, is_sweep=chosen.multirun)
+        application.run(measure, flags, words_of(chosen), is_sweep=chosen.multirun)
     return 1 if num_unexpected else 0
 
 
@@ -214,7 +215,8 @@ def _sweeps(words: list[str]) -> list[list[str]]:
 
     if not {"-m", "--multirun"} & set(words):
         words = ["-m", *words]
-    names, project = names_of(words), workplace().project
+    names = names_of(words)
+    project = workplace().project
     if project is None or "profile" not in names or "suite" in names:
         return [words]
     return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]

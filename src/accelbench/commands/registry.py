@@ -37,7 +37,8 @@ def load_all() -> list[Command]:
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     """The command that a command line names, `run` if none, and the words that follow the name. Raises UserError."""
     named = bool(words) and words[0] in NAMES
-    command, rest = load(words[0] if named else NAMES[0]), list(words[named:])
+    command = load(words[0] if named else NAMES[0])
+    rest = list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
         word = rest[0][:MAX_SHOWN]
         is_model = (workplace().conf / "model" / f"{word}.yaml").exists()

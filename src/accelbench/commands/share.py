@@ -83,7 +83,8 @@ def bundle(chosen: Namespace, console: Console) -> int:
     from accelbench.report.read import read_all
 
     place = workplace()
-    folder, out = place.root / (chosen.folder or default_folder(place, console)), Path(chosen.out)
+    folder = place.root / (chosen.folder or default_folder(place, console))
+    out = Path(chosen.out)
     with writing_errors(chosen.out):
         num = pack(folder, read_all(folder, alone=True), out, _beside(folder, place))
     say(console, f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")

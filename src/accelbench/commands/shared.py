@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import flag, say
+from accelbench.commands.command import VERBOSE, flag, say
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.presentation import seconds_of
 from accelbench.project import RECORDS, RESULTS, RUNS, Workplace, shown
@@ -51,6 +51,12 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
     terminal.conclude(result, console)
     terminal.show_answer(result.records, shown(result.folder), console, options.words)
+
+
+def words_of(chosen: Namespace) -> list[str]:
+    """The words of the command line that are no flags, and the setting that -v stands for."""
+    words = [word for word in chosen.words if word != "--"]
+    return [*words, VERBOSE] if chosen.verbose else words
 
 
 def names_of(words: Iterable[str]) -> set[str]:
@@ -97,11 +103,13 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     from accelbench.judging.costs import Cost
     from accelbench.settings import params
 
-    found, text = params.costs(project), chosen.price_per_hour
+    found = params.costs(project)
+    text = chosen.price_per_hour
     if text is None:
         return found
     prices = text.split(",")
-    for name, sign, number in (price.rpartition("=") for price in prices):
+    for price in prices:
+        name, sign, number = price.rpartition("=")
         if sign and name not in list(Device):
             raise UnknownChoiceError("--price-per-hour", name, Device)
         is_price = FIGURE.fullmatch(number) and float(number)

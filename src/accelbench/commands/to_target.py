@@ -48,7 +48,8 @@ def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
             words = words_in(side)
             if refused := DECIDED & names_of(words):
                 raise UserError(f"{min(refused)}: --target and --seeds decide it: leave it out")
-            words += [VERBOSE] * chosen.verbose
+            if chosen.verbose:
+                words.append(VERBOSE)
             composed.append(compose(["-m", "protocol=target", f"target.accuracy={chosen.target}", *words]))
         cells, options = cells_of([run for side in composed for run in side])
         if len(sides) > 1:

@@ -95,7 +95,10 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
     if cell.protocol in SERVING:
         _, least = ONE_AT_A_TIME.get(cell.protocol, (1, 0))
         return max(cell.server.duration_s, least * step_s) + (LEAST_WARMUP + NUM_CHECK_STEPS) * step_s
-    window, num_checks = cell.window, NUM_CHECK_STEPS + 2 * MIN_STEPS * bool(cell.breakdown_s)
+    window = cell.window
+    num_checks = NUM_CHECK_STEPS
+    if cell.breakdown_s:
+        num_checks += 2 * MIN_STEPS
     if cell.protocol == Protocol.steps:
         timed_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
         steps_s = (cell.warmup + num_checks) * step_s + timed_s
@@ -140,7 +143,8 @@ class Evidence:
 
     def add(self, record: Record) -> None:
         """Takes in what a further record shows."""
-        cell, measured = record.cell, record.measurement
+        cell = record.cell
+        measured = record.measurement
         if measured is None:
             return
         # The process's own time, without that for which the cell waited for its host.
@@ -182,7 +186,8 @@ class Evidence:
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
-        data, engine = DataSpec(name=RANDOM, pipeline=Pipeline.host), Engine.pytorch
+        data = DataSpec(name=RANDOM, pipeline=Pipeline.host)
+        engine = Engine.pytorch
         cell = replace(cell, model=model, data=data, engine=engine, keras=None, device=Device.cpu, devices=1)
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
@@ -199,7 +204,8 @@ class Evidence:
         return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
 
     def _estimated_s(self, cell: Cell) -> float | None:
-        step_s, num_samples = self._step_s(cell), (0, 0)
+        step_s = self._step_s(cell)
+        num_samples = (0, 0)
         if step_s is None and cell.protocol in SERVING:  # its duration is most of it
             step_s = 0.0
         if (inputs := self.inputs.get(cell.data.name)) is not None:
@@ -219,7 +225,8 @@ class Evidence:
         if (known := self._steps.get(_key(cell, COUNTS))) is not None:
             batch_size, step_s = known
             return step_s * cell.batch_size / batch_size
-        flops, ceilings = self._flops.get(_network(cell)), self.ceilings.get(cell.device)
+        flops = self._flops.get(_network(cell))
+        ceilings = self.ceilings.get(cell.device)
         if flops is None or ceilings is None:
             return None
         rate = ceilings.ceiling_of(cell.precision)
@@ -265,7 +272,8 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
     """How long each of `cells` takes, one after another; only the first that `needs` what none has `started` waits."""
-    ready, found = {needs(cell) for cell in started}, []
+    ready = {needs(cell) for cell in started}
+    found = []
     for cell in cells:
         found.append(evidence.length(cell, waits=needs(cell) not in ready))
         ready.add(needs(cell))

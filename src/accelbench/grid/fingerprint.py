@@ -80,7 +80,8 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """The fingerprint for its engine with the versions of the interpreter that it runs in, if that is another one."""
     if cell.python is None:
         return dict(fingerprint)
-    found, own = interpreters.look(cell.python), fingerprint["versions"]
+    found = interpreters.look(cell.python)
+    own = fingerprint["versions"]
     versions = {**found.versions, **({DRIVER: own[DRIVER]} if DRIVER in own else {})}
     return {**fingerprint, "machine": {**fingerprint["machine"], "python": found.version}, "versions": versions}
 

@@ -1,4 +1,4 @@
-"""The user's own code that cells name: its files, their digest, and whether it has what is named.
+"""The user's own code that cells name: its files and their digest.
 
 It reads the text alone: nothing is imported, and no lock is needed.
 """
@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib.abc import SourceLoader
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-# A module whose text has one of these may define, or import, other names than it has in it.
-DYNAMIC = re.compile(r"import\s*\(?\s*\*|__getattr__|globals|locals|vars|exec|eval|setattr|__dict__|__path__|modules")
 # A module whose text has one of these may import others that it does not name.
 HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil|[lL]azy_?(Module|loader)")
 # Modules whose version in the cell's interpreter is in the identity.
@@ -114,10 +111,9 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises a UserError if code that `cells` name is missing, or no Python, or if `python` would run another copy."""
+    """Raises a UserError if a module that `cells` name is missing, or if `python` would run another copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # it is there
-        _check_text(flag, path)
         name = path.partition(".")[0]
         # The identity has the digest of the copy here, so that the other interpreter must run the same one.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
@@ -133,20 +129,3 @@ def _is_same_copy(name: str, python: str) -> bool:
         return False
     # Before a folder without __init__.py comes any package of that name.
     return there.origin is not None or not look(python, name).modules.get(name)
-
-
-def _check_text(flag: str, path: str) -> None:
-    """Raises a UserError if the module's text is no Python, or surely has no such name."""
-    module, places = None, ["", *sys.path]
-    for name in path.split("."):
-        if (found := PathFinder.find_spec(name, places)) is None:
-            break
-        module, places = found, list(found.submodule_search_locations or [])
-    if found or not module or not isinstance(module.loader, SourceLoader):
-        return  # the check of its network says the rest
-    try:
-        ast.parse(text := module.loader.get_source(module.name) or "", Path(str(module.origin)).name)
-    except (SyntaxError, ValueError) as error:
-        raise UserError(f"{flag}={path}: can't be imported ({error})") from error
-    if name not in re.findall(r"\w+", text) and not DYNAMIC.search(text):
-        raise UserError(f"{flag}={path}: the module {module.name} has no {name}")

@@ -192,7 +192,8 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     shape = num_train = None
     if data.name not in (MODULE, RANDOM):
         check_arrays(folder)
-        shape, num_train = shape_in(folder), read_counts(folder).get("train")
+        shape = shape_in(folder)
+        num_train = read_counts(folder).get("train")
         check_fits(cells, shape, num_train)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier, shape, num_train)

@@ -50,7 +50,8 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
         shape: of a prepared set's images; None: of the set's by default.
         num_train: how many images it has to train with, if that is known.
     """
-    data, wanted = cell.data.name, cell.data.train_images
+    data = cell.data.name
+    wanted = cell.data.train_images
     if wanted is not None and num_train is not None and wanted > num_train:
         return f"data.train_images={wanted}: {data} has {num_train} to train with here: ask for at most as many"
     images_shape = cell.model.input_shape if data == vocab.RANDOM else shape or SHAPES.get(data)
@@ -68,7 +69,8 @@ class CellFacts(Asked):
 
     def __init__(self, cell: Cell, report: DeviceReport) -> None:
         super().__init__(cell)
-        self.cell, self.report = cell, report
+        self.cell = cell
+        self.report = report
 
     @cached_property
     def model(self) -> str:
@@ -132,7 +134,8 @@ class CellFacts(Asked):
     @cached_property
     def needed(self) -> list[str]:
         """The modules that the cell's process imports."""
-        cell, found = self.cell, ["msgspec", "numpy", "pynvml"]
+        cell = self.cell
+        found = ["msgspec", "numpy", "pynvml"]
         if cell.keras is not None:
             found += ["jax" if cell.keras.backend == vocab.KerasBackend.jax else "tensorflow", "keras"]
         else:

@@ -62,7 +62,8 @@ class Asked:
 
     def _place(self, name: str) -> tuple[Any, Any]:
         """The section that a setting is in, and its value there; None if there is no such section."""
-        section, value = None, self.whole
+        section = None
+        value = self.whole
         for part in self.places.get(name, name).split("."):
             section, value = value, getattr(value, part, None)
         return section, value

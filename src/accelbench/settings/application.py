@@ -31,7 +31,9 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
         raise UserError(f"hydra/sweeper={given['hydra/sweeper']}: chooses values; a suite has its lines: leave one out")
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and `cli` makes messages of them
-    before, sys.argv = sys.argv, [sys.argv[0], *["-m"] * is_sweep, *flags, *of_hydra, *own]
+    before = sys.argv
+    multirun = ["-m"] if is_sweep else []
+    sys.argv = [sys.argv[0], *multirun, *flags, *of_hydra, *own]
     try:
         with resolvers():
             main()

@@ -130,7 +130,8 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
 
     Raises UserError: a value is wrong; the message names the line of params.yaml that has it.
     """
-    parsed, files = cache(parse), _contents()
+    parsed = cache(parse)
+    files = _contents()
     # A job that chooses the same files and sets the same names as an earlier one takes its configuration: a new one
     # takes 4 ms.
     earlier: dict[tuple[tuple[str, ...], ...], DictConfig] = {}

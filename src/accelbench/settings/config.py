@@ -21,13 +21,13 @@ from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MISSING: Any = "???"  # of OmegaConf's: a file in conf/ has the value
-PROFILES = ("quick", "full")  # of params.yaml
 GROUP = "group"  # of a field's metadata
 T = TypeVar("T")
 
 Optimizer = StrEnum("Optimizer", ["adam", "adamw", "sgd"])  # how a model is trained
 LrScale = StrEnum("LrScale", ["none", "linear", "sqrt"])  # how the learning rate grows with the batch
 Retry = StrEnum("Retry", ["none", "failed"])  # which cells with a record are run again
+Profile = StrEnum("Profile", ["quick", "full"])  # of params.yaml
 Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # what runs the cells of a sweep
 
 
@@ -156,7 +156,7 @@ class RunConfig(Options, RunSettings):
     optimizer: OptimizerConfig = OptimizerConfig()
     repeats: AtLeastOne = setting(1, "fresh processes of each cell; each cell runs once before any runs again")
     suite: str = setting("adhoc", "a suite of params.yaml, or adhoc: no suite")
-    profile: str | None = setting(None, "which lines of a suite: quick or full")
+    profile: Profile | None = setting(None, "which lines of a suite: quick or full")
     out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
     retry: Retry = setting(Retry.none, "failed: run failed, timed out, killed and disturbed cells of out= again")
     quiet_s: NotNegative = setting(
@@ -220,7 +220,8 @@ class SweepOptions:
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
     """The names of the options with different values, but for those that come with the suite or the device."""
-    others, of_cells = asdict(second), ("title", "study", "is_auto")
+    others = asdict(second)
+    of_cells = ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
     return ", ".join("data.root" if name == "data_root" else name for name in names)
 
@@ -235,7 +236,8 @@ def check_local(executor: ExecutorConfig) -> None:
 
 
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
-LIST, MAPPING = "a list", "names with values"
+LIST = "a list"
+MAPPING = "names with values"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +275,7 @@ def _about(setting: Declared) -> About:
     return About(
         name=setting.path,
         meaning=setting.said.help,
-        choices=list(PROFILES) if setting.path == "profile" else choices,
+        choices=choices,
         kind=" or ".join(kinds),
         default=None if default in (NO_DEFAULT, MISSING) else default,
     )

@@ -26,7 +26,8 @@ def checked(run: RunConfig) -> RunConfig:
     Raises UserError: a setting is malformed, or an argument of the user's code holds a secret, which records, labels
     and reports would show.
     """
-    model, data = run.model, run.data
+    model = run.model
+    data = run.data
     is_own_function = "." in model.optimizer and model.library == vocab.Library.custom
     if model.optimizer not in list(Optimizer) and not is_own_function:
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)

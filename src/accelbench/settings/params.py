@@ -3,7 +3,6 @@
 import io
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
-from accelbench.settings.config import PROFILES, Retry
+from accelbench.settings.config import Profile, Retry
 
-Profile = StrEnum("Profile", ["quick", "full"])
 Section = dict[str, dict[str, Any]]  # name -> settings
 
 
@@ -32,7 +30,7 @@ Section = dict[str, dict[str, Any]]  # name -> settings
 class Params:
     """The whole file. Suites are checked where they are used: see `suites.Suite`."""
 
-    profile: Profile | None = None
+    profile: Profile = Profile.quick
     profiles: dict[Profile, str] = field(default_factory=dict)  # words of each line of all suites
     retry: Retry = Retry.none
     strict: bool = True  # whether a cell that failed unexpectedly is exit status 1
@@ -44,8 +42,8 @@ class Params:
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
         """A value that may differ by profile, as in {quick: 50, full: 1000}."""
-        is_varied = isinstance(value, dict) and set(value) == set(PROFILES)
-        return value[profile or self.profile or PROFILES[0]] if is_varied else value
+        is_varied = isinstance(value, dict) and set(value) == set(Profile)
+        return value[profile or self.profile] if is_varied else value
 
 
 def load(project: Path | None) -> Params:

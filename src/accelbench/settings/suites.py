@@ -20,8 +20,8 @@ from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, LISTS, NAMES, PROFILES, check_section, meant
-from accelbench.settings.params import Params, Profile
+from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_section, meant
+from accelbench.settings.params import Params
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
@@ -70,9 +70,10 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     Raises UserError: the suite or the profile is unknown, or the suite is malformed; it names the line and the word.
     """
     given = given_in(words)
-    profile, name = given.get("profile") or params.profile or PROFILES[0], given.get("suite", NO_SUITE)
-    if profile not in PROFILES:
-        raise UnknownChoiceError("profile", profile, PROFILES)
+    profile = given.get("profile") or params.profile
+    name = given.get("suite", NO_SUITE)
+    if profile not in list(Profile):
+        raise UnknownChoiceError("profile", profile, Profile)
     if name == NO_SUITE:
         if "profile" in given:
             raise UserError(
@@ -85,8 +86,9 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
         raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
     if name not in params.suites:
         raise UnknownChoiceError("suite", name, params.suites)
-    suite, flag = read_suite(params, name), f"{PARAMS}: suites.{name}"
-    texts = suite.quick if profile == "quick" else suite.full
+    suite = read_suite(params, name)
+    flag = f"{PARAMS}: suites.{name}"
+    texts = suite.quick if profile == Profile.quick else suite.full
     if not texts:
         raise UserError(f"{flag}.{profile}: should be a list of lines, such as [model=mlp,cnn device=cpu]")
     settings = {"data": f"data={suite.data}", "profile": f"profile={profile}"}
@@ -202,7 +204,8 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
     given = {}
     for word in words:
         override = parse(word)
-        name, value = override.key_or_group, override.value()
+        name = override.key_or_group
+        value = override.value()
         if not name:
             raise UserError(f"{word}: should be name=value")
         if is_hydras(word):
@@ -225,7 +228,8 @@ def is_hydras(word: str) -> bool:
 
 def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
     """Yields the words of each combination of values. Raises UserError: there are none, or too many."""
-    hydras, num = GlobalHydra.instance(), 0
+    hydras = GlobalHydra.instance()
+    num = 0
     parser = OverridesParser.create(hydras.config_loader() if hydras.is_initialized() else None)  # for globs
     for line in lines:
         axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line)}
@@ -236,7 +240,8 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 def _values(override: Override) -> list[str]:
     """The words that an override stands for, at most as many as a sweep may have, and one more."""
-    word, key = str(override.input_line), override.get_key_element()
+    word = str(override.input_line)
+    key = override.get_key_element()
     if not override.is_sweep_override():
         return [word]
     if not override.is_discrete_sweep():

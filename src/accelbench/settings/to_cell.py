@@ -86,10 +86,12 @@ class RunFacts(Asked):
     def unlike_study(self) -> str:
         """Why a study's network would have other parameters on this data set's images; empty if it would not."""
         # Pictures and arrays of the user's own are in no study.
-        model, data = self.run.model, self.run.data.name
+        model = self.run.model
+        data = self.run.data.name
         if model.library != vocab.Library.accelbench or model.input_shape is None or data not in SHAPES:
             return ""
-        made_for, shape = tuple(model.input_shape), SHAPES[data]
+        made_for = tuple(model.input_shape)
+        shape = SHAPES[data]
         if made_for == shape or why_unfit(_taken(ModelSpec, model), shape, data):  # then the plan says it
             return ""
         fitting = [name for name, other in SHAPES.items() if other == made_for] or [vocab.RANDOM]
@@ -206,7 +208,8 @@ def check_limits(run: RunConfig) -> None:
 
 
 def _check_range(setting: Declared, value: Any) -> None:
-    flag, bounds = setting.path, _range(setting.kind)
+    flag = setting.path
+    bounds = _range(setting.kind)
     if bounds is None or value is None:
         return
     number = min(value, default=0) if isinstance(value, list) else value

@@ -57,7 +57,8 @@ class Suite:
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
-    retry, found = params.load(root).retry, []
+    retry = params.load(root).retry
+    found = []
     for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
         found.append(Suite(root, name, in_order(cells), options))
@@ -160,7 +161,8 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
         # The same order each time: after an interruption, the records that are there are those of the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
-        suite, place = question.first.cell.suite, folder / question.name
+        suite = question.first.cell.suite
+        place = folder / question.name
         options = SweepOptions(
             suite=suite, title=question.title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
         )
