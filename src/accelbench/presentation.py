@@ -5,11 +5,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accelbench.schema.measurement import Check
 from accelbench.schema.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from accelbench.schema.measurement import Check
 
 # A command, an address or a path, and no unit such as samples/s.
 COPIED = re.compile(r"\b(accelbench|dvc|git|pip) [a-z]|\bmake (repro|setup|ui)|://|\S/(?!s\b)\S")
@@ -29,7 +30,7 @@ UNKNOWN = "–"
 TERA = 1e13  # operations per second from which they are given in TFLOP/s
 
 
-def checked_words(checks: Sequence[Check], *, fully: bool) -> str:
+def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
     """What was observed of a cell's promises, and over what share of its work: `times 99 %; outputs 25 %; ...`.
 
     Empty in older records. With `fully`, each with the words of what was observed.
