@@ -37,394 +37,127 @@ NEEDS = (
     Needs("executor.ray", "executor=ray"),
 )
 
+# One line a rule.
+# fmt: off
 MISTAKES = (
-    Rule(
-        "data=random data.pipeline=array,jpeg",
-        "data.pipeline={data.pipeline}: not for data=random",
-        "host, device or fresh",
-    ),
-    Rule(
-        "data!=random data.pipeline=host,device,fresh",
-        "data.pipeline={data.pipeline}: not for data={data}",
-        "array or jpeg",
-    ),
+    Rule("data=random data.pipeline=array,jpeg", "data.pipeline={data.pipeline}: not for data=random", "host, device or fresh"),
+    Rule("data!=random data.pipeline=host,device,fresh", "data.pipeline={data.pipeline}: not for data={data}", "array or jpeg"),
     Rule("data=random data.augment", "data.augment={data.augment}: random images are not varied", "data.augment=none"),
     Rule("executor=local threads>cores", "threads={threads}: should be at most {cores}"),
     Rule("executor!=local python", "python={python}: is on this machine", "executor=local"),
-    Rule(
-        "executor=slurm !executor.slurm.nodes",
-        "executor.name=slurm: without executor.slurm.nodes",
-        "executor=slurm, which has defaults",
-    ),
-    Rule(
-        "executor=ray !executor.ray.nodes",
-        "executor.name=ray: without executor.ray.nodes",
-        "executor=ray, which has defaults",
-    ),
+    Rule("executor=slurm !executor.slurm.nodes", "executor.name=slurm: without executor.slurm.nodes", "executor=slurm, which has defaults"),
+    Rule("executor=ray !executor.ray.nodes", "executor.name=ray: without executor.ray.nodes", "executor=ray, which has defaults"),
     # The user's own network and data
-    Rule(
-        "model=custom,lightning !model.target",
-        "model.target: it is missing: the dotted path of your class, such as my_package.nets.MyNet",
-    ),
-    Rule(
-        "model.batch data!=random",
-        "model.batch={model.batch}: makes the data itself, so that data={data} is not used",
-        "data=random",
-    ),
-    Rule(
-        "model.batch mode=train !model.loss",
-        "mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> scalar",
-        "it, or mode=infer",
-    ),
-    Rule(
-        "model=transformers data!=random",
-        "data={data}: networks of transformers run on random token ids",
-        "data=random",
-    ),
-    Rule(
-        "model=transformers !model.task",
-        "model.task: it is missing. Choose from: classification, masked_lm, causal_lm.",
-    ),
-    Rule(
-        "data=module model!=lightning",
-        "data=module and model=lightning go together: a LightningModule and its DataModule",
-    ),
-    Rule(
-        "data!=module model=lightning",
-        "data=module and model=lightning go together: a LightningModule and its DataModule",
-    ),
-    Rule(
-        "data=folder !data.path",
-        "data.path: it is missing: data=folder needs the path of a folder with a folder of pictures for each class",
-    ),
+    Rule("model=custom,lightning !model.target", "model.target: it is missing: the dotted path of your class, such as my_package.nets.MyNet"),
+    Rule("model.batch data!=random", "model.batch={model.batch}: makes the data itself, so that data={data} is not used", "data=random"),
+    Rule("model.batch mode=train !model.loss", "mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> scalar", "it, or mode=infer"),
+    Rule("model=transformers data!=random", "data={data}: networks of transformers run on random token ids", "data=random"),
+    Rule("model=transformers !model.task", "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
+    Rule("data=module model!=lightning", "data=module and model=lightning go together: a LightningModule and its DataModule"),
+    Rule("data!=module model=lightning", "data=module and model=lightning go together: a LightningModule and its DataModule"),
+    Rule("data=folder !data.path", "data.path: it is missing: data=folder needs the path of a folder with a folder of pictures for each class"),
     Rule("data=arrays !data.path", "data.path: it is missing: data=arrays needs the path of an .npz file"),
     Rule("unlike_study", "{unlike_study}"),
-    Rule(
-        "optimizer.scale mode!=train",
-        "optimizer.scale={optimizer.scale}: mode={mode} has no rate",
-        "optimizer.scale=none",
-    ),
-    Rule(
-        "optimizer.scale model=lightning",
-        "optimizer.scale={optimizer.scale}: a LightningModule has its own rate",
-        "optimizer.scale=none",
-    ),
-    Rule(
-        "engine.backend=jax device=tpu engine.tpu",
-        "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine",
-        "engine.tpu=local, or engine.backend=tensorflow",
-    ),
+    Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no rate", "optimizer.scale=none"),
+    Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own rate", "optimizer.scale=none"),
+    Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine", "engine.tpu=local, or engine.backend=tensorflow"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
-    Rule(
-        "protocol=server server.generator=loadgen",
-        "server.generator=loadgen: accelbench makes the requests itself",
-        "server.generator=own",
-    ),
-    Rule(
-        f"{SERVING} server.workers>shared_threads",
-        "server.workers={server.workers}: they share the threads",
-        "at most {shared_threads}",
-    ),
-    Rule(
-        f"{SERVING} timeout_s<enough_s",
-        "timeout_s={timeout_s}: is short for server.duration_s={server.duration_s}",
-        "timeout_s={enough_s}",
-    ),
-    Rule(
-        "protocol=server num_requests<least_requests",
-        "server.percentile={server.percentile}: takes {least_requests} requests, and server.rate={server.rate} gives {num_requests} in server.duration_s={server.duration_s}",
-        "server.duration_s={long_s}",
-    ),
+    Rule("protocol=server server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
+    Rule(f"{SERVING} server.workers>shared_threads", "server.workers={server.workers}: they share the threads", "at most {shared_threads}"),
+    Rule(f"{SERVING} timeout_s<enough_s", "timeout_s={timeout_s}: is short for server.duration_s={server.duration_s}", "timeout_s={enough_s}"),
+    Rule("protocol=server num_requests<least_requests", "server.percentile={server.percentile}: takes {least_requests} requests, and server.rate={server.rate} gives {num_requests} in server.duration_s={server.duration_s}", "server.duration_s={long_s}"),
     # Targets
     Rule("protocol=target mode!=train", "mode={mode}: protocol=target trains", "mode=train"),
     Rule("protocol=target data=random", "data=random: nothing can be learnt from it", "a data set for protocol=target"),
-    Rule(
-        "protocol=target target.metric=metric model!=lightning !model.metric",
-        "target.metric=metric: needs model.metric, the dotted path of your own function",
-    ),
-    Rule(
-        "protocol=target target.metric!=accuracy,loss,metric model!=lightning",
-        "target.metric={target.metric}: unknown target.metric. Choose from: accuracy, loss, metric.",
-    ),
-    Rule(
-        "protocol=target target.metric=accuracy !target.accuracy",
-        "protocol=target: needs target.accuracy, which is what accuracy is to reach",
-    ),
-    Rule(
-        "protocol=target target.metric!=accuracy !target.value",
-        "protocol=target: needs target.value, which is what {target.metric} is to reach",
-    ),
-    Rule(
-        "protocol=target target.metric=accuracy target.value",
-        "target.value: goes with another target.metric than accuracy",
-        "target.accuracy",
-    ),
-    Rule(
-        "protocol=target target.metric!=accuracy target.accuracy",
-        "target.accuracy: does not go with target.metric={target.metric}",
-        "target.value",
-    ),
-    Rule(
-        "protocol=target target.validation>=1",
-        "target.validation={target.validation}: leaves nothing to train on",
-        "less than 1",
-    ),
+    Rule("protocol=target target.metric=metric model!=lightning !model.metric", "target.metric=metric: needs model.metric, the dotted path of your own function"),
+    Rule("protocol=target target.metric!=accuracy,loss,metric model!=lightning", "target.metric={target.metric}: unknown target.metric. Choose from: accuracy, loss, metric."),
+    Rule("protocol=target target.metric=accuracy !target.accuracy", "protocol=target: needs target.accuracy, which is what accuracy is to reach"),
+    Rule("protocol=target target.metric!=accuracy !target.value", "protocol=target: needs target.value, which is what {target.metric} is to reach"),
+    Rule("protocol=target target.metric=accuracy target.value", "target.value: goes with another target.metric than accuracy", "target.accuracy"),
+    Rule("protocol=target target.metric!=accuracy target.accuracy", "target.accuracy: does not go with target.metric={target.metric}", "target.value"),
+    Rule("protocol=target target.validation>=1", "target.validation={target.validation}: leaves nothing to train on", "less than 1"),
     # Generation
-    Rule(
-        "mode=generate model!=transformers",
-        "mode=generate: model={model} is no causal language model",
-        "model=transformers",
-    ),
-    Rule(
-        "mode=generate model.task!=causal_lm",
-        "model.task={model.task}: mode=generate continues texts",
-        "model.task=causal_lm",
-    ),
-    Rule(
-        "mode=generate protocol!=window,steps",
-        "protocol={protocol}: mode=generate repeats generations",
-        "protocol=window or steps",
-    ),
-    Rule(
-        "mode=generate other_length",
-        "model.batch_args.seq_len: mode=generate has generate.prompt_tokens and generate.new_tokens instead",
-    ),
-    Rule(
-        "mode=generate protocol=steps steps>most_generations",
-        "steps={steps}: a record keeps the times of a million tokens",
-        "at most {most_generations}",
-    ),
+    Rule("mode=generate model!=transformers", "mode=generate: model={model} is no causal language model", "model=transformers"),
+    Rule("mode=generate model.task!=causal_lm", "model.task={model.task}: mode=generate continues texts", "model.task=causal_lm"),
+    Rule("mode=generate protocol!=window,steps", "protocol={protocol}: mode=generate repeats generations", "protocol=window or steps"),
+    Rule("mode=generate other_length", "model.batch_args.seq_len: mode=generate has generate.prompt_tokens and generate.new_tokens instead"),
+    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: a record keeps the times of a million tokens", "at most {most_generations}"),
 )
 
 SKIPPED = (
     Rule("python_problem", "python={python}: {python_problem}"),
     Rule("missing=torch", "engine={engine}: torch is missing in this environment", "one that has it, or engine=keras"),
     Rule("missing missing!=torch_xla", "engine={engine}: {missing} is not installed: {install}"),
-    Rule(
-        "precision=int8 engine!=onnxruntime,openvino",
-        "engine={engine} does not quantise networks",
-        "engine=onnxruntime or engine=openvino",
-    ),
+    Rule("precision=int8 engine!=onnxruntime,openvino", "engine={engine} does not quantise networks", "engine=onnxruntime or engine=openvino"),
     # Keras
-    Rule(
-        "engine=keras device=xla_cpu",
-        "xla_cpu is torch_xla's",
-        "device=cpu engine.jit_compile=true to have XLA compile for the CPU",
-    ),
+    Rule("engine=keras device=xla_cpu", "xla_cpu is torch_xla's", "device=cpu engine.jit_compile=true to have XLA compile for the CPU"),
     Rule("engine=keras device=xpu,mps", "engine=keras does not run on {device} here", "engine=pytorch, or device=cpu"),
-    Rule(
-        "engine.backend=jax engine.jit_compile=false",
-        "engine.jit_compile=false: Keras on JAX would run operator by operator",
-        "engine.jit_compile=true",
-    ),
-    Rule(
-        "engine.backend=jax devices>1",
-        "devices={devices}: several devices are tf.distribute's",
-        "engine.backend=tensorflow",
-    ),
-    Rule(
-        "engine.backend=jax threads",
-        "threads={threads}: JAX takes no limit on its threads",
-        "engine.backend=tensorflow",
-    ),
-    Rule(
-        "engine=keras model.library!=accelbench",
-        "engine=keras has accelbench's own networks, none of {model.library}",
-        "engine=pytorch",
-    ),
-    Rule(
-        "engine=keras model.weights!=none,pretrained",
-        "model.weights: Keras' cells draw their weights",
-        "engine=pytorch, or model.weights=none",
-    ),
-    Rule(
-        "engine=keras save_weights",
-        "save_weights=true: Keras' cells keep no weights",
-        "engine=pytorch, or save_weights=false",
-    ),
-    Rule(
-        "engine=keras option", "{option}=true is an option of PyTorch's cells", "engine=pytorch, or engine.jit_compile"
-    ),
-    Rule(
-        "engine=keras data.pipeline=jpeg",
-        "data.pipeline=jpeg: Keras' cells read decoded arrays",
-        "data.pipeline=array, or engine=pytorch",
-    ),
-    Rule(
-        "engine=keras data.augment",
-        "data.augment={data.augment}: Keras' cells vary no images",
-        "data.augment=none, or engine=pytorch",
-    ),
-    Rule(
-        "engine.backend=jax engine.steps_per_execution>1",
-        "engine.steps_per_execution={engine.steps_per_execution}: Keras on JAX calls the compiled function for each step",
-        "1",
-    ),
-    Rule(
-        "engine.steps_per_execution>1 data.pipeline=device mode=train",
-        "engine.steps_per_execution={engine.steps_per_execution}: training, TensorFlow fetches each batch itself",
-        "data.pipeline=host, or engine.steps_per_execution=1",
-    ),
-    Rule(
-        "engine.steps_per_execution>1 devices>1",
-        "engine.steps_per_execution={engine.steps_per_execution}: TensorFlow can't run them on several devices",
-        "1",
-    ),
+    Rule("engine.backend=jax engine.jit_compile=false", "engine.jit_compile=false: Keras on JAX would run operator by operator", "engine.jit_compile=true"),
+    Rule("engine.backend=jax devices>1", "devices={devices}: several devices are tf.distribute's", "engine.backend=tensorflow"),
+    Rule("engine.backend=jax threads", "threads={threads}: JAX takes no limit on its threads", "engine.backend=tensorflow"),
+    Rule("engine=keras model.library!=accelbench", "engine=keras has accelbench's own networks, none of {model.library}", "engine=pytorch"),
+    Rule("engine=keras model.weights!=none,pretrained", "model.weights: Keras' cells draw their weights", "engine=pytorch, or model.weights=none"),
+    Rule("engine=keras save_weights", "save_weights=true: Keras' cells keep no weights", "engine=pytorch, or save_weights=false"),
+    Rule("engine=keras option", "{option}=true is an option of PyTorch's cells", "engine=pytorch, or engine.jit_compile"),
+    Rule("engine=keras data.pipeline=jpeg", "data.pipeline=jpeg: Keras' cells read decoded arrays", "data.pipeline=array, or engine=pytorch"),
+    Rule("engine=keras data.augment", "data.augment={data.augment}: Keras' cells vary no images", "data.augment=none, or engine=pytorch"),
+    Rule("engine.backend=jax engine.steps_per_execution>1", "engine.steps_per_execution={engine.steps_per_execution}: Keras on JAX calls the compiled function for each step", "1"),
+    Rule("engine.steps_per_execution>1 data.pipeline=device mode=train", "engine.steps_per_execution={engine.steps_per_execution}: training, TensorFlow fetches each batch itself", "data.pipeline=host, or engine.steps_per_execution=1"),
+    Rule("engine.steps_per_execution>1 devices>1", "engine.steps_per_execution={engine.steps_per_execution}: TensorFlow can't run them on several devices", "1"),
     # Exported networks
     Rule(f"{EXPORTED} device!=cpu", "engine={engine} runs on the CPU here", "device=cpu, or engine=pytorch"),
-    Rule(
-        f"{EXPORTED} mode=generate",
-        "engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=pytorch",
-    ),
+    Rule(f"{EXPORTED} mode=generate", "engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=pytorch"),
     Rule(f"{EXPORTED} mode!=infer", "engine={engine} runs inference", "mode=infer, or engine=pytorch"),
     Rule(f"{EXPORTED} devices>1", "engine={engine} runs on one device", "devices=1, or engine=pytorch"),
     Rule("engine=onnxruntime precision!=fp32,int8", "engine={engine} has no {precision} on the CPU", "fp32 or int8"),
-    Rule(
-        "engine=openvino precision!=fp32,bf16,fp16,int8",
-        "engine={engine} has no {precision} on the CPU",
-        "fp32 or bf16 or fp16 or int8",
-    ),
-    Rule(
-        "engine=aotinductor precision!=fp32,bf16,fp16,fp64",
-        "engine={engine} has no {precision} on the CPU",
-        "fp32 or bf16 or fp16 or fp64",
-    ),
-    Rule(
-        "engine=openvino precision=bf16 instruction_sets!=avx512_bf16,amx_bf16",
-        "OpenVINO computes in bf16 with avx512_bf16 or amx_bf16, which this CPU lacks",
-        "fp32",
-    ),
-    Rule(
-        "engine=openvino precision=fp16 instruction_sets!=avx512_fp16,amx_fp16",
-        "OpenVINO computes in fp16 with avx512_fp16 or amx_fp16, which this CPU lacks",
-        "fp32",
-    ),
-    Rule(
-        "engine=onnxruntime,openvino option",
-        "{option}=true: {engine} chooses layouts and constants itself",
-        "{option}=false",
-    ),
+    Rule("engine=openvino precision!=fp32,bf16,fp16,int8", "engine={engine} has no {precision} on the CPU", "fp32 or bf16 or fp16 or int8"),
+    Rule("engine=aotinductor precision!=fp32,bf16,fp16,fp64", "engine={engine} has no {precision} on the CPU", "fp32 or bf16 or fp16 or fp64"),
+    Rule("engine=openvino precision=bf16 instruction_sets!=avx512_bf16,amx_bf16", "OpenVINO computes in bf16 with avx512_bf16 or amx_bf16, which this CPU lacks", "fp32"),
+    Rule("engine=openvino precision=fp16 instruction_sets!=avx512_fp16,amx_fp16", "OpenVINO computes in fp16 with avx512_fp16 or amx_fp16, which this CPU lacks", "fp32"),
+    Rule("engine=onnxruntime,openvino option", "{option}=true: {engine} chooses layouts and constants itself", "{option}=false"),
     Rule("engine=aotinductor compile", "compile=true: aotinductor compiles the network itself", "compile=false"),
-    Rule(
-        "engine=aotinductor cuda_graphs",
-        "cuda_graphs=true: aotinductor compiles the network itself",
-        "cuda_graphs=false",
-    ),
-    Rule(
-        f"{EXPORTED} model=lightning",
-        "model=lightning: Lightning runs its modules",
-        "engine=lightning, or model=custom for {engine}",
-    ),
+    Rule("engine=aotinductor cuda_graphs", "cuda_graphs=true: aotinductor compiles the network itself", "cuda_graphs=false"),
+    Rule(f"{EXPORTED} model=lightning", "model=lightning: Lightning runs its modules", "engine=lightning, or model=custom for {engine}"),
     # The machine
-    Rule(
-        "allocator device!=cpu,xla_cpu",
-        "allocator={allocator}: a {device} computes in memory of its own",
-        "allocator=default",
-    ),
+    Rule("allocator device!=cpu,xla_cpu", "allocator={allocator}: a {device} computes in memory of its own", "allocator=default"),
     Rule("allocator_problem", "{allocator_problem}"),
     Rule("absent", "{absent}"),
     Rule("devices>num_available", "devices={devices}: there are {num_available} here"),
     Rule("devices>1 device!=cpu,gpu !fused", "devices={devices}: not tried on {device}", "devices=1"),
-    Rule(
-        "devices>1 cuda_graphs mode=train",
-        "cuda_graphs=true: gradients are averaged between the graphs of devices={devices}",
-        "devices=1",
-    ),
+    Rule("devices>1 cuda_graphs mode=train", "cuda_graphs=true: gradients are averaged between the graphs of devices={devices}", "devices=1"),
     Rule("missing=torch_xla", "device={device}: torch_xla is not installed: {install}, or use engine=keras"),
     # Lightning
-    Rule(
-        "engine=pytorch model=lightning",
-        "model=lightning: its training_step runs in Lightning's loop",
-        "engine=lightning",
-    ),
-    Rule(
-        f"engine=lightning model!=lightning {SERVING}",
-        "engine=lightning: its loop serves no requests: for {protocol} use engine=pytorch",
-    ),
-    Rule(
-        "engine=lightning model!=lightning mode=generate",
-        "engine=lightning: its loop generates no tokens: for mode=generate use engine=pytorch",
-    ),
-    Rule(
-        "engine=lightning model!=lightning device=tpu,xla_cpu devices>1",
-        "engine=lightning: its loop runs on one {device} here",
-        "devices=1, or engine=pytorch",
-    ),
-    Rule(
-        "model=lightning device!=cpu,gpu",
-        "model=lightning: its loop is not measured on {device}",
-        "device=cpu or device=gpu",
-    ),
+    Rule("engine=pytorch model=lightning", "model=lightning: its training_step runs in Lightning's loop", "engine=lightning"),
+    Rule(f"engine=lightning model!=lightning {SERVING}", "engine=lightning: its loop serves no requests: for {protocol} use engine=pytorch"),
+    Rule("engine=lightning model!=lightning mode=generate", "engine=lightning: its loop generates no tokens: for mode=generate use engine=pytorch"),
+    Rule("engine=lightning model!=lightning device=tpu,xla_cpu devices>1", "engine=lightning: its loop runs on one {device} here", "devices=1, or engine=pytorch"),
+    Rule("model=lightning device!=cpu,gpu", "model=lightning: its loop is not measured on {device}", "device=cpu or device=gpu"),
     Rule("model=lightning devices>1", "model=lightning: its loop is measured on one device", "devices=1"),
-    Rule(
-        "model=lightning protocol=fit",
-        "model=lightning: protocol=fit evaluates on a test set of accelbench's",
-        "protocol=target or window",
-    ),
+    Rule("model=lightning protocol=fit", "model=lightning: protocol=fit evaluates on a test set of accelbench's", "protocol=target or window"),
     Rule("model=lightning option", "model=lightning: its network is run as the module made it", "{option}=false"),
     # The network and its data
     Rule("unfit", "{unfit}"),
-    Rule(
-        "model.output=any mode=train !model.loss",
-        "model.output=any: the built-in loss needs logits",
-        "model.loss, mode=infer or model.output=logits",
-    ),
-    Rule(
-        "model.loss protocol=fit",
-        "model.loss: protocol=fit evaluates with the built-in loss only",
-        "protocol=window, steps or target",
-    ),
+    Rule("model.output=any mode=train !model.loss", "model.output=any: the built-in loss needs logits", "model.loss, mode=infer or model.output=logits"),
+    Rule("model.loss protocol=fit", "model.loss: protocol=fit evaluates with the built-in loss only", "protocol=window, steps or target"),
     Rule("uneven", "batch_size={batch_size} does not divide among {devices} devices: choose a multiple"),
-    Rule(
-        "protocol=target target.metric=accuracy model=autoencoder",
-        "target.metric=accuracy: model={model} does not classify",
-        "target.metric=loss",
-    ),
-    Rule(
-        "protocol=target target.metric=accuracy model.output=any model!=lightning",
-        "target.metric=accuracy: model={model.name} does not classify",
-        "target.metric=loss",
-    ),
+    Rule("protocol=target target.metric=accuracy model=autoencoder", "target.metric=accuracy: model={model} does not classify", "target.metric=loss"),
+    Rule("protocol=target target.metric=accuracy model.output=any model!=lightning", "target.metric=accuracy: model={model.name} does not classify", "target.metric=loss"),
     Rule("data.pinned=false device!=gpu", "data.pinned=false: goes with device=gpu", "data.pinned=true"),
-    Rule(
-        "data.pinned=false engine!=pytorch,lightning", "data.pinned=false: goes with engine=pytorch", "data.pinned=true"
-    ),
-    Rule(
-        "data.pinned=false data.pipeline=device", "data.pinned=false: goes with batches of the host", "data.pinned=true"
-    ),
+    Rule("data.pinned=false engine!=pytorch,lightning", "data.pinned=false: goes with engine=pytorch", "data.pinned=true"),
+    Rule("data.pinned=false data.pipeline=device", "data.pinned=false: goes with batches of the host", "data.pinned=true"),
     Rule(f"data.pinned=false {SERVING}", "data.pinned=false: goes with whole batches", "data.pinned=true"),
     # Precisions
     Rule("precision=tf32 device!=gpu", "tf32 needs an NVIDIA GPU, which {device} is not", "fp32"),
-    Rule(
-        "engine.xla_processes device=xla_cpu",
-        "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342)",
-        "false",
-    ),
+    Rule("engine.xla_processes device=xla_cpu", "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342)", "false"),
     Rule("precision=fp64 device=mps", "fp64: an Apple GPU has none", "fp32"),
-    Rule(
-        f"precision=fp16_mixed mode=train {ON_TORCH} fused",
-        "fp16_mixed: training scales its losses, which torch_xla does not",
-        "bf16_mixed",
-    ),
+    Rule(f"precision=fp16_mixed mode=train {ON_TORCH} fused", "fp16_mixed: training scales its losses, which torch_xla does not", "bf16_mixed"),
     Rule("precision=bf16,tf32 device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp32"),
-    Rule(
-        "precision=bf16_mixed device=gpu capability<8.0",
-        "{precision} needs compute capability 8.0 or newer",
-        "fp16_mixed",
-    ),
+    Rule("precision=bf16_mixed device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp16_mixed"),
     # Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
     # Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
-    Rule(
-        f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} mode!=infer",
-        "oneDNN has no fp16 LSTM to {mode} with on this CPU",
-        "bf16_mixed",
-    ),
-    Rule(
-        f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} instruction_sets!=avx512_fp16",
-        "oneDNN has no fp16 LSTM to {mode} with on this CPU",
-        "bf16_mixed",
-    ),
+    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} mode!=infer", "oneDNN has no fp16 LSTM to {mode} with on this CPU", "bf16_mixed"),
+    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} instruction_sets!=avx512_fp16", "oneDNN has no fp16 LSTM to {mode} with on this CPU", "bf16_mixed"),
     # PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients.
     Rule(f"{FP16_ADAM} device=tpu,xla_cpu", UNDERFLOW, "bf16_mixed"),
     Rule(f"{FP16_ADAM} device=cpu model=lstm", UNDERFLOW, "bf16_mixed"),
@@ -433,81 +166,30 @@ SKIPPED = (
     Rule("freeze mode=train", "freeze=true makes the weights constants, and training changes them", "mode=infer"),
     Rule("compile fused", "compile=true: XLA compiles every network anyway", "compile=false"),
     Rule("channels_last fused", "channels_last=true: XLA lays out memory as it sees fit", "channels_last=false"),
-    Rule(
-        "cuda_graphs device!=gpu",
-        "cuda_graphs=true is for NVIDIA GPUs, {device} has no CUDA graphs",
-        "cuda_graphs=false",
-    ),
-    Rule(
-        "flush_denormals engine=keras",
-        "flush_denormals=true is not for Keras",
-        "engine=pytorch, or flush_denormals=false",
-    ),
-    Rule(
-        "flush_denormals fused", "flush_denormals=true: XLA flushes denormal numbers by itself", "flush_denormals=false"
-    ),
-    Rule(
-        "flush_denormals device!=cpu", "flush_denormals=true: a {device} is not slowed by them", "flush_denormals=false"
-    ),
+    Rule("cuda_graphs device!=gpu", "cuda_graphs=true is for NVIDIA GPUs, {device} has no CUDA graphs", "cuda_graphs=false"),
+    Rule("flush_denormals engine=keras", "flush_denormals=true is not for Keras", "engine=pytorch, or flush_denormals=false"),
+    Rule("flush_denormals fused", "flush_denormals=true: XLA flushes denormal numbers by itself", "flush_denormals=false"),
+    Rule("flush_denormals device!=cpu", "flush_denormals=true: a {device} is not slowed by them", "flush_denormals=false"),
     Rule("compile device=gpu capability<7.0", "compile=true needs compute capability 7.0 or newer", "compile=false"),
-    Rule(
-        "compile no_compiler",
-        "compile=true needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)",
-    ),
-    Rule(
-        "engine=aotinductor no_compiler",
-        "engine=aotinductor needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)",
-    ),
+    Rule("compile no_compiler", "compile=true needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)"),
+    Rule("engine=aotinductor no_compiler", "engine=aotinductor needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)"),
     # Requests
     Rule(f"{SERVING} devices>1", "devices={devices}: protocol={protocol} serves requests on one device", "devices=1"),
-    Rule(
-        f"{SERVING} model=lightning",
-        "model=lightning: its loop serves no requests",
-        "model=custom for protocol={protocol}",
-    ),
-    Rule(
-        f"{SERVING} engine.steps_per_execution>1",
-        "engine.steps_per_execution={engine.steps_per_execution}: protocol={protocol} computes each batch",
-        "1",
-    ),
-    Rule(
-        f"{SERVING} data.pipeline=device",
-        "data.pipeline=device: requests of protocol={protocol} come from host memory",
-        "data.pipeline=host",
-    ),
-    Rule(
-        f"{SERVING} server.workers>1 compile",
-        "server.workers={server.workers}: compile=true runs one instance of the network",
-        "server.workers=1",
-    ),
-    Rule(
-        f"{SERVING} server.workers>1 cuda_graphs",
-        "server.workers={server.workers}: cuda_graphs=true runs one instance of the network",
-        "server.workers=1",
-    ),
-    Rule(
-        f"{SERVING} server.workers>1 device!=cpu,gpu",
-        "server.workers={server.workers}: device={device} runs one instance of the network",
-        "server.workers=1",
-    ),
-    Rule(
-        f"{SERVING} server.workers>1 engine=keras",
-        "server.workers={server.workers}: engine=keras runs one instance of the network",
-        "server.workers=1",
-    ),
+    Rule(f"{SERVING} model=lightning", "model=lightning: its loop serves no requests", "model=custom for protocol={protocol}"),
+    Rule(f"{SERVING} engine.steps_per_execution>1", "engine.steps_per_execution={engine.steps_per_execution}: protocol={protocol} computes each batch", "1"),
+    Rule(f"{SERVING} data.pipeline=device", "data.pipeline=device: requests of protocol={protocol} come from host memory", "data.pipeline=host"),
+    Rule(f"{SERVING} server.workers>1 compile", "server.workers={server.workers}: compile=true runs one instance of the network", "server.workers=1"),
+    Rule(f"{SERVING} server.workers>1 cuda_graphs", "server.workers={server.workers}: cuda_graphs=true runs one instance of the network", "server.workers=1"),
+    Rule(f"{SERVING} server.workers>1 device!=cpu,gpu", "server.workers={server.workers}: device={device} runs one instance of the network", "server.workers=1"),
+    Rule(f"{SERVING} server.workers>1 engine=keras", "server.workers={server.workers}: engine=keras runs one instance of the network", "server.workers=1"),
     # Generation
-    Rule(
-        "mode=generate fused",
-        "mode=generate: XLA would compile for each length of the cache: on {device} use mode=infer",
-    ),
+    Rule("mode=generate fused", "mode=generate: XLA would compile for each length of the cache: on {device} use mode=infer"),
     Rule("mode=generate devices>1", "devices={devices}: mode=generate runs on one device", "devices=1"),
-    Rule(
-        "mode=generate cuda_graphs",
-        "cuda_graphs=true: not tried with a key-value cache: for mode=generate use cuda_graphs=false",
-    ),
+    Rule("mode=generate cuda_graphs", "cuda_graphs=true: not tried with a key-value cache: for mode=generate use cuda_graphs=false"),
     Rule("mode=generate freeze", "freeze=true: not tried with a key-value cache: for mode=generate use freeze=false"),
 )
 
+# fmt: on
 # The settings of a cell that have an effect only under a condition: elsewhere a cell has their defaults, so that its id
 # does not depend on them.
 USED = (
