@@ -87,7 +87,7 @@ def fill(here):
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
         ("change0 HEAD -- model=mlp", "model=mlp: is not among the files of the commit"),
         ("change0 HEAD -- protocol=offline", "protocol=offline: bisect compares speeds: use window, steps or fit"),
-        ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: the module"),
+        ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: can't be imported"),
         ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: is not among"),
     ],
 )
