@@ -38,13 +38,6 @@ Exit status 1: something is not as claimed, or nothing could be told.
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
-    from accelbench.schema.parallel import without_collection
-
-    with without_collection():
-        return _export(chosen, console)
-
-
-def _export(chosen: Namespace, console: Console) -> int:
     from accelbench.report.export import columns, exported
     from accelbench.report.read import read_all
     from accelbench.schema import json_schema
