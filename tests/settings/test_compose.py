@@ -32,8 +32,8 @@ def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project
 def test_what_serves_requests_infers_unless_a_mode_is_named(project):
     configs = compose(["-m", "protocol=window,server,offline"])
     assert [one.mode for one in configs] == ["train", "infer", "infer"]
-    (cell,), _ = cells_of(compose(["protocol=server", "server.rate=30"]))
-    assert (cell.mode, cell.server.rate) == ("infer", 30)
+    (cell,), _ = cells_of(compose(["protocol=server", "server.rate=40"]))
+    assert (cell.mode, cell.server.rate) == ("infer", 40)
     with pytest.raises(UserError, match="^mode=train: protocol=server serves requests: use mode=infer"):
         cells_of(compose(["protocol=server", "mode=train"]))
 
