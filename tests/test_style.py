@@ -14,27 +14,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "docs", "environments", "pipelines", "studies")
 # Each change that makes src smaller makes these smaller, too. The aim: 200,000 and 6.5.
-MAX_TOKENS = 249_500
+MAX_TOKENS = 248_400
 MAX_TOKENS_PER_LINE = 7.3
 
 # Room of src -> how many expressions that should be several statements it still has; none may be added.
 LEFT = {
     "answers": 5,
-    "cli.py": 4,
     "cluster": 1,
-    "commands": 9,
+    "commands": 3,
     "compare": 4,
     "engines": 21,
-    "grid": 18,
+    "grid": 7,
     "judging": 17,
     "presentation.py": 2,
     "report": 8,
     "rules": 1,
     "schema": 8,
     "search": 1,
-    "settings": 13,
+    "settings": 1,
     "sinks": 6,
-    "stages": 1,
     "sweep": 2,
 }
 
