@@ -77,7 +77,8 @@ class CellRun:
         self.limits = Limits(cell)
         check_has_epochs(cell)
         self.goal = GoalRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
-        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        self.cell, self.data_folder = cell, data_folder
+        self.backend, self.ranks = backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
@@ -228,7 +229,8 @@ class CellRun:
         """Notes an epoch, which `step` ran, or what has its outcome."""
         epoch.end(took)
         self.changes += self.backend.changed()
-        num, data_s = self.feed.num_samples, None if self.fetches_inside else took.data_s
+        num = self.feed.num_samples
+        data_s = None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         noted = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
         self.epochs.append(replace(noted, loss=loss, accuracy=accuracy))

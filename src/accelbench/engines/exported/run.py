@@ -243,8 +243,9 @@ class _Run(NetworkOutputs):
     def _work(self) -> Work:
         precision = self.precision if self.quantizes else self.cell.precision
         dtype = STORED_DTYPES[precision]
-        batch = self.workload.example()
-        batch = mapped(batch, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        batch = mapped(
+            self.workload.example(), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
+        )
         work = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.
         return replace(work, bytes=None) if self.quantizes else work

@@ -117,7 +117,8 @@ class Run(CellRun):
                 self.seen.training.after = self._states()
 
     def _train_to_goal(self, goal: GoalRun) -> None:
-        tested, self.test_feed = self.test_feed, feed_of(self.cell, VALIDATION, self.data_folder)
+        tested = self.test_feed
+        self.test_feed = feed_of(self.cell, VALIDATION, self.data_folder)
         epochs = (self.backend.executions(self.feed, labelled=True) for _ in range(self.cell.epochs))
         batches = chain.from_iterable(epochs)
         while not goal.is_over:
@@ -154,7 +155,8 @@ class Run(CellRun):
     def requests(self, num: int) -> list[NDArray[Any]]:
         cell = replace(self.cell, batch_size=1)
         if is_random(cell):
-            cell, num = replace(cell, data=replace(cell.data, pipeline=Pipeline.fresh)), min(num, NUM_DRAWN)
+            cell = replace(cell, data=replace(cell.data, pipeline=Pipeline.fresh))
+            num = min(num, NUM_DRAWN)
         return [np.array(images) for images, *_ in islice(feed_of(cell, "test", self.data_folder), num)]
 
     def joined(self, requests: Sequence[NDArray[Any]]) -> Any:
@@ -170,7 +172,8 @@ class Run(CellRun):
     def observe(self) -> Observed:
         """What ran; then the output of further executions. The loss is the mean of all steps since metrics began."""
         self.backend.settle(self.model)
-        kinds, loss = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}, None
+        kinds = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}
+        loss = None
         self.seen.products = self.observer.products(train=self.trains)
         asked = FORMATS[self.cell.precision].computed
         if self.trains:
@@ -196,7 +199,8 @@ class Run(CellRun):
         return first[np.arange(self.samples_per_execution) % len(first)]
 
     def look(self) -> Measured:
-        fed, last = self.first_images(), numbers_of(np.asarray(self.backend.last))
+        fed = self.first_images()
+        last = numbers_of(np.asarray(self.backend.last))
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(fed.dtype, copy=False)
         output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
         return Measured(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])

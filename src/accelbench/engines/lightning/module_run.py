@@ -86,7 +86,8 @@ class ModuleRun(NetworkRun):
     def run_steps(self) -> None:
         super().run_steps()
         for name in STEP_SETTINGS:
-            now, asked = getattr(self.trainer, name), getattr(self.asked, name)
+            now = getattr(self.trainer, name)
+            asked = getattr(self.asked, name)
             if now != asked:
                 self.changes.append(f"its code set trainer.{name}={now}, and {asked} was asked for")
 
@@ -94,7 +95,8 @@ class ModuleRun(NetworkRun):
         self.observer.handle.remove()
         self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
         super().begin_loop()
-        self.num_params, self.build_s = zoo.num_params(self.module), self.workload.build_s
+        self.num_params = zoo.num_params(self.module)
+        self.build_s = self.workload.build_s
         if self.trains and self.goal is None:
             self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
             for config in self.trainer.lr_scheduler_configs:
@@ -163,7 +165,8 @@ class ModuleRun(NetworkRun):
         num = batches.num_of_epoch
         with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
             num = num or len(batches.loader) * batches.sizes[0]
-        return {"train" if self.trains else "test": num} if 0 < num <= MAX_COUNT else {}
+        split = "train" if self.trains else "test"
+        return {split: num} if 0 < num <= MAX_COUNT else {}
 
     def _check_skipped(self) -> None:
         """Notes steps that trained nothing. Raises UserError: none of them did."""
@@ -183,7 +186,8 @@ class ModuleRun(NetworkRun):
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
         products = self.seen.products
-        products.flops, products.devices = dict(counter.flops_in), dict(counter.flops_on)
+        products.flops = dict(counter.flops_in)
+        products.devices = dict(counter.flops_on)
         products.uncounted = counter.uncounted
         return counter.work(self.num_accumulated)
 

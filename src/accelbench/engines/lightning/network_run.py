@@ -220,7 +220,8 @@ class EpochHooks(IntervalHooks):
         return not self.num_left
 
     def end(self) -> None:
-        run, seconds = self.cell_run, time.perf_counter() - self.start_s
+        seconds = time.perf_counter() - self.start_s
+        run = self.cell_run
         run.end_epoch(self.epoch, EpochTime(seconds, 0.0, self.first_step_s), self.sums)
         if run.trains:
             run.begin_validation()
