@@ -307,6 +307,9 @@ class CellRun:
         counts = self.num_samples()
         found = self._compared()
         goal = self.goal
+        evaluation = goal.evaluation if goal else None
+        if goal is None and self.epochs:
+            evaluation = self.epochs[-1].evaluation
         self.defects += [*self.seen.training.defects(), *found.defects]
         asked = FORMATS[self.cell.precision].computed
         return Measurement(
@@ -324,7 +327,7 @@ class CellRun:
             operators=self.operators,
             epochs=self.epochs,
             target=goal.outcome() if goal else None,
-            evaluation=goal.evaluation if goal else self.epochs[-1].evaluation if self.epochs else None,
+            evaluation=evaluation,
             output_error=None if self.is_reference else found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,

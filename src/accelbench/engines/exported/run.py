@@ -25,7 +25,7 @@ from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
-from accelbench.engines.pytorch.precision import STORED_DTYPES
+from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import training_in_inference
@@ -243,9 +243,7 @@ class _Run(NetworkOutputs):
     def _work(self) -> Work:
         precision = self.precision if self.quantizes else self.cell.precision
         dtype = STORED_DTYPES[precision]
-        batch = mapped(
-            self.workload.example(), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
-        )
+        batch = mapped(self.workload.example(), lambda tensor: cast_tensor(tensor, dtype))
         work = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
         # How many bytes a quantised network moves depends on which of its operators are.
         return replace(work, bytes=None) if self.quantizes else work
