@@ -23,7 +23,7 @@ LEFT = {
     "cluster": 1,
     "commands": 3,
     "compare": 4,
-    "engines": 21,
+    "engines": 5,
     "grid": 7,
     "judging": 17,
     "presentation.py": 2,
