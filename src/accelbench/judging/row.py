@@ -23,8 +23,20 @@ from accelbench.stats.order_statistics import Sample
 MB = 1e6  # bytes
 # Columns that are attributes of the measurement.
 FACTS = (
-    *("num_params", "threads", "export_s", "quantize_s", "compile_s", "num_compiles", "first_step_s", "build_s"),
-    *("settled", "output_error", "device_name", "num_devices", "allocator_library", "cudnn_benchmark"),
+    "num_params",
+    "threads",
+    "export_s",
+    "quantize_s",
+    "compile_s",
+    "num_compiles",
+    "first_step_s",
+    "build_s",
+    "settled",
+    "output_error",
+    "device_name",
+    "num_devices",
+    "allocator_library",
+    "cudnn_benchmark",
 )
 # Columns of a measurement that a cell keeps whose numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
@@ -85,8 +97,10 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
     It needs no raw samples of the record.
     """
-    work, ceilings = record.measurement.work if record.measurement else None, ceilings_of(record)
-    ceiling, rate = ceilings.ceiling_of(record.cell.precision) if ceilings else None, row["flops_per_s"]
+    work = record.measurement.work if record.measurement else None
+    ceilings = ceilings_of(record)
+    ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
+    rate = row["flops_per_s"]
     if work is not None:
         row = row | {"ceiling_flops_per_s": ceiling}
     if work is not None and work.flops and rate:  # a network that only waits has no operations
@@ -204,10 +218,12 @@ def _rates(record: Record, measured: Measurement) -> Row:
     """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
     if not (rates := measured.steady_rates):
         return {}
-    sample, trains = Sample(rates), record.cell.mode == vocab.Mode.train
+    sample = Sample(rates)
+    trains = record.cell.mode == vocab.Mode.train
     rate = sample.median
     low, high = sample.percentile_interval(50) or (None, None)
-    time_s, provenance = None, vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
+    time_s = None
+    provenance = vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
     if record.cell.protocol != vocab.Protocol.fit:
         num = measured.num_train_samples if trains else measured.num_test_samples
         if num is not None:
@@ -278,7 +294,9 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
     """The work of a step, and whether it waits for data or copying for more than half of its time."""
-    work, cell, speed = measured.work, record.cell, row["samples_per_s"]
+    work = measured.work
+    cell = record.cell
+    speed = row["samples_per_s"]
     if work is None:
         return {}
     batch = step_size(cell, measured)
@@ -300,7 +318,9 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
 
 
 def _facts(measured: Measurement) -> Row:
-    evaluation, answers, busiest = measured.evaluation, measured.answers, measured.operators[:MAX_OPERATORS]
+    evaluation = measured.evaluation
+    answers = measured.answers
+    busiest = measured.operators[:MAX_OPERATORS]
     # Without the first epoch's, which includes compilation, if there are others.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     row: Row = {
@@ -352,7 +372,8 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
     row: Row = {column: mean(name) for column, name in SERIES.items()}
     row["gpu_power_w"] = _gpu_power_w(system, steady) if steady else None
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
-    of_kernel, whole = mean("cpu_system_percent"), row["cpu_utilization_percent"]
+    of_kernel = mean("cpu_system_percent")
+    whole = row["cpu_utilization_percent"]
     if of_kernel is not None and whole:
         row["system_time_share"] = of_kernel / whole
     if measured is not None:

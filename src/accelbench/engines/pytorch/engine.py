@@ -171,7 +171,9 @@ def _extrapolated(cell: Cell, task: ImageTask) -> Work:
 
     Tensors without contents import torch._dynamo and sympy, which takes longer than to compute these.
     """
-    shape, dtype, works = cell.model.input_shape, STORED_DTYPES[cell.precision], []
+    shape = cell.model.input_shape
+    dtype = STORED_DTYPES[cell.precision]
+    works = []
     try:
         network = zoo.build(replace(cell.model, weights=Weights.none.value), shape, cell.model.num_classes)
         cast_module(network, dtype)
@@ -185,7 +187,9 @@ def _extrapolated(cell: Cell, task: ImageTask) -> Work:
     further = cell.batch_size - 2
     if one.flops is None or two.flops is None or one.bytes is None or two.bytes is None:
         return two
-    flops, moved = two.flops - one.flops, two.bytes - one.bytes  # of a further image
+    # of a further image
+    flops = two.flops - one.flops
+    moved = two.bytes - one.bytes
     return replace(two, flops=two.flops + further * flops, bytes=two.bytes + further * moved)
 
 
@@ -289,7 +293,8 @@ class Run(NetworkOutputs):
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
         """In evaluation mode, without gradients."""
-        network, modes = self.program.network, training.modes_of(self.program.network)
+        network = self.program.network
+        modes = training.modes_of(self.program.network)
         network.eval()
         # gloo and torch_xla have no inference mode.
         with torch.no_grad() if self.backend.fused or self.ranks.num > 1 else torch.inference_mode():
@@ -298,7 +303,8 @@ class Run(NetworkOutputs):
 
     def _train_to_goal(self, goal: GoalRun) -> None:
         """Trains an interval after the other, and evaluates after each; see `engines.goal`."""
-        held_out, program = self.workload.feed_of(VALIDATION), self.program
+        held_out = self.workload.feed_of(VALIDATION)
+        program = self.program
         self.plan_goal(goal)
         batches = chain.from_iterable(repeat(self.feed, self.cell.epochs))
         while not goal.is_over:
@@ -385,7 +391,8 @@ class Run(NetworkOutputs):
 
     def _seen(self) -> Seen:
         assert self.resources is not None
-        backend, loss = self.backend, self.last_result.item() if self.trains else None
+        backend = self.backend
+        loss = self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances
         tokens = self.workload.tokens_per_sample()
         observed = self.observer.observed(
