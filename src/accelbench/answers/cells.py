@@ -90,7 +90,7 @@ class MeasuredCell(Process):
     def side(self) -> Side:
         """The cell as one side of a comparison; only of one with a speed."""
         assert self.speed
-        processes = [each.compared for each in self.counted if each.compared is not None]
+        processes = [process.compared for process in self.counted if process.compared is not None]
         return Side(processes=processes, speed=self.speed, low=self.low, high=self.high)
 
 
@@ -105,7 +105,7 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     by_cell: dict[str, list[Process]] = defaultdict(list)
     for each, key in zip(found, keys, strict=True):
         by_cell[key].append(each)
-    last = {key: max(of_cell, key=lambda each: each.started_at) for key, of_cell in by_cell.items()}
+    last = {key: max(of_cell, key=lambda process: process.started_at) for key, of_cell in by_cell.items()}
     for history in grouped(last, lambda key: last[key].history_key).values():
         *older, _ = sorted(history, key=lambda key: last[key].started_at)
         for key in older:
@@ -118,47 +118,53 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
     """The rows of `processes.csv`: every process of the cells, with the columns of `cells.csv`, once."""
     for cell in cells:
-        for each in cell.processes:
-            if each.folder == cell.folder:
-                yield each.row | {CELL: cell.measured_key, COUNTS: any(each is other for other in cell.counted)}
+        for process in cell.processes:
+            if process.folder == cell.folder:
+                yield process.row | {CELL: cell.measured_key, COUNTS: any(process is other for other in cell.counted)}
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
     """The key of each process' cell; of one without data or record, that of the last with its code or settings."""
     known: dict[object, str] = {}
-    for each in sorted(processes, key=lambda each: (each.data_digest is not None, each.started_at)):
-        if each.record is not None:
-            known[each.ran_key] = known[each.folder, each.settings_key] = each.measured_key
+    for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
+        if process.record is not None:
+            known[process.ran_key] = known[process.folder, process.settings_key] = process.measured_key
     keys = []
-    for each in processes:
-        like = each.ran_key if each.record else (each.folder, each.settings_key)
-        keys.append(each.measured_key if each.data_digest is not None else known.get(like, each.measured_key))
+    for process in processes:
+        like = process.ran_key if process.record else (process.folder, process.settings_key)
+        keys.append(process.measured_key if process.data_digest is not None else known.get(like, process.measured_key))
     return keys
 
 
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
     """The processes that the published speed is of: the confirming ones, if they are enough for a comparison."""
     # A record may lie in two folders: where it was measured, and where it was merged.
-    ok = {(each.name, each.started_at): each for each in of_cell if each.is_ok and each.number("samples_per_s")}
+    ok = {
+        (process.name, process.started_at): process
+        for process in of_cell
+        if process.is_ok and process.number("samples_per_s")
+    }
     confirming = [each for each in ok.values() if each.is_confirming]
     return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
     """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
-    own = [each for each in of_cell if each.folder == folder and not each.is_confirming]
-    ok = [each for each in own if each.is_ok]
-    shown = next(iter(ok), None) or next((each for each in own if each.record is not None), own[0])
+    own = [process for process in of_cell if process.folder == folder and not process.is_confirming]
+    ok = [process for process in own if process.is_ok]
+    shown = next(iter(ok), None) or next((process for process in own if process.record is not None), own[0])
     typical, figures = shown, dict[str, Any]()
     if ok and counted:
-        rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
+        rates = {id(process): process.number("samples_per_s") or 0.0 for process in counted}
         is_mean = len(counted) >= MIN_PROCESSES
         speed = geometric_mean(rates.values()) if is_mean else median(list(rates.values()))
-        typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), each.started_at, each.name))
+        typical = min(
+            counted, key=lambda process: (abs(math.log(rates[id(process)] / speed)), process.started_at, process.name)
+        )
         low, high = _mean_interval(rates.values()) if is_mean else _bounds(counted)
         figures = {"counted": counted, "speed": speed, "low": low, "high": high}
     elif ok and shown.cell.protocol == Protocol.target:  # the seed in the middle; inf: it did not arrive
-        by_time = sorted(ok, key=lambda each: each.number("target_s") or math.inf)
+        by_time = sorted(ok, key=lambda process: process.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
     named = {"cell": shown.cell, "label": shown.label, "folder": folder, "is_confirming": False}
     made = object.__new__(MeasuredCell)
@@ -173,7 +179,7 @@ def _mean_interval(rates: Iterable[float]) -> tuple[float, float]:
 
 
 def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
-    lows, highs = ([each.number(f"samples_per_s_{end}") for each in counted] for end in ("low", "high"))
+    lows, highs = ([process.number(f"samples_per_s_{end}") for process in counted] for end in ("low", "high"))
     known = [value for value in [*lows, *highs] if value is not None]
     return (min(known), max(known)) if len(known) == 2 * len(counted) else (None, None)
 

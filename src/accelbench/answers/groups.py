@@ -58,8 +58,8 @@ class Group:
     def others(self) -> list[MeasuredCell]:
         """The fastest cell of each other device, precision, engine and options, the fastest first."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
-        for each in self.cells:
-            by_setting.setdefault(setting_key(each), each)
+        for cell in self.cells:
+            by_setting.setdefault(setting_key(cell), cell)
         return list(by_setting.values())[1:]
 
     @property
@@ -75,18 +75,18 @@ class Group:
         """The cells whose latency is known and within the limit; None if no cell's is."""
         if limit is None:
             return self
-        inside = [each for each in self.cells if (each.number(limit.column) or float("inf")) <= limit.ms]
+        inside = [cell for cell in self.cells if (cell.number(limit.column) or float("inf")) <= limit.ms]
         return Group(inside, self.where) if inside else None
 
     @cached_property
     def has_engines(self) -> bool:
         """Whether several engines were measured."""
-        return len({each.cell.engine for each in self.cells}) > 1
+        return len({cell.cell.engine for cell in self.cells}) > 1
 
     @cached_property
     def has_devices(self) -> bool:
         """Whether several devices were measured."""
-        return len({each.cell.device for each in self.cells}) > 1
+        return len({cell.cell.device for cell in self.cells}) > 1
 
     @cached_property
     def environments(self) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _where(group: Group, alike: Sequence[Group]) -> str:
         names = [name for name in _differing(settings) if name.partition(".")[0] not in CHOSEN_SETTINGS]
         told = [f"{name}={settings[own].get(name)}" for name in names]
         told += [f"{name} {versions[own].get(name)}" for name in _differing(versions)[:MAX_PACKAGES]]
-        started_at = max(each.started_at for each in group.cells)
+        started_at = max(cell.started_at for cell in group.cells)
         words += [word.replace('"', "") for word in told] or [f"measured {started_at[:10]}"]
     return ", ".join(words)
 

@@ -34,7 +34,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
     `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
     published numbers.
     """
-    several = [each for each in answers if each.group.others] or [each for each in answers if each.others]
+    several = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
     by_mode = grouped(several, lambda answer: answer.fastest.cell.mode)
     fastest = [_fastest(by_mode[mode], several) for mode in Mode if mode in by_mode]
     fastest += beside_speeds(cells)

@@ -110,10 +110,10 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     includes compilation.
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
-    for each in cells:
-        if each.competes and not (each.measurement and len(each.measurement.epochs) == 1):
-            alike = digest([each.all_but("seed", "repeat", *axis.fields), each.place_key])  # but for the axis
-            groups[alike].setdefault(each.measured_key, each)
+    for cell in cells:
+        if cell.competes and not (cell.measurement and len(cell.measurement.epochs) == 1):
+            alike = digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])  # but for the axis
+            groups[alike].setdefault(cell.measured_key, cell)
     made = []
     for group in groups.values():
         base = axis.base(list(group.values()))

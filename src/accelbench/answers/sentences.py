@@ -119,7 +119,11 @@ class Answer:
     def larger_batch(self, planned: Iterable[Process]) -> str:
         """That no larger batch was tried, of all that was planned, if the fastest has the largest; else empty."""
         fastest = self.fastest.cell
-        alike = [each.cell for each in planned if (each.cell.model, each.cell.mode) == (fastest.model, fastest.mode)]
+        alike = [
+            process.cell
+            for process in planned
+            if (process.cell.model, process.cell.mode) == (fastest.model, fastest.mode)
+        ]
         sizes = {cell.batch_size for cell in alike}
         if self.limit is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
             return ""
@@ -179,7 +183,7 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
     Cells with a latency beyond the limit, or an unknown one, do not count.
     """
-    inside = [each.within(limit) for each in groups(cells)]
+    inside = [group.within(limit) for group in groups(cells)]
     found = [Answer(each, limit) for each in inside if each is not None]
     return sorted(found, key=importance)
 

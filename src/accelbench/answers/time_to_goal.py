@@ -52,9 +52,9 @@ class Run:
         if self.training is None or math.isinf(self.seconds):
             return {}
         spans_s = {span.value: 0.0 for span in Span}
-        for each in self.training.log:
-            if each.ended_s <= self.seconds:
-                spans_s[each.span] += each.seconds
+        for entry in self.training.log:
+            if entry.ended_s <= self.seconds:
+                spans_s[entry.span] += entry.seconds
         compile_s = min(self.training.compile_s, spans_s[Span.train])
         return spans_s | {"compile": compile_s, Span.train.value: spans_s[Span.train] - compile_s}
 
@@ -190,9 +190,9 @@ class TargetAnswer:
         first = self.fastest
         if first is None:
             times = [
-                f"{each.name} takes {each.median_text} s ({each.arrived_text})"
-                for each in self.settings
-                if not each.refused
+                f"{setting.name} takes {setting.median_text} s ({setting.arrived_text})"
+                for setting in self.settings
+                if not setting.refused
             ]
             parts += [f"none reached it: {'; '.join(times)}"] if times else []
         else:
@@ -201,7 +201,7 @@ class TargetAnswer:
             for lead in self.leads[:1]:
                 than = "than" if lead.found.ratio is None else "as"
                 parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
-        parts += [f"{each.name} does not count: {each.refused}" for each in self.settings if each.refused]
+        parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
         return f"{self.what}: {'; '.join(parts)}."
 
 
@@ -246,7 +246,12 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
         return runs, ""
     # One that its time limit ended is of another length.
     measured = [process.measurement for process in processes]
-    ends = [each.target.evaluations[-1] if each and each.target and not each.is_partial else None for each in measured]
+    ends = [
+        measurement.target.evaluations[-1]
+        if measurement and measurement.target and not measurement.is_partial
+        else None
+        for measurement in measured
+    ]
     values = [math.nan if end is None or end.value is None else end.value for end in ends]
     if not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "the mean of its seeds is not surely beyond the target"

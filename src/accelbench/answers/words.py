@@ -54,7 +54,11 @@ def workload_text(process: Process) -> str:
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
     """What the environment of each is called, by its `measured_key`: such as `torch 2.9.1`; empty if there is one."""
-    found = {each.measured_key: (each.cell.python, each.record.environment) for each in processes if each.record}
+    found = {
+        process.measured_key: (process.cell.python, process.record.environment)
+        for process in processes
+        if process.record
+    }
     return dict(zip(found, interpreters.names(list(found.values())), strict=True))
 
 

@@ -77,7 +77,10 @@ class Compared(NamedTuple):
 
 def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     """Compares B with A. Raises UserError: what they measured can't be compared."""
-    a, b = ({(repr(each.cell), each.started_at) for each in side.processes if each.rates} for side in (first, second))
+    a, b = (
+        {(repr(process.cell), process.started_at) for process in side.processes if process.rates}
+        for side in (first, second)
+    )
     if common := a & b:
         raise UserError(
             f"{first.name} and {second.name} both hold {counted(len(common), 'record')}, which can't be compared with "
@@ -287,7 +290,7 @@ def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]
     """What became of each cell, those that changed most first; `anyway` tests cells that were not interleaved, too."""
     # The more cells, the wider each interval (Bonferroni): of lists without a change, at most `ALPHA` name any.
     confidence = 1 - ALPHA / max(1, len(pairs))
-    found = [_change(each, compare_processes(each.first, each.second, confidence, anyway=anyway)) for each in pairs]
+    found = [_change(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in pairs]
     order = list(Change)
     return sorted(found, key=lambda each: (order.index(each.change), -abs(math.log(each.ratio or 1.0))))
 

@@ -100,7 +100,10 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
     selection = None
     if word:
-        of = {by: [each for each in processes if _matches(each.environment, word.lower(), by)] for by in Selection}
+        of = {
+            by: [process for process in processes if _matches(process.environment, word.lower(), by)]
+            for by in Selection
+        }
         selection = next((by for by in Selection if of[by]), None)
         if selection is None:
             raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))

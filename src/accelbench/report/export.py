@@ -105,36 +105,36 @@ def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
 def bencher(numbers: Sequence[Published]) -> str:
     """A mapping of benchmarks, each with its metrics."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for each in numbers:
-        bounds = {"lower_value": each.low, "upper_value": each.high}
+    for number in numbers:
+        bounds = {"lower_value": number.low, "upper_value": number.high}
         known = {name: value for name, value in bounds.items() if value is not None}
-        found.setdefault(each.benchmark, {})[each.metric.name] = {"value": each.value} | known
+        found.setdefault(number.benchmark, {})[number.metric.name] = {"value": number.value} | known
     return _json(found)
 
 
 def github(numbers: Sequence[Published]) -> str:
     """Speeds alone: in one file all numbers are better if they are bigger, or all if they are smaller."""
     found = []
-    for each in numbers:
-        entry = {"name": each.benchmark, "unit": each.metric.unit, "value": each.value}
-        if each.low is not None and each.high is not None:
-            entry["range"] = f"{significant(each.low)} to {significant(each.high)}"
-        found.append(entry | {"extra": "; ".join([counted(len(each.raw), "process"), *warnings_of(each.cell.row)])})
+    for number in numbers:
+        entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}
+        if number.low is not None and number.high is not None:
+            entry["range"] = f"{significant(number.low)} to {significant(number.high)}"
+        found.append(entry | {"extra": "; ".join([counted(len(number.raw), "process"), *warnings_of(number.cell.row)])})
     return _json(found)
 
 
 def pytorch(numbers: Sequence[Published]) -> str:
     """A record for each number, with that of every process that counts."""
     found = []
-    for each in numbers:
-        cell = each.cell.cell
-        machine = {"device": cell.device.value, "arch": each.cell.row["device_name"]}
+    for number in numbers:
+        cell = number.cell.cell
+        machine = {"device": cell.device.value, "arch": number.cell.row["device_name"]}
         settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
-        said = {"doubts": doubts} if (doubts := warnings_of(each.cell.row)) else {}
-        benchmark = {"name": each.benchmark, "mode": MODES[cell.mode], "dtype": cell.precision.value}
-        interval = {"unit": each.metric.unit, "value": each.value, "low": each.low, "high": each.high}
+        said = {"doubts": doubts} if (doubts := warnings_of(number.cell.row)) else {}
+        benchmark = {"name": number.benchmark, "mode": MODES[cell.mode], "dtype": cell.precision.value}
+        interval = {"unit": number.metric.unit, "value": number.value, "low": number.low, "high": number.high}
         of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
-        metric = {"name": each.metric.name, "benchmark_values": each.raw, "extra_info": interval}
+        metric = {"name": number.metric.name, "benchmark_values": number.raw, "extra_info": interval}
         extra = {"extra_info": machine | settings | said}
         found.append({"benchmark": {**benchmark, **extra}, "model": of_model, "metric": metric})
     return _json(found)
@@ -143,8 +143,10 @@ def pytorch(numbers: Sequence[Published]) -> str:
 def mlperf(sweeps: Sequence[Sweep]) -> str:
     """The events of each training to a target; of every other process that counts its speed, as `tracked_stats`."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
-    processes = [each for cell in cells for each in cell.counted or cell.processes if each.is_ok]
-    return "".join(_log(each.record, each.number("samples_per_s")) for each in processes if each.record is not None)
+    processes = [process for cell in cells for process in cell.counted or cell.processes if process.is_ok]
+    return "".join(
+        _log(process.record, process.number("samples_per_s")) for process in processes if process.record is not None
+    )
 
 
 def _log(record: Record, rate: float | None) -> str:
@@ -185,4 +187,4 @@ def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None
     numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]
-    return OF_NUMBERS[name](numbers), len({each.benchmark for each in numbers})
+    return OF_NUMBERS[name](numbers), len({number.benchmark for number in numbers})

@@ -173,7 +173,7 @@ def _target_table(answer: TargetAnswer) -> Table | None:
 
 
 def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
-    if found := [each for each in answers if each.fastest.cell.mode == Mode.generate]:
+    if found := [answer for answer in answers if answer.fastest.cell.mode == Mode.generate]:
         cells = [cell for each in found for cell in each.group.cells]
         yield QuestionSection(
             title="How many tokens per second?",

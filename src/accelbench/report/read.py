@@ -54,12 +54,12 @@ class Sweep:
     @property
     def records(self) -> list[Record]:
         """The records of the planned processes that have run."""
-        return [each.record for each in self.planned if each.record is not None]
+        return [process.record for process in self.planned if process.record is not None]
 
     @property
     def planned(self) -> list[Process]:
         """The planned processes."""
-        return [each for each in self.processes if not each.is_confirming]
+        return [process for process in self.processes if not process.is_confirming]
 
 
 def cells_in(sweeps: Iterable[Sweep]) -> list[MeasuredCell]:

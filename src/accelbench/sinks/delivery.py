@@ -99,7 +99,7 @@ def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str
     if not is_own(root) or database(root).exists():
         delivery.open()
     for processes in sweeps:
-        delivery.relate((each for each in processes if each.environment.get(TRACKING) != UNTRACKED), report)
+        delivery.relate((process for process in processes if process.environment.get(TRACKING) != UNTRACKED), report)
     return delivery.loss()
 
 

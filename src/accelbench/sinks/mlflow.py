@@ -87,11 +87,11 @@ class Store:
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
         """Writes the run of a cell: of its only process, or the parent of those of its processes."""
         runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
-        processes = [each for each in runs if RECORD in each.data.tags]
-        parents = [each for each in runs if RECORD not in each.data.tags]
+        processes = [run for run in runs if RECORD in run.data.tags]
+        parents = [run for run in runs if RECORD not in run.data.tags]
         if len(processes) > 1 and not parents:
             parents.append(self._make(experiment_id, run))
-        sweeps = {sweep, *(name for each in runs for name in each.data.tags.get(SWEEP, "").split())}
+        sweeps = {sweep, *(name for run in runs for name in run.data.tags.get(SWEEP, "").split())}
         for known in parents or processes:
             self._write(known, run._replace(tags=run.tags | {SWEEP: " ".join(sorted(sweeps))}))
         for child in processes if parents else ():

@@ -95,7 +95,7 @@ def key_of(of: Record | Process) -> Key:
 
 def ran(processes: Iterable[Process]) -> list[Process]:
     """Those that have a record, and were not skipped."""
-    return [each for each in processes if each.record and each.record.status != Status.skipped]
+    return [process for process in processes if process.record and process.record.status != Status.skipped]
 
 
 def sweep_of(records: Iterable[Record]) -> str:
@@ -131,8 +131,8 @@ def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
 
     Each is that of the cell's only process, with what is said of the cell, or one above those of its processes.
     """
-    by_key = {each.measured_key: group for group in groups(cells) for each in group.cells}
-    return [_of_cell(each, by_key.get(each.measured_key)) for each in cells if ran([each]) and not each.is_older]
+    by_key = {cell.measured_key: group for group in groups(cells) for cell in group.cells}
+    return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
 
 
 def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
@@ -277,8 +277,8 @@ def _curves(record: Record) -> Iterator[Point]:
                 yield Point(f"epoch/{kind}accuracy", part.accuracy, _end_ms(record), number)
                 yield Point(f"epoch/{kind}loss", part.loss, _end_ms(record), number)
     key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
-    for each in measured.target.evaluations if measured.target else ():
-        yield Point(key, each.value, start_ms(record) + round(1000 * each.ended_s), each.num_steps)
+    for evaluation in measured.target.evaluations if measured.target else ():
+        yield Point(key, evaluation.value, start_ms(record) + round(1000 * evaluation.ended_s), evaluation.num_steps)
 
 
 def _system(record: Record) -> Iterator[Point]:

@@ -55,7 +55,7 @@ def verdict(difference: MeanDifference) -> str:
 
 def accuracies(sweep: Sweep) -> Table | None:
     """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
-    trained = [each for each in sweep.planned if each.is_ok and each.cell.mode == Mode.train]
+    trained = [process for process in sweep.planned if process.is_ok and process.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []
     for group in grouped(known, lambda each: digest(each.all_but("device", "seed"))).values():

@@ -161,11 +161,11 @@ def bars(answer: Answer) -> RichTable:
     """A line for each of an answer's fastest settings, with a bar in the colour of its device."""
     made = RichTable.grid(padding=(0, 2, 0, 0))
     made.add_column(overflow="fold", min_width=LEAST_WIDTH)
-    rate_width = max((len(word) for each in answer.candidates for word in each.rate.split()), default=0)
+    rate_width = max((len(word) for candidate in answer.candidates for word in candidate.rate.split()), default=0)
     made.add_column(justify="right", overflow="fold", min_width=rate_width)
     made.add_column(min_width=BAR_WIDTH)
     made.add_column(overflow="fold", min_width=LEAST_WIDTH)
-    for each in answer.candidates:
-        bar = Bar(1.0, 0.0, each.share, width=BAR_WIDTH, color=COLOURS[Device(each.device)])
-        made.add_row(Text(f"  {each.label}"), Text(each.rate), bar, Text(each.verdict))
+    for candidate in answer.candidates:
+        bar = Bar(1.0, 0.0, candidate.share, width=BAR_WIDTH, color=COLOURS[Device(candidate.device)])
+        made.add_row(Text(f"  {candidate.label}"), Text(candidate.rate), bar, Text(candidate.verdict))
     return made
