@@ -56,7 +56,8 @@ def _fastest(of_mode: Sequence[Answer], several: Sequence[Answer]) -> str:
     """Such as `Training: cnn: fp32 keras b128, 1.26 times fp32 pytorch b128 (likely); can't tell for mlp.`."""
     parts, untold = [], []
     for answer in sorted(of_mode[:MAX_NAMED], key=lambda answer: answer.name_among(several).casefold()):
-        name, lead = answer.name_among(several), answer.lead
+        name = answer.name_among(several)
+        lead = answer.lead
         if lead is None or lead.word == Word.cant_tell:
             untold.append(name)
             continue

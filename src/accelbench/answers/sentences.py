@@ -98,7 +98,9 @@ class Answer:
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is."""
         within = "" if self.limit is None else f" within {self.limit}"
-        first, rate, lead = self.group.text(self.fastest), self.rate + self._latency, self.lead
+        first = self.group.text(self.fastest)
+        rate = self.rate + self._latency
+        lead = self.lead
         if lead is None:
             alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
             return f"{self.gives} {alone}"
@@ -133,7 +135,7 @@ class Answer:
     def candidates(self) -> list[Candidate]:
         """The fastest settings, for a picture of bars."""
         shown = [self.fastest, *self.others[: MAX_CANDIDATES - 1]]
-        ends = [value for each in shown for value in (each.speed, each.high) if value]
+        ends = [max(cell.speed or 0.0, cell.high or 0.0) for cell in shown]
         return [self._candidate(each, max(ends)) for each in shown]
 
     @property
@@ -145,8 +147,9 @@ class Answer:
         alike = [cell]
         if self.group.others:
             alike = [each for each in self.group.cells if setting_key(each) == setting_key(cell)]
+        processes = [process for each in alike for process in each.processes]
         return Candidate(
-            names=[process.name for each in alike for process in each.processes if process.is_ok],
+            names=[process.name for process in processes if process.is_ok],
             text=self.group.text(cell),
             label=self.group.short_text(cell),
             device=cell.cell.device.value,

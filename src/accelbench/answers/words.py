@@ -93,7 +93,8 @@ def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
 
 def disturbed_text(process: Process) -> str:
     """The rough speed of a disturbed process, such as `~7,700 samples/s, disturbed: others used 1.8 of 2 cores`."""
-    why, speed = f"{DISTURBED}: {process.disturbed}", process.rough_speed
+    why = f"{DISTURBED}: {process.disturbed}"
+    speed = process.rough_speed
     if speed is None:
         return why
     if process.cell.protocol in vocab.SERVING:

@@ -170,9 +170,11 @@ def _conclusion(found: Compared, verdict: Verdict, margin: float) -> str:
         return SAID[verdict][1].format(margin=100 * margin)
     sides = [next(process for process in side if process.rates) for side in (one.first, one.second)]
     slow, fast = names([(side.cell.python, side.environment) for side in sides])
-    ratio, cell = comparison.ratio or 1.0, sides[0].cell
+    ratio = comparison.ratio or 1.0
+    cell = sides[0].cell
     if verdict == Verdict.slower:
-        slow, fast, ratio = fast, slow, 1 / ratio
+        slow, fast = fast, slow
+        ratio = 1 / ratio
     return f"{fast} is {significant(ratio)} times as fast as {slow} for {cell.model.name} in {cell.precision}"
 
 
@@ -206,7 +208,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
                 f"{records.name}: records of several machines ({mixed}: {_listed(values[mixed])}): "
                 f"name one with {records.name.partition('@')[0]}@WORD of its CPU, GPU or TPU"
             )
-    selected = {part for records in (first, second) if records.selection for part in SELECTED[records.selection]}
+    selections = [records.selection for records in (first, second) if records.selection]
+    selected = {part for selection in selections for part in SELECTED[selection]}
     has_several = any(process.cell.python for process in first.processes + second.processes)
     lines = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
@@ -298,7 +301,8 @@ def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]
 def _change(pair: Match, found: SpeedRatio) -> CellChange:
     change, why = Change.cant_tell, ""
     if found.num_first and pair.second and not found.num_second:
-        change, why = Change.failed, ", ".join(dict.fromkeys(each.outcome for each in pair.second))
+        change = Change.failed
+        why = ", ".join(dict.fromkeys(each.outcome for each in pair.second))
     elif found.ratio is None:
         why = f"it takes {MIN_PROCESSES} processes a side"
     elif not found.interleaved:

@@ -107,12 +107,12 @@ def build(
         check_inside(folder, out.parent)
     check(sweeps := read_all(results, costs, wanted))
     shown_part, shortened = newest(sweeps)
+    problem: list[str] = []
+    added = None
     try:
         added = load(extension)
-        problem = []
     except UserError as error:  # a report without the extension is better than none
-        added = None
-        problem = [str(error)]
+        problem.append(str(error))
     notices = [*notices, *shortened, *problem]
     with writing_errors(shown(out)):
         out.parent.mkdir(parents=True, exist_ok=True)

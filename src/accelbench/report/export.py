@@ -143,10 +143,12 @@ def pytorch(numbers: Sequence[Published]) -> str:
 def mlperf(sweeps: Sequence[Sweep]) -> str:
     """The events of each training to a target; of every other process that counts its speed, as `tracked_stats`."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
-    processes = [process for cell in cells for process in cell.counted or cell.processes if process.is_ok]
-    return "".join(
-        _log(process.record, process.number("samples_per_s")) for process in processes if process.record is not None
-    )
+    lines = []
+    for cell in cells:
+        for process in cell.counted or cell.processes:
+            if process.is_ok and process.record is not None:
+                lines.append(_log(process.record, process.number("samples_per_s")))
+    return "".join(lines)
 
 
 def _log(record: Record, rate: float | None) -> str:

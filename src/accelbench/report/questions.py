@@ -225,7 +225,8 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     if all(len([ms for ms in lengths.values() if ms]) < 2 for _, lengths in known):
         return None
     waits = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), cell.label) for cell, ms in known]
-    middle, (largest, label) = median([share for share, _ in waits]), max(waits)
+    middle = median([share for share, _ in waits])
+    largest, label = max(waits)
     sentence = (
         f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step in the median; "
         f"the most, {significant(100 * largest, 2)} %, in {label}."
@@ -252,7 +253,8 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
         sentence += f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}."
     lines = []
     for cell in known:
-        percent, bound = shares[id(cell)], cell.row["bound"]
+        percent = shares[id(cell)]
+        bound = cell.row["bound"]
         text = f"{significant(percent, 2)} %" + (f", {bound}" if bound else "")
         lines.append(Line(name_on_page(cell), cell.label, text, percent))
     return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)

@@ -243,7 +243,8 @@ def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
     """The sweep; for a folder in which nothing can be read, one without cells that says why."""
     if isinstance(sweep, Sweep):
         return sweep
-    why, name = str(sweep), clean(folder.name)
+    why = str(sweep)
+    name = clean(folder.name)
     if isinstance(sweep, RefusedError):
         why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: what is in it is not shown"
     return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(sweep)])
@@ -302,7 +303,8 @@ def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
                 best[device] = best[device].joined(ceilings) if device in best else ceilings
 
     def judged(process: Process) -> Process:
-        highest, ceilings = best.get(process.device_key), probed.get(process.environment_key)
+        highest = best.get(process.device_key)
+        ceilings = probed.get(process.environment_key)
         if highest is None or not process.is_ok or (ceilings and _speeds(ceilings) == _speeds(highest)):
             return process
         return process.with_ceilings(highest)

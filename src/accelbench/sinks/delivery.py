@@ -34,7 +34,8 @@ class Delivery:
     def __init__(self, tracking: str, root: Path) -> None:
         if tracking not in TRACKERS:
             raise UnknownChoiceError("tracking", tracking, TRACKERS)
-        self._is_on, self._root = tracking == "mlflow", root
+        self._is_on = tracking == "mlflow"
+        self._root = root
         self._store: Any = None
         self._waiting: list[Record] = []
         self._lost_s = 0.0

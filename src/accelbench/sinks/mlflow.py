@@ -160,7 +160,8 @@ class Store:
 
     def _write(self, known: entities.Run, run: mlflow_fields.Run) -> None:
         """Writes what a run lacks, or has with other values; the files, too, if that is anything."""
-        now_ms, values = round(time.time() * 1000), known.data.metrics
+        now_ms = round(time.time() * 1000)
+        values = known.data.metrics
         new = {key: value for key, value in run.metrics.items() if values.get(key) != value}
         metrics = [entities.Metric(key, value, now_ms, 0) for key, value in new.items()]
         params = [entities.Param(key, text) for key, text in run.params.items() if key not in known.data.params]

@@ -141,10 +141,13 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
     answer, share = "", None
     others = group if group and len(group.cells) > 1 else None
     if others and others.fastest.measured_key == cell.measured_key:
-        word, answer, share = FASTEST, f"{FASTEST} of {len(others.cells)}", 1.0
+        word = FASTEST
+        answer = f"{FASTEST} of {len(others.cells)}"
+        share = 1.0
     elif others:
         gap = others.gap_to(cell)
-        word, share = gap.word, min(1.0, 1 / gap.ratio)
+        word = gap.word
+        share = min(1.0, 1 / gap.ratio)
         answer = f"{significant(gap.ratio)} times as slow as {others.text(gap.first)} ({word})"
     run = _run(cell, records, answer, share, others)
     params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
@@ -157,7 +160,9 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
     records = [process.record for process in processes if process.record]
     if not records:
         return None
-    sweep, begin_ms, end_ms = sweep_of(records), min(map(start_ms, records)), max(map(_end_ms, records))
+    sweep = sweep_of(records)
+    begin_ms = min(map(start_ms, records))
+    end_ms = max(map(_end_ms, records))
     tags = {SWEEP: sweep, NOTE: about(cells)}
     return Run(f"sweep {sweep[5:16]}", begin_ms, end_ms, tags, series=_thinned(_means(processes)))
 
@@ -181,7 +186,8 @@ def _run(
     """The run of a process, or of a cell of several, with how it compares with its group."""
     record = process.record
     assert record is not None
-    name, metrics = run_name(process.cell), _metrics(process, record, share)
+    name = run_name(process.cell)
+    metrics = _metrics(process, record, share)
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]

@@ -62,7 +62,8 @@ def accuracies(sweep: Sweep) -> Table | None:
         by_device = grouped(group, lambda each: each.cell.device.value)
         for both in combinations([device for device, of in by_device.items() if len(of) >= MIN_SEEDS], 2):
             sides = [[each.number("accuracy") or 0.0 for each in by_device[device]] for device in both]
-            found, one = mean_difference(sides[0], sides[1]), group[0]
+            found = mean_difference(sides[0], sides[1])
+            one = group[0]
             rows.append(
                 {
                     "network": one.cell.model.name,

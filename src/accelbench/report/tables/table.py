@@ -122,7 +122,8 @@ def tabulate_known(
     """The table without the columns that hold no known value; None without subjects."""
     made = tabulate(title, columns, subjects, notes)
     keep = [i for i in range(len(columns)) if any(row[i].text != UNKNOWN for row in made.rows)]
-    headings, rows = [made.headings[i] for i in keep], [[row[i] for i in keep] for row in made.rows]
+    headings = [made.headings[i] for i in keep]
+    rows = [[row[i] for i in keep] for row in made.rows]
     return replace(made, headings=headings, rows=rows) if made.rows else None
 
 
