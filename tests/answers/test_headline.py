@@ -146,7 +146,9 @@ def test_the_fastest_settings_are_a_line_with_what_is_served_and_the_times_to_a_
     found = cells([*compared, *served(maker), *served(maker, "mlp")])
     line = headline(answers(found), found)[0]
     first, cnn, mlp = line.text.splitlines()
-    assert re.match(r"cnn infer.*: fp32, batches of at most 8: [\d,]+ to [\d,]+ requests/s with p99 at most 50 ms \(", cnn)
+    assert re.match(
+        r"cnn infer.*: fp32, batches of at most 8: [\d,]+ to [\d,]+ requests/s with p99 at most 50 ms \(", cnn
+    )
     assert (mlp.split()[0], first) == ("mlp", "Training: mlp: bf16 b128, 3.00 times fp32 b128 (likely).")
     alone = headline([], cells(served(maker)))[0]
     assert alone.text == cnn
