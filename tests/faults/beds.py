@@ -134,7 +134,7 @@ class Bed:
 
     def left_behind(self, out=OUT) -> list[str]:
         """Files that no sweep should leave."""
-        wanted = {PLAN, *(path.name for path in self.files(out))}
+        wanted = {PLAN, ".hydra", *(path.name for path in self.files(out))}
         found = [path for path in (self.project / out).iterdir() if path.name not in wanted]
         # Python's tempfile writes a file to try a folder; what it leaves when it is killed then has no name of ours.
         found += [path for path in self.scratch.iterdir() if not re.fullmatch("[a-z0-9_]{8}", path.name)]
