@@ -19,13 +19,13 @@ P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
 SEEDS = count()
 
 
-def probed(rate, verdict, status=Status.ok, environment=None, load=0.1, **changes):
+def probed(rate, verdict, status=Status.ok, environment=None, load=0.1, effect=4.0, **changes):
     """The record of a probe, if not told otherwise too far from the limit to be joined; `changes`: cell or server."""
     of_server = {name: changes.pop(name) for name in vars(Server()) if name in changes}
     cell = make_cell(protocol=Protocol.server, server=Server(rate=rate, **of_server), **changes)
     seconds = load * cell.server.latency_ms / 1e3
     latencies = [Quantile(percentile=cell.server.percentile, seconds=seconds)]
-    served = {"latencies": latencies, "num_missed": round(1000 * 0.01 ** (1 / load)), "design_effect": 4.0}
+    served = {"latencies": latencies, "num_missed": round(1000 * 0.01 ** (1 / load)), "design_effect": effect}
     measured = make_measurement(serving=make_serving(cell, seed=next(SEEDS), verdict=verdict, **served))
     return make_record(cell, status=status, environment=environment or {}, measurement=measured)
 
@@ -59,6 +59,16 @@ def test_probes_near_the_limit_are_joined():
     (capacity,) = found(*near[1:], *(probed(80, P, Status.invalid, repeat=i) for i in (2, 3, 4)))
     assert capacity.how_sure == "likely; 2 processes together; 3 of 5 processes were invalid"
     assert capacity.number("offered_per_s") == 80
+    (capacity,) = found(*near, probed(50, F))
+    assert "fewer than 50.0 requests/s" in capacity.sentence
+    (capacity,) = found(*near, probed(50, F), probed(120, P))
+    assert "can't tell which rates keep p99 at most 50 ms: a probe at 50.0 requests/s failed" in capacity.sentence
+
+
+def test_records_of_earlier_releases_are_not_joined():
+    old = [probed(80, P, load=1 / 1.2, effect=None), probed(100, U, load=1 / 0.8, effect=None)]
+    (capacity,) = found(*old)
+    assert "at least 80.0 requests/s" in capacity.sentence
 
 
 def test_settings_are_ordered_within_what_compares_and_the_percentile_is_the_cells_own():

@@ -1,6 +1,7 @@
 """The verdict on a percentile in a queue: how often it is wrong, of simulated queues whose percentile is known."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,18 @@ import pytest
 import scipy
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.requests import Probe, Run, num_requests_for, rate_at_limit, rate_bounds, surely_grows, verdict
+from accelbench.stats.requests import (
+    CAREFUL,
+    Misses,
+    Probe,
+    Run,
+    num_requests_for,
+    rate_at_limit,
+    rate_bounds,
+    share_bounds,
+    surely_grows,
+    verdict,
+)
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
 # Research Letters 29, 2001.
@@ -165,11 +177,74 @@ def test_probes_on_both_sides_of_the_limit_tell_its_rate_together():
     assert found.low < found.rate < found.high
     assert found.rate == pytest.approx(90, rel=0.03)
     assert found.num == 2
-    for one_side in (probes(0.7, 0.8), probes(1.2, 1.3), probes(1.2, 0.8), probes(0.1, 10.0), []):
+    one_rate = [replace(probe, rate=90.0) for probe in probes(1 / 1.2, 1 / 0.8)]
+    for one_side in (probes(0.7, 0.8), probes(1.2, 1.3), probes(1.2, 0.8), probes(0.1, 10.0), one_rate, []):
         assert rate_at_limit(one_side, 99) is None
+
+    unknown = [replace(probe, effect=math.inf) for probe in probes(1 / 1.2, 1 / 0.8)]
+    assert rate_at_limit(unknown, 99) is None
 
 
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "bounds"),
+    [
+        ([(50, F)], (None, 50)),  # beside a line that says 90
+        ([(120, P)], (120, None)),
+        ([(40, P), (50, F)], (40, 50)),
+        ([(50, F), (70, P)], (None, None)),
+        ([(89, P), (91, F)], (89, 91)),
+        ([(90, P), (90, F)], (None, 90)),
+        ([(60, F), (75, P), (75, F)], (None, None)),
+    ],
+)
+def test_no_interval_is_above_a_rate_that_surely_fails_or_below_one_that_surely_passes(verdicts, bounds):
+    joined = probes(1 / 1.2, 1 / 0.8)
+    far = {P: {"num_missed": 0, "load": 0.1}, F: {"num_missed": 9_000, "load": math.inf}}
+    sure = [Probe(rate=rate, num=10_000, effect=4.0, verdict=word, **far[word]) for rate, word in verdicts]
+    assert rate_bounds(joined + sure, 99) == bounds
+
+
+def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one():
+    rng = np.random.default_rng(5)
+    told = 0
+    for _ in range(300):
+        any_probes = []
+        for rate in rng.integers(50, 60, rng.integers(2, 9)):
+            load, num, effect = rng.uniform(0.3, 3.0), int(rng.integers(700, 9_000)), rng.uniform(1.0, 9.0)
+            share = 0.01 ** (1 / load)
+            low, high = share_bounds(share, num, CAREFUL * effect)
+            misses = Misses(num=num, num_missed=round(share * num), effect=effect, low=low, high=high)
+            numbers = {"num": num, "num_missed": misses.num_missed, "effect": effect, "load": load}
+            any_probes.append(Probe(rate=float(rate), verdict=verdict(misses, 99), **numbers))
+        low, high = rate_bounds(any_probes, 99)
+        told += low is not None or high is not None
+        assert all((low or 0) <= probe.rate for probe in any_probes if probe.verdict == F)
+        assert all((high or math.inf) >= probe.rate for probe in any_probes if probe.verdict == P)
+    assert told > 100
+
+
+def test_probes_that_contradict_each_other_widen_the_interval():
+    widths = []
+    for more in (0, 250, 450):  # misses of one process, and fewer of another, than the 500 of 50,000 that are allowed
+        shares = (500 + more) / 50_000, (500 - more) / 50_000
+        middle = [
+            Probe(
+                rate=90.0,
+                num=50_000,
+                num_missed=round(share * 50_000),
+                effect=4.0,
+                load=math.log(0.01) / math.log(share),
+                verdict=U,
+            )
+            for share in shares
+        ]
+        found = rate_at_limit([*probes(1 / 1.2, 1 / 0.8), *middle], 99)
+        widths.append(found.high / found.low)
+    assert widths[0] < 1.1
+    assert widths[0] < widths[1] < widths[2]
 
 
 @pytest.mark.parametrize(
@@ -181,6 +256,7 @@ P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
         ([(300, P), (412, P), (412, F)], (300, 412)),
         ([(412, P), (500, U)], (412, None)),
         ([(10, F), (500, P)], (None, None)),
+        ([(300, F), (412, P), (412, F)], (None, None)),
         ([(1431, F), (412, U)], (None, 1431)),
     ],
 )

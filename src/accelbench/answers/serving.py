@@ -51,7 +51,7 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
         rate=server.rate,
         num=serving.num_requests,
         num_missed=num_missed,
-        effect=serving.design_effect or 1.0,
+        effect=serving.design_effect or math.inf,  # earlier releases have none
         load=load,
         verdict=verdict,
     )

@@ -35,7 +35,6 @@ MAX_LOAD = 1.8  # of a percentile over its limit, or of the limit over it: probe
 MIN_STEEPNESS, MAX_STEEPNESS = 1.0, 60.0
 OTHERS = (0.7, 1.4)  # times the steepness that the percentiles show
 QUANTILE = 1.7  # with the above, so that at most one interval in twenty misses the rate in simulated searches
-MAX_BETWEEN = 6.0  # times the design effects
 RATE_ERROR = 0.01  # of the rates themselves, as in `serving.server`
 MIN_INCREMENTS, MAX_INCREMENTS = 5, 20
 NEVER = np.iinfo(np.int64).max  # the latency of an error
@@ -147,7 +146,7 @@ class Probe:
     rate: float
     num: int  # requests
     num_missed: int
-    effect: float  # the design effect of the share of misses
+    effect: float  # the design effect of the share of misses; infinite: unknown
     load: float  # the percentile over the limit; infinite if too many requests have no answer
     verdict: Verdict
 
@@ -162,15 +161,21 @@ class RateInterval(NamedTuple):
 
 
 def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | None:
-    """The highest rate within the limit, by probes on both sides of it; None without such probes."""
+    """The highest rate within the limit, by probes of several rates on both sides of it.
+
+    The interval begins at each sure pass or above, and ends at each sure fail or below, also of probes too far to be
+    joined. None: there are no probes on both sides, or no such interval, since probes contradict each other.
+    """
     # Near that rate, the logarithm of the share of misses rises about linearly with that of the rate. How steeply, say
     # the percentiles: one over a percentile falls about linearly with the rate, and the share is exponential in it
     # (exactly so in an M/M/1 queue). The rate is where as many requests were expected to miss, in all probes together,
     # as did. The interval has the rates at which these numbers differ by less than `QUANTILE` standard errors, with the
     # design effects, or with the differences between probes if those are larger; and with other steepnesses.
-    near = [probe for probe in probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]
+    # A sure verdict holds whether or not the line does, so it bounds the interval, too.
+    probes = list(probes)
+    near = [probe for probe in probes if 1 / MAX_LOAD < probe.load < MAX_LOAD and probe.effect < math.inf]
     sides = {probe.load > 1 for probe in near}
-    if len(sides) < 2:
+    if len(sides) < 2 or len({probe.rate for probe in near}) < 2:
         return None
     rates, nums, missed, effects, loads = np.array(
         [(probe.rate, probe.num, probe.num_missed, probe.effect, probe.load) for probe in near]
@@ -203,10 +208,16 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
     rate = solved(steepness, 0.0)
     expects = expected(rate, steepness)
     between = float(np.sum((missed - expects) ** 2 / (effects * expects)) / (len(near) - 1))
-    errors = QUANTILE * math.sqrt(min(max(1.0, between), MAX_BETWEEN))
-    low = min(solved(factor * steepness, -errors) for factor in OTHERS)
-    high = max(solved(factor * steepness, errors) for factor in OTHERS)
-    return RateInterval(rate, low * (1 - RATE_ERROR), high * (1 + RATE_ERROR), len(near))
+    errors = QUANTILE * math.sqrt(max(1.0, between))
+    low = min(solved(factor * steepness, -errors) for factor in OTHERS) * (1 - RATE_ERROR)
+    high = max(solved(factor * steepness, errors) for factor in OTHERS) * (1 + RATE_ERROR)
+    low = max([low, *_rates(probes, Verdict.passes)])
+    high = min([high, *_rates(probes, Verdict.fails)])
+    return RateInterval(min(max(rate, low), high), low, high, len(near)) if low < high else None
+
+
+def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
+    return [probe.rate for probe in probes if probe.verdict == word]
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
@@ -217,11 +228,11 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
     higher rates are not worse, or a verdict is wrong.
     """
     probes = list(probes)
-    failed = {probe.rate for probe in probes if probe.verdict == Verdict.fails}
-    passed = sorted(probe.rate for probe in probes if probe.verdict == Verdict.passes and probe.rate not in failed)
-    high = min(failed, default=None)
-    if passed and high is not None and passed[-1] > high:
+    passed = _rates(probes, Verdict.passes)
+    high = min(_rates(probes, Verdict.fails), default=None)
+    if passed and high is not None and max(passed) > high:
         return None, None
+    passed = sorted(rate for rate in passed if rate != high)
     return passed[-2:][0] if passed else None, high
 
 

@@ -5,7 +5,8 @@ import dataclasses
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Mode, Protocol, Verdict
+from accelbench.schema.vocab import Mode, Protocol
+from accelbench.stats.requests import CAREFUL, Misses, share_bounds, verdict
 from fakes import make_ceilings
 
 PHASES = {"data_wait": [1e-3] * 4, "forward": [6e-3] * 4, "backward": [2e-3] * 4, "framework": [1e-3] * 4}
@@ -23,20 +24,25 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
 
 
-def serving(maker, rate, verdict, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed=0):
-    """A record of requests at a rate, whose p99 may be at most 50 ms."""
+def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed=0):
+    """A record of requests at a rate, whose p99 may be at most 50 ms, with misses as in an M/M/1 queue."""
     settings = {"mode": Mode.infer, "protocol": Protocol.server, "batch_size": max_batch, "seed": seed}
     cell = maker.cell(model, server=Server(rate=rate, max_delay_ms=delay_ms), **settings)
     seconds = {50.0: p99_ms / 4000, 90.0: p99_ms / 2000, 99.0: p99_ms / 1000, 99.9: p99_ms / 500}
+    num = round(20 * rate)
+    share = 0.01 ** (50 / p99_ms)
+    low, high = share_bounds(share, num, CAREFUL)
+    misses = Misses(num=num, num_missed=round(share * num), effect=1.0, low=low, high=high)
     found = Serving(
         seed=seed,
-        num_requests=round(20 * rate),
+        num_requests=num,
         duration_s=20.0,
         offered_per_s=rate,
         served_per_s=rate,
         latencies=[Quantile(percentile=percent, seconds=each) for percent, each in seconds.items()],
-        num_missed=7,
-        verdict=Verdict(verdict),
+        num_missed=misses.num_missed,
+        design_effect=misses.effect,
+        verdict=verdict(misses, 99),
         batches={"1": 100, "8": 100},
         busy_share=0.625,
     )
@@ -45,13 +51,7 @@ def serving(maker, rate, verdict, p99_ms, *, model="cnn", max_batch=8, delay_ms=
 
 def served(maker, model="cnn"):
     """Records of two settings of a network: a search's probes."""
-    fast = [
-        (100, "sure pass", 20),
-        (200, "can't tell", 61),
-        (200, "sure pass", 40),
-        (220, "sure pass", 49),
-        (240, "sure fail", 900),
-    ]
-    slow = [(50, "sure pass", 30), (100, "sure fail", 80)]
+    fast = [(100, 20), (200, 52), (200, 40), (220, 49), (240, 900)]  # passes, can't tell, passes, can't tell, fails
+    slow = [(50, 30), (100, 80)]  # passes, fails
     records = [serving(maker, *each, model=model, seed=seed) for seed, each in enumerate(fast)]
     return records + [serving(maker, *each, model=model, max_batch=1, seed=9) for each in slow]
