@@ -128,6 +128,22 @@ def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, n
         assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
 
 
+@pytest.mark.parametrize("num", [20, 100, 1_000])
+@pytest.mark.parametrize("percentile", [50, 90])
+def test_short_runs_pass_no_lower_percentile_by_their_clusters(percentile, num):
+    """In a busy queue, requests are slow together for longer than a batch of such a run."""
+    runs = 200
+    limit_ns = 1e9 * -math.log(1 - percentile / 100) / 0.2
+    wrong = 0
+    too_low = 0
+    for due, done in simulated("M/M/1 0.8", num, runs):
+        word, _ = told(due, done, limit_ns, percentile)
+        _, _, high = Run(due, done).bounds(percentile)
+        wrong += word == Verdict.passes
+        too_low += high is not None and high < limit_ns
+    assert max(wrong, too_low) <= at_most(0.06, runs)
+
+
 def test_bounds_hold_the_percentile():
     runs, held = 50, 0
     for run in simulated("M/D/1 0.5", 10_000, runs):

@@ -10,6 +10,7 @@ Times are int64 in ns: `scheduled`, when each request was due, in rising order, 
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,9 @@ Bound = float | None
 
 RISK = 0.01  # of a sure pass where the true percentile is the limit, and of a sure fail there
 NUM_BATCHES = 20
+SHORTEST = 10  # requests of a batch: shorter ones show no clusters, and a cluster of as many is taken for granted
+LONG = 100  # requests of a batch that is longer than most clusters
+RELATED, MOST_RELATED = 0.2, 0.8  # correlations of successive batches: below it, that of 20 independent ones
 # The design effect is that of the misses, or of the slowest tenth if that is larger: few misses may be one cluster.
 SLOW_SHARE = 0.1
 CAREFUL = 1.25  # times the design effect: 20 batches may show too little of it
@@ -81,25 +85,38 @@ class Run:
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
-        share = 1 - percentile / 100
+        allowed = 1 - percentile / 100
         rank = math.ceil(percentile / 100 * self.num) - 1
-        low, high = share_bounds(share, self.num, CAREFUL * self.effect(self.rising[rank]))
-        ranks = rank, math.floor((1 - high) * self.num), math.ceil((1 - low) * self.num)
-        value, lower, upper = (self._latency(each) for each in ranks)
-        return value, lower, upper
+        effect = CAREFUL * self.effect(self.rising[rank])
+        # A limit below the lower bound is a sure fail, and the upper bound is the lowest limit with a sure pass. In a
+        # long run without one, the share beyond the percentile bounds it.
+        nums = range(self.num + 1)
+        fewest = bisect_right(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[0])
+        most = bisect_left(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[1]) - 1
+        if most < 0 and self.num >= LONG * NUM_BATCHES:
+            most = self.num - 1 - math.ceil((1 - share_bounds(allowed, self.num, effect)[0]) * self.num)
+        return self._latency(rank), self._latency(self.num - fewest), self._latency(self.num - 1 - most)
 
     def _latency(self, rank: int) -> Bound:
-        is_known = rank < self.num and self.rising[rank] < NEVER
+        is_known = 0 <= rank < self.num and self.rising[rank] < NEVER
         return float(self.rising[rank]) if is_known else None
 
 
 def _effect(hit: NDArray[np.bool_]) -> float:
     size = len(hit) // NUM_BATCHES
+    least = 1.0 if size >= SHORTEST else float(SHORTEST)
     share = float(hit.mean())
     if size == 0 or not 0 < share < 1:
-        return 1.0
+        return least
     numbers = hit[: size * NUM_BATCHES].reshape(NUM_BATCHES, size).sum(axis=1)
-    return max(1.0, float(numbers.var(ddof=1)) / (size * share * (1 - share)))
+    effect = float(numbers.var(ddof=1)) / (size * share * (1 - share))
+    # Clusters that are longer than a batch: successive batches are alike, and their variance shows too little.
+    deviations = numbers - numbers.mean()
+    squares = float(deviations @ deviations)
+    related = min(float(deviations[1:] @ deviations[:-1]) / squares, MOST_RELATED) if squares else 0.0
+    if related > RELATED:
+        effect *= (1 + related) / (1 - related)
+    return max(least, effect)
 
 
 def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
