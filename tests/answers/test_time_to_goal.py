@@ -42,6 +42,7 @@ def answered(*records):
         (runs(FAST[:2]), runs(FAST[:2], **BF16), "(can't tell: too few seeds for an interval)."),
         (runs(FAST, **BF16), runs(SLOW, batch_size=64), "bf16_mixed b32 takes 12.1 s (11.4 to 12.8, 10 of 10 seeds)"),
         (runs(FAST), runs(SLOW, started_at=LATER, **BF16), "likely: they were not interleaved)."),
+        (runs([*FAST[:9], None]), runs(SLOW, **BF16), "likely: fewer of its seeds arrive)."),
         (runs([None] * 6), [], "none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
         (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
         (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): fp32 b32 takes 12.1 s (11.4 to 12.8, 10"),

@@ -272,10 +272,12 @@ def _lead(first: Setting, second: Setting) -> Lead:
         word = Word.likely if is_apart else Word.cant_tell
         return Lead(second=second, found=found, word=word, why="too few seeds for an interval")
     processes = [[run.process.compared for run in side if run.process.compared] for side in runs]
+    share_arrived = [sum(map(math.isfinite, side)) / len(side) for side in times]
     doubts = {
         f"fewer than {MIN_SEEDS} seeds": num < MIN_SEEDS,
         "not all planned seeds are measured": (seeds[0] | first.missing) & (seeds[1] | second.missing) - shared,
         "seeds were added later": first.num_added or second.num_added,
+        "fewer of its seeds arrive": share_arrived[0] < share_arrived[1],
         "they were not interleaved": not are_interleaved(*processes),
         "other programs used the CPU": any(map(ran_beside_others, processes)),
     }
