@@ -53,12 +53,14 @@ def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_proce
 
 
 def test_large_differences_tell_where_there_are_few_blocks(cells, maker) -> None:
-    def found(fast):
+    def found(fast, *, is_beside=False):
         records = []
         for word, rate in (("bf16", fast), ("fp32", 1000)):
             blocks = [Block(num_steps=1, num_samples=128, seconds=128 / rate)] * 2
-            records.append(maker.ok(maker.cell(precision=word), rate, blocks=blocks))
+            record = maker.ok(maker.cell(precision=word), rate, blocks=blocks)
+            records.append(maker.beside_others(record) if is_beside else record)
         return gap(*cells(records))
 
     assert found(1600).how_sure == "likely"
+    assert found(1600, is_beside=True).how_sure == "can't tell: other programs used the CPU meanwhile"
     assert found(1400).how_sure == "can't tell: too few blocks for an interval"

@@ -20,7 +20,8 @@ MARGIN = 0.02
 # Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
 # few percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
-# A difference beyond this is no spread between processes, whatever else ran on the machine.
+# A difference beyond this is no spread between processes. If the intervals do not overlap either, whatever else ran on
+# the machine does not explain it.
 APART_RATIO = 1.5
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
@@ -155,7 +156,8 @@ def judge(first: Side, second: Side) -> Judgement:
         word = Word.same if verdict == Verdict.same else Word.sure
         return Judgement(ratio=found.ratio, word=word, low=found.low, high=found.high)
     ratio = first.speed / second.speed
-    if max(ratio, 1 / ratio) > APART_RATIO:
+    has_intervals = None not in (first.low, first.high, second.low, second.high)
+    if has_intervals and max(ratio, 1 / ratio) > APART_RATIO:
         beside = ""
     why = _why_unlikely(first, second) or beside
     return Judgement(ratio=ratio, word=Word.cant_tell if why else Word.likely, why=why)
