@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import fmean
 from typing import Literal
 
@@ -53,7 +54,10 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
-    why = disturbance(record.cell, measured, record.system)
+    system = record.system
+    if system is not None and system.num_cores is None:  # as in records of earlier releases
+        system = replace(system, num_cores=record.environment.get("machine", {}).get("num_threads"))
+    why = disturbance(record.cell, measured, system)
     return (DISTURBED if why else Status.ok), why
 
 
