@@ -68,6 +68,9 @@ def test_of_two_environments_the_answer_says_by_what_they_differ_and_how_many_ti
         assert text.splitlines()[-1].startswith(told)
     text = answered(records(), records(800.0, python="/new", environment=new))[1]
     assert text.endswith("torch 2.9.0 is 1.25 times as fast as torch 2.10.0 for mlp in fp32\n")
+    elsewhere = {**new, "machine": THERE["machine"]}  # which may be the reason
+    text = answered(records(), records(1250.0, python="/new", environment=elsewhere))[1]
+    assert text.endswith("B is faster than A\n")
 
 
 def test_a_package_that_one_environment_lacks_is_named_if_its_cells_would_use_it_unasked():

@@ -166,7 +166,11 @@ def _missing(found: SpeedRatio, limit: float) -> str:
 def _conclusion(found: Compared, verdict: Verdict, margin: float) -> str:
     """Such as `B is faster than A`; of two environments `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for ...`."""
     ((one, comparison),) = found.pairs
-    if [*found.matching.varied] != ["python"] or verdict not in (Verdict.faster, Verdict.slower):
+    differs = [*found.matching.varied] == ["python"] and verdict in (Verdict.faster, Verdict.slower)
+    # If the machines, the code or the variables differ too, or time went by, the packages need not be the reason.
+    places = [_but_packages(process.environment) for process in one.first + one.second]
+    is_alike = all(place == places[0] for place in places) and are_interleaved(one.first, one.second)
+    if not differs or not is_alike:
         return SAID[verdict][1].format(margin=100 * margin)
     sides = [next(process for process in side if process.rates) for side in (one.first, one.second)]
     slow, fast = names([(side.cell.python, side.environment) for side in sides])
@@ -176,6 +180,11 @@ def _conclusion(found: Compared, verdict: Verdict, margin: float) -> str:
         slow, fast = fast, slow
         ratio = 1 / ratio
     return f"{fast} is {significant(ratio)} times as fast as {slow} for {cell.model.name} in {cell.precision}"
+
+
+def _but_packages(environment: Mapping[str, Any]) -> list[Any]:
+    machine = {**environment.get("machine", {}), "python": None}
+    return [machine, *map(environment.get, (*CODE, "variables"))]
 
 
 def difference(comparison: SpeedRatio) -> str:
