@@ -111,6 +111,10 @@ def test_the_learning_rate_grows_with_the_batch_as_asked(scale, rate):
     assert cell_and_options(merged(*asked, "batch_size=128"))[0].model.learning_rate == 0.001
 
 
+def test_a_learning_rate_that_does_not_scale_keeps_all_its_digits():
+    assert cell_and_options(merged("model.learning_rate=0.00123456789"))[0].model.learning_rate == 0.00123456789
+
+
 def test_a_target_keeps_what_its_definition_uses():
     every, whole = (
         cell_and_options(merged(*TARGET, "target.every=0.5", f"target.definition={word}"))[0].target

@@ -155,9 +155,12 @@ def _taken(kind: type[T], settings: Any, **others: Any) -> T:
 def _learning_rate(run: RunConfig) -> float:
     """The rate at the cell's batch, by the rule of `optimizer.scale`."""
     # Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
-    ratio = run.batch_size / run.model.batch_size
-    factors = {LrScale.none: 1.0, LrScale.linear: ratio, LrScale.sqrt: math.sqrt(ratio)}
-    return float(f"{run.model.learning_rate * factors[run.optimizer.scale]:.6g}")
+    model = run.model
+    if run.optimizer.scale == LrScale.none:
+        return model.learning_rate
+    ratio = run.batch_size / model.batch_size
+    factor = ratio if run.optimizer.scale == LrScale.linear else math.sqrt(ratio)
+    return float(f"{model.learning_rate * factor:.6g}")
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
