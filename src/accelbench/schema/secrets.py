@@ -105,8 +105,10 @@ def _quoted(value: str) -> Iterator[str]:
     yield value
     yield repr(value)[1:-1]
     yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield html.escape(value)
     yield quote(value, errors="surrogateescape")
+    yield quote(value, safe="", errors="surrogateescape")
     yield quote_plus(value, errors="surrogateescape")
     yield value.replace("%", "%%")
 
