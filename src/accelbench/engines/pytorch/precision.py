@@ -1,5 +1,6 @@
 """Precision: the formats of each word, autocast, and which precision really ran."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -106,9 +107,13 @@ class Observer:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """The largest weight, in whose format most of them are stored; of real numbers if there are any."""
+        """A weight in the format that most numbers are stored in; of real ones if there are any."""
         weights = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
-        return max(weights, key=lambda weight: (weight.is_floating_point(), weight.numel()), default=None)
+        sizes = Counter[torch.dtype]()
+        for weight in weights:
+            sizes[weight.dtype] += weight.numel() if weight.is_floating_point() else 0
+        most = max(sizes, key=sizes.__getitem__, default=None)
+        return next((weight for weight in weights if weight.dtype == most), None)
 
     def observed(self, run: Any, **more: Any) -> Observed:
         """What ran, as it was seen, and as the backend of a `CellRun` reports; and what `more` the run has observed."""
