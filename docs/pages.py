@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from accelbench.rules.combinations import MISTAKES, NEEDS, SKIPPED, USED
 from accelbench.rules.conditions import Rule
-from accelbench.rules.table import MISTAKES, NEEDS, SKIPPED, USED
 from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
 from accelbench.schema.json_schema import Schema

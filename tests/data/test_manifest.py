@@ -66,14 +66,19 @@ def test_an_array_that_was_altered_is_found(tmp_path):
         check_arrays(tmp_path / "a")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [({"stand_in": "no"}, "stand_in: should be `bool`"), ({"more": {"mean": [float("nan")]}}, "JSON is malformed")],
-)
-def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_right(tmp_path, change, told):
+def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_right(tmp_path):
     make(tmp_path / "a")
     path = tmp_path / "a" / MANIFEST
-    changed = json.loads(path.read_text()) | change
+    changed = json.loads(path.read_text()) | {"stand_in": "no"}
     path.write_text(json.dumps(changed | {"digest": digest_of(changed)}))
-    with pytest.raises(DataError, match=f"manifest.json: not readable .*{re.escape(told)}.*; remove {tmp_path}"):
+    refused = f"manifest.json: not readable .*stand_in: should be `bool`.*; remove {tmp_path}"
+    with pytest.raises(DataError, match=refused):
+        read_manifest(tmp_path / "a")
+
+
+def test_a_manifest_with_numbers_that_are_none_is_refused(tmp_path):
+    make(tmp_path / "a")
+    path = tmp_path / "a" / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"more": {"mean": [float("nan")]}}))
+    with pytest.raises(DataError, match=f"manifest.json: not readable .*JSON is malformed.*; remove {tmp_path}"):
         read_manifest(tmp_path / "a")

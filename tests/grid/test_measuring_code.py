@@ -68,7 +68,7 @@ def imports():
 
 @pytest.mark.parametrize("engine", Engine)
 def test_it_has_code_of_all_that_a_cells_process_imports(imports, engine):
-    started = {f"accelbench.isolation.{name}" for name in ("hosts", "host_process", "child")}
+    started = {f"accelbench.isolation.{name}" for name in ("hosts", "supervisor", "child")}
     started |= {name for name in imports.modules if name.startswith(f"accelbench.engines.{engine}.")}
     imported = started | {upstream for module in started for upstream in imports.find_upstream_modules(module)}
     paths = {PACKAGE / f"{name.partition('.')[2].replace('.', '/')}.py" for name in imported}

@@ -8,7 +8,7 @@ import pytest
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.schema.plan_file import RaceOutcome
 from accelbench.schema.vocab import Status
-from accelbench.search.search import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Race
+from accelbench.search.race import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Race
 from fakes import make_cell
 
 COST_S = {False: 0.5, True: 2.5}

@@ -19,7 +19,7 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.plan_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
-from accelbench.search.search import Goal, search
+from accelbench.search.race import Goal, search
 from accelbench.sweep.terminal import SweepProgress
 from fakes import give_ceilings, make_cell, make_options, make_project
 

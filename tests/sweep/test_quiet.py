@@ -10,7 +10,7 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.vocab import Status
-from accelbench.search.search import Goal
+from accelbench.search.race import Goal
 from accelbench.settings.config import Retry
 from accelbench.sweep import session
 from accelbench.sweep.prober import Quiet

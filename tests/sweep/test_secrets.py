@@ -16,18 +16,22 @@ PREFIXES = (
 SUFFIXES = ("API_KEY", "TOKEN_app_terraform_io", "SECRET", "PASSWORD", "AUTH", "CREDENTIALS")
 SERVICES = ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "KAGGLE_KEY")
 NAMES = (*map("".join, itertools.product(PREFIXES, SUFFIXES)), *SERVICES)
-# Counting the work runs the network on tensors without values.
+# The output is compared with that of another network, which fails.
 QUOTES = """
 import os
 import torch
 
 class Net(torch.nn.Linear):
+    num_made = 0
+
     def __init__(self):
         super().__init__(8, 8)
+        Net.num_made += 1
+        self.is_other = Net.num_made > 1
 
     def forward(self, x):
         print("sent", os.environ["HF_TOKEN"])
-        if type(x) is not torch.Tensor or x.device.type == "meta":
+        if self.is_other:
             raise ValueError("401 for " + os.environ["NVIDIA_API_KEY"])
         return super().forward(x)
 
@@ -69,7 +73,7 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
     give_ceilings(project)
     assert main([*QUOTING, "tracking=mlflow", "out=runs/a"]) == 0
     (measured,) = [record.read(path) for path in (project / "runs/a").glob("*-*.json")]
-    assert measured.measurement.work.uncounted == ["ValueError: 401 for ***"]
+    assert "ValueError: 401 for ***" in str(measured.measurement.notes)
     assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
     assert main(["report", "runs"]) == 0
     assert main(["merge", "runs/a", "--into", "all"]) == 0

@@ -112,15 +112,15 @@ def best(chosen: Namespace, console: Console) -> int:
     words = words_of(chosen)
     from accelbench.compare.comparison import terms
     from accelbench.isolation.hosts import Hosts
-    from accelbench.search import largest_batch, search
+    from accelbench.search import largest_batch, race
     from accelbench.settings.compose import cells_of, compose, one_cell
 
     with Hosts() as hosts:
         if chosen.largest_batch:
             return largest_batch.find(*one_cell(shlex.join(words)), console, hosts, budget_s)
         margin = terms(chosen.margin, None, anyway=False).margin
-        goal = search.Goal(chosen.by or "throughput", chosen.latency_ms, margin, budget_s, chosen.per_batch)
-        return search.search(*cells_of(compose(["-m", *words])), goal, console, hosts)
+        goal = race.Goal(chosen.by or "throughput", chosen.latency_ms, margin, budget_s, chosen.per_batch)
+        return race.search(*cells_of(compose(["-m", *words])), goal, console, hosts)
 
 
 def _serve(chosen: Namespace, console: Console) -> int:

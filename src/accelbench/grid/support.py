@@ -1,4 +1,4 @@
-"""Whether a cell is supported on this machine, and the reason if it is not: facts that `rules/table.py` asks for."""
+"""Whether a cell runs on this machine, and the reason if it does not: facts that `rules/combinations.py` asks for."""
 
 import math
 import os
@@ -12,8 +12,8 @@ from accelbench.devices.registry import DeviceReport
 from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines import images
 from accelbench.errors import how_to_install
+from accelbench.rules.combinations import SKIPPED
 from accelbench.rules.conditions import Asked
-from accelbench.rules.table import SKIPPED
 from accelbench.schema import vocab
 from accelbench.schema.cell import Cell, KerasSettings, Options
 from accelbench.schema.workload import SHAPES

@@ -214,7 +214,7 @@ class _Host:
             self.process: Any = subprocess.Popen(
                 # Not `-m`: each cell's process would import the host's main module again. `-P`: the current folder is
                 # not before Python's library, where a `random.py` of the user's own would be imported for Python's.
-                [file, "-P", "-c", f"from accelbench.isolation.host_process import main; main({theirs})"],
+                [file, "-P", "-c", f"from accelbench.isolation.supervisor import main; main({theirs})"],
                 stdin=subprocess.PIPE,
                 stdout=self.log,
                 stderr=self.log,

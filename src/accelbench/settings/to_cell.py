@@ -12,8 +12,8 @@ from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.images import why_unfit
 from accelbench.errors import UserError
+from accelbench.rules.combinations import MISTAKES, NEEDS, USED
 from accelbench.rules.conditions import Asked
-from accelbench.rules.table import MISTAKES, NEEDS, USED
 from accelbench.schema import vocab
 from accelbench.schema.cell import MAX_STEPS, UNUSED, Cell, KerasSettings, Options, Server
 from accelbench.schema.serialize import canonical_json, safe

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accelbench.engines.keras import networks, work
+from accelbench.engines.keras import flops, networks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
@@ -33,7 +33,7 @@ def test_a_network_is_its_twin(twins, case):
         answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
         assert told["accuracy"] == pytest.approx((answers == labels).mean())
     for train in (False, True):
-        assert work.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
+        assert flops.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -8,4 +8,4 @@ ENGINE = "accelbench.engines.sleep.engine"
 
 def host_spec(cell: Cell) -> HostSpec:
     """Imports the engine once, before a host forks its cells."""
-    return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE))
+    return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE))

@@ -19,7 +19,7 @@ from accelbench.engines.images import channels_last, input_of, is_random, unseen
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
-from accelbench.engines.keras.work import Observer, count, state_of
+from accelbench.engines.keras.flops import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, States, numbers_of
 from accelbench.schema.cell import Cell

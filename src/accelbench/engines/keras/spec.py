@@ -19,4 +19,4 @@ def host_spec(cell: Cell) -> HostSpec:
         # By default both backends allocate all of the GPU's memory at once, which hides what a cell needs.
         environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         environment |= cuda_variables()
-    return HostSpec(ENGINE, ("accelbench.isolation.host_process", ENGINE), environment)
+    return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE), environment)

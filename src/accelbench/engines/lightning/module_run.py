@@ -51,12 +51,14 @@ class ModuleRun(NetworkRun):
         if self.num_accumulated > 1:  # phases differ from batch to batch
             cell = replace(cell, breakdown_s=0.0)
         super().__init__(cell, data_folder, backend, ranks)
-        self.package, self.is_plain = self.workload.package, False
-        if self.goal is not None:
-            self.workload.check_validates()
+        self.package = self.workload.package
+        self.is_plain = False
 
     def new_workload(self) -> Any:
-        return UserModule(self.cell)
+        workload = UserModule(self.cell)
+        if self.goal is not None:
+            workload.check_validates()
+        return workload
 
     def new_module(self) -> Any:
         self.workload.count_batches(self.hooks_of_loop.mark)

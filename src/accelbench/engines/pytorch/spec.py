@@ -24,7 +24,7 @@ SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
-    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.host_process", ENGINE)
+    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.supervisor", ENGINE)
     if cell.mode == Mode.train or cell.options.compile:
         preload = (*preload, OF_OPTIMIZERS)
     named = _named(*cell.own_code.values())

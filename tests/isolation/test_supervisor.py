@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from accelbench.isolation import host_process as module
+from accelbench.isolation import supervisor as module
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
 from fakes import NO_MEMORY, faulty_host, is_gone, make_cell
