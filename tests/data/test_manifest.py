@@ -1,6 +1,5 @@
 import hashlib
 import json
-import re
 
 import numpy as np
 import pytest

@@ -53,12 +53,11 @@ class ModuleRun(NetworkRun):
         super().__init__(cell, data_folder, backend, ranks)
         self.package = self.workload.package
         self.is_plain = False
+        if self.goal is not None:
+            self.workload.check_validates()
 
     def new_workload(self) -> Any:
-        workload = UserModule(self.cell)
-        if self.goal is not None:
-            workload.check_validates()
-        return workload
+        return UserModule(self.cell)
 
     def new_module(self) -> Any:
         self.workload.count_batches(self.hooks_of_loop.mark)
