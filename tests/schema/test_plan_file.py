@@ -1,5 +1,8 @@
 import dataclasses
 
+import pytest
+
+from accelbench.errors import UserError
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Window
 from accelbench.schema.plan_file import WantedCell, labels
@@ -29,6 +32,14 @@ def test_a_plan_keeps_its_cells_and_their_labels(tmp_path):
     wanted = [WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one"), WANTED[1]]
     plan_file.write_plan(plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=wanted), tmp_path)
     assert plan_file.cells_in(tmp_path) == wanted
+
+
+def test_a_plan_whose_cells_have_other_settings_than_their_names_is_refused(tmp_path):
+    write_plan_of(tmp_path, RECORDS)
+    path = tmp_path / "plan.json"
+    path.write_text(path.read_text().replace('"batch_size": 8,', '"batch_size": 9,'))
+    with pytest.raises(UserError, match="not the name of its cell's record"):
+        plan_file.read_plan(tmp_path)
 
 
 def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_path):

@@ -13,7 +13,7 @@ from typing import Any
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
-from accelbench.schema.cell import Cell, argument_text
+from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.serialize import is_missing, load, read_json, safe, write_json
 from accelbench.schema.text import one_line
@@ -67,14 +67,15 @@ def read_plan(folder: Path) -> PlanFile:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
+        ids = [id_of(entry["cell"]) for entry in values["cells"]]  # of the texts as they are in the file
         values = safe(values)
-        ids = [entry.pop("cell_id") for entry in values["cells"]]
+        named = [entry.pop("cell_id") for entry in values["cells"]]
         for entry in values["cells"]:
             entry["record_name"] = entry.pop("record")
         plan = load(PlanFile, values)
-        for cell_id, wanted in zip(ids, plan.cells, strict=True):
+        for cell_id, name, wanted in zip(ids, named, plan.cells, strict=True):
             vars(wanted.cell)["id"] = cell_id
-            if not wanted.record_name.startswith(f"{cell_id}-"):
+            if name != cell_id or not wanted.record_name.startswith(f"{cell_id}-"):
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
         return plan
 
