@@ -57,6 +57,14 @@ def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_pat
     assert plan_file.sweep_folders(tmp_path / "gone") == {}
 
 
+def test_folders_within_each_other_are_read_to_a_depth(tmp_path):
+    for depth in (2, 40):
+        folder = tmp_path.joinpath(*["a"] * depth)
+        folder.mkdir(parents=True)
+        (folder / "plan.json").touch()
+    assert list(plan_file.sweep_folders(tmp_path)) == [tmp_path / "a/a"]
+
+
 def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
     record.write(RECORDS[0], tmp_path / "good")
     record.write(RECORDS[0], tmp_path / "bad")

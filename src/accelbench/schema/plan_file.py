@@ -18,6 +18,7 @@ from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.serialize import is_missing, load, read_json, safe, write_json
 from accelbench.schema.text import one_line
 
+MAX_DEPTH = 20
 AGAIN = "; run the sweep again"
 
 
@@ -120,6 +121,8 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
 
+    Of folders within each other, `MAX_DEPTH` are read: more of them than Python's limit of calls would end it.
+
     Folder -> None; or why the system does not list it, so that nobody knows what it holds.
     """
     folders: dict[Path, RefusedError | None] = {}
@@ -132,7 +135,8 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     seen = set()
     for place, below, files in os.walk(top, onerror=refuse, followlinks=True):
         real = os.path.realpath(place)
-        below[:] = [] if real in seen else [name for name in below if not name.startswith(".")]
+        is_last = real in seen or len(Path(place).parts) >= len(top.parts) + MAX_DEPTH
+        below[:] = [] if is_last else sorted(name for name in below if not name.startswith("."))
         if real not in seen and (PLAN in files or fnmatch.filter(files, RECORDS)):
             folders[Path(place)] = None
         seen.add(real)
