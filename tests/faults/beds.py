@@ -20,6 +20,7 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
+from accelbench.sinks.mlflow_fields import start_ms
 from fakes import blocks_of, make_measurement
 
 SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
@@ -159,8 +160,8 @@ def wrong_runs(bed: Bed, *outs: str) -> list[object]:
     found = (
         client.search_runs([experiment.experiment_id], "tags.record != ''", max_results=10_000) if experiment else []
     )
-    runs = [((run.data.tags["record"], run.data.tags["started_at"]), run.info.status) for run in found]
-    wanted = {(record.name, record.started_at) for out in outs for record in bed.records(out).values()}
+    runs = [((run.data.tags["record"], run.info.start_time), run.info.status) for run in found]
+    wanted = {(record.name, start_ms(record)) for out in outs for record in bed.records(out).values()}
     delivered = Counter(key for key, status in runs if status == "FINISHED")
     lacking = [key for key in wanted if delivered[key] != 1]
     # Those of a cell that failed and was measured again.

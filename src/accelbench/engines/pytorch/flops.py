@@ -42,7 +42,12 @@ MAX_OPERATORS = 10
 WINOGRADS = 5  # the largest kernels that libraries compute by Winograd's algorithm
 # Operators -> the place of the weight among their arguments.
 CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
-AUTOCASTS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
+AUTOCASTS = {
+    "cpu": torch._C.DispatchKey.AutocastCPU,
+    "cuda": torch._C.DispatchKey.AutocastCUDA,
+    "xpu": torch._C.DispatchKey.AutocastXPU,
+    "mps": torch._C.DispatchKey.AutocastMPS,
+}
 OF_GENERATION = "the operators of a generation are too many to count"
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
