@@ -141,7 +141,7 @@ def test_nothing_is_measured_by_clocks_that_a_library_replaces(project, clock):
         pytest.skip("needs Debian's package libfaketime")
     environment = {"LD_PRELOAD": str(library), "FAKETIME": clock}
     shown = accelbench(project, *TINY, "out=runs/a", status=2, environment=environment)
-    assert "accelbench: libfaketime replaces the clocks, so that nothing can be timed" in shown
+    assert "accelbench: libfaketime replaces the clocks, so nothing can be timed" in shown
     assert not list(project.rglob("runs/a/*-*.json"))
 
 
