@@ -215,6 +215,8 @@ print([name for name in {names} if name in sys.modules])
 
 
 def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits, printed):
-    names = ("torch._dynamo", "sympy", "torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy")
+    names = ["torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy"]
+    if torch.__version__.startswith("2.9."):  # the release of the lock; newer ones import these two themselves
+        names += ["torch._dynamo", "sympy"]
     lines = printed(COLD.format(folder=str(digits), names=names), PYTHONPATH=str(TESTS))
     assert lines == [str(2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)), "[]"]
