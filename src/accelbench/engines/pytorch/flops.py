@@ -45,8 +45,8 @@ CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
 AUTOCASTS = {
     "cpu": torch._C.DispatchKey.AutocastCPU,
     "cuda": torch._C.DispatchKey.AutocastCUDA,
-    "xpu": torch._C.DispatchKey.AutocastXPU,
-    "mps": torch._C.DispatchKey.AutocastMPS,
+    "xpu": torch._C.DispatchKey.AutocastXPU,  # type: ignore[attr-defined]
+    "mps": torch._C.DispatchKey.AutocastMPS,  # type: ignore[attr-defined]
 }
 OF_GENERATION = "the operators of a generation are too many to count"
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
