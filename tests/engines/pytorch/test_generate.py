@@ -6,6 +6,7 @@ from inspect import signature
 import pytest
 
 from accelbench.engines.pytorch import architectures, engine
+from accelbench.engines.pytorch.flops import OF_GENERATION
 from accelbench.engines.pytorch.generate import CACHES
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
@@ -27,6 +28,7 @@ def asked(name="gpt2", generate=SHORT, **changes):
 def measured(tmp_path, *words, num_bytes, **changes):
     found = engine.run(asked(*words, steps=3, **changes), tmp_path)
     assert (judge(asked(**changes), found), found.tokens_per_sample) == (None, NEW)
+    assert found.work.uncounted == [OF_GENERATION]
     seen = found.generation
     assert [len(each) for each in seen.decode_s] == [NEW - 1] * len(found.latency_s) == [NEW - 1] * 3
     # The last token is never fed.

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from torch import nn
 
 from accelbench.engines.pytorch import engine
@@ -30,6 +31,9 @@ class Own(nn.Module):
             images = images.view(-1, 100)
         if self.fault == "needs contents":
             return self.weights(images.flatten(1)) if images.sum().item() else None
+        if self.fault == "needs gradients":
+            scores = self.weights(images.flatten(1))
+            return scores + torch.autograd.grad(scores.sum(), self.weights.weight)[0].sum()
         if self.fault == "needs a GPU":
             raise RuntimeError("Expected x.is_cuda() to be true")
         return (self.wieghts if self.fault == "misspelt" else self.weights)(images.flatten(1))
@@ -46,6 +50,11 @@ def test_a_network_that_needs_the_contents_of_its_input_passes_and_of_another_th
     needs_contents = engine.check(cell_of("needs contents", mode=mode), tmp_path)
     assert needs_contents.flops == (forward if mode == Mode.infer else None)  # which is counted as it runs on the CPU
     assert engine.check(cell_of("", mode=mode), tmp_path).flops == forward * (1 if mode == Mode.infer else 2)
+
+
+def test_a_network_that_needs_gradients_to_infer_is_counted_once(tmp_path):
+    forward = 2 * 32 * 784 * 10
+    assert engine.check(cell_of("needs gradients"), tmp_path).flops == 2 * forward  # and back to the weights
 
 
 @pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])

@@ -16,7 +16,7 @@ from accelbench.engines.goal import GoalRun
 from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, Compilations, backend_for
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
-from accelbench.engines.pytorch.flops import Counter, busiest, count, not_counted, watched
+from accelbench.engines.pytorch.flops import OF_THREADS, Counter, busiest, count, not_counted, watched
 from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.global_state import new_tensors_in, seed_generators
 from accelbench.engines.pytorch.module import (
@@ -50,7 +50,7 @@ from accelbench.measuring.runner import Clock
 from accelbench.measuring.time_limit import in_time
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import Device, Library, Mode, Precision, Span, Weights
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
 
 NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
 # Mistakes in names, imports and arguments: no device and no precision mends them.
@@ -116,10 +116,10 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     with device:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
-    counter = Counter()
     try:
         if cell.mode != Mode.train:
-            workload.check_first(_inferred(workload.task, network, batch, counter))
+            output, counter = _inferred(workload.task, network, batch)
+            workload.check_first(output)
         else:
             zoo.check_trainable(network, cell.model)
             output, loss = workload.task.train(network.train(), batch)
@@ -134,22 +134,26 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     return counter.work() if cell.mode == Mode.infer else count(cell, network, workload.task, batch)
 
 
-def _inferred(task: Any, network: torch.nn.Module, batch: Any, counter: Counter) -> Any:
+def _inferred(task: Any, network: torch.nn.Module, batch: Any) -> tuple[Any, Counter]:
+    """The output of one step of inference, and what counted its operators."""
     network.eval()
     try:
         with torch.inference_mode():
             inputs = mapped(batch, torch.Tensor.clone)  # which the network may change
-            with counter:
-                return task.infer(network, inputs)
+            with Counter() as counter:
+                return task.infer(network, inputs), counter
     except RuntimeError as error:
         if not needs_gradients(error):
             raise
-        with counter:
-            return task.infer(network, batch)
+        with Counter() as counter:
+            return task.infer(network, batch), counter
 
 
 def count_step(cell: Cell) -> Work:
-    """The work of one step of `cell`, whose images are random; its network is built without contents, in a moment."""
+    """The work of one step of `cell`, an fp32 cell on the CPU whose images are random.
+
+    In training its network is built without contents, which takes a moment.
+    """
     model = cell.model
     if model.library == Library.transformers:
         workload = workload_of(cell, Path(), Backend(), Ranks(1))
@@ -172,16 +176,13 @@ def _extrapolated(cell: Cell, task: ImageTask) -> Work:
     Tensors without contents import torch._dynamo and sympy, which takes longer than to compute these.
     """
     shape = cell.model.input_shape
-    dtype = STORED_DTYPES[cell.precision]
     works = []
     try:
-        network = zoo.build(replace(cell.model, weights=Weights.none.value), shape, cell.model.num_classes)
-        cast_module(network, dtype)
+        network = zoo.build(cell.model, shape, cell.model.num_classes)
         for size in (1, 2):
-            counter = Counter()
-            _inferred(task, network, (torch.rand(size, *shape).to(dtype),), counter)
+            _, counter = _inferred(task, network, (torch.rand(size, *shape),))
             works.append(counter.work())
-    except Exception as error:  # the CPU may have no operators in that format
+    except Exception as error:  # a network may take no single image
         return not_counted(error)
     one, two = works
     further = cell.batch_size - 2
@@ -417,6 +418,8 @@ class Run(NetworkOutputs):
         """What one step has to do, counted after everything was measured: counting takes memory."""
         if self.watched_work is not None:
             return self.watched_work
+        if self.seen.products.in_other_threads:
+            return Work(uncounted=[OF_THREADS])
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
 

@@ -49,6 +49,7 @@ AUTOCASTS = {
     "mps": torch._C.DispatchKey.AutocastMPS,  # type: ignore[attr-defined]
 }
 OF_GENERATION = "the operators of a generation are too many to count"
+OF_THREADS = "layers ran in threads of the network's own code"
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
 # What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula

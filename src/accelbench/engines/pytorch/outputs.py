@@ -28,7 +28,7 @@ from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_mo
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, error_of, limit
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import Mode, Precision
 
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.network_and_data import Workload
@@ -205,7 +205,8 @@ class NetworkOutputs(CellRun):
                 batch = self._fed(self.workload.example())
                 with watched(self.seen.products) as counter:
                     self._result_of(batch)
-                if not self.trains and self.backend.on_host:
+                is_whole = self.backend.on_host and not self.seen.products.in_other_threads
+                if is_whole and self.cell.mode == Mode.infer:
                     self.watched_work = counter.work()
         super().keep_output()
 
