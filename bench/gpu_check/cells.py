@@ -119,7 +119,11 @@ def probe(device: Device) -> None:
     cells = {word: cell(device, MLP, Mode.infer, word) for word in TRUE_PRECISIONS}
     wanted = [word for word, tried in cells.items() if why_not(tried, look(device)) is None]
     with Hosts() as hosts:
-        found = hosts.probe(cells[Precision.fp32], wanted)
+        outcome = hosts.probe(cells[Precision.fp32], wanted)
+    found = outcome.ceilings
+    if found is None:
+        problem(f"nothing was probed: {outcome.reason}")
+        return
     for word, rate in found.flops_per_s.items():
         figure(f"{word:<6} {rate / 1e12:>9.4g} TFLOP/s by {found.how[word]}")
     figure(f"memory {found.memory_bytes_per_s / 1e9:>9,.0f} GB/s")
