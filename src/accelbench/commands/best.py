@@ -31,12 +31,7 @@ MOST_PERCENTILE = 99.9  # of --serve: beyond it a probe takes 50,000 requests
 MODES = "--search, --serve, --target or --largest-batch"  # without one, records are read
 RULES = (
     *to_target.RULES,
-    Rule("search serve", "--search: goes without --serve"),
-    Rule("search target", "--search: goes without --target"),
-    Rule("search largest_batch", "--search: goes without --largest-batch"),
-    Rule("serve target", "--serve: goes without --target"),
-    Rule("serve largest_batch", "--serve: goes without --largest-batch"),
-    Rule("target largest_batch", "--target: goes without --largest-batch"),
+    Rule("other_mode", "{mode}: goes without {other_mode}"),
     Rule("latency_ms target", "--latency-ms: goes with a folder of records, --search or --serve"),
     Rule("latency_ms largest_batch", "--latency-ms: goes with a folder of records, --search or --serve"),
     Rule("latency_ms latency_ms<=0", "--latency-ms={latency_ms}: should be a number of milliseconds above 0"),
@@ -99,8 +94,13 @@ def best(chosen: Namespace, console: Console) -> int:
     settings = ["=" in word for word in chosen.words]
     chosen.not_settings = not all(settings)
     chosen.not_a_folder = any(settings) or len(settings) > 1
-    modes = ("search", "serve", "target", "largest_batch")
-    chosen.mode = next((f"--{mode}" for mode in modes if getattr(chosen, mode) not in (None, False)), None)
+    modes = {
+        "--search": chosen.search,
+        "--serve": chosen.serve,
+        "--target": chosen.target is not None,
+        "--largest-batch": chosen.largest_batch,
+    }
+    chosen.mode, chosen.other_mode, *_ = [*(name for name, is_chosen in modes.items() if is_chosen), None, None]
     check(chosen, RULES)
     if chosen.mode is None:
         return _show_best(chosen, console)

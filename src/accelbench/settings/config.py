@@ -163,7 +163,8 @@ class RunConfig(Options, RunSettings):
         30.0, "seconds that a disturbed cell waits for a quiet machine, to be repeated; 0: it does neither"
     )
     verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
-    where: str = ""  # the line of params.yaml that asked for it; no setting
+    # The line of params.yaml that asked for it; no setting.
+    where: str = field(default="", metadata={"omegaconf_ignore": True})
 
 
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
