@@ -36,6 +36,8 @@ from selenium import webdriver
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
+from accelbench.commands.registry import NAMES, PLACES
+
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 IMAGES = DOCS / "images"
@@ -92,8 +94,7 @@ def of_terminal(commands: str) -> tuple[str, ...]:
     """What prints the output of commands; those of DVC show what a report has written."""
     found = set()
     for program, word in re.findall(r"^\$ (accelbench|dvc) (\S+)", commands, re.MULTILINE):
-        own = f"{PACKAGE}/commands/{word}.py"
-        run_it = own if (ROOT / own).exists() else f"{PACKAGE}/commands/run.py"
+        run_it = f"{PACKAGE}/commands/{PLACES.get(word, PLACES[NAMES[0]])}.py"
         found |= {f"{PACKAGE}/cli.py", run_it} if program == "accelbench" else {f"{PACKAGE}/report/build.py"}
     return tuple(sorted(found))
 
