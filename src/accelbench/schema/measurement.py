@@ -168,7 +168,7 @@ class Serving:
     miss_share_low: Share | None = None  # of their share, the lower bound; see `stats`
     miss_share_high: Share | None = None  # the upper bound
     num_cycles: Count | None = None  # in earlier releases, times from one empty queue to the next
-    num_missed_cycles: Count | None = None  # in earlier releases, those of them with a miss
+    num_missed_cycles: Count | None = None  # in earlier releases, the number of cycles with a miss
     design_effect: Rate | None = None  # by how much misses in clusters widen the bounds
     verdict: Verdict | None = None  # whether the percentile is within the limit
     ended_early: str | None = None  # why not all requests were issued, such as a queue that grows
