@@ -86,17 +86,6 @@ class Scaled(nn.Module):
         return left @ self.weights
 
 
-def losses_of_a_plain_loop(optimizer, batches, loss_of):
-    losses = []
-    for batch in batches:
-        optimizer.zero_grad()
-        loss = loss_of(batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 COUNTS = []  # what `varying` gives next
 # Batches, losses and counts, some of which are none, or of another kind than they should be.
 FUNCTIONS = {

@@ -25,6 +25,7 @@ TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 REPLAY = "replay.json"  # what a replay says of another's claims
 RACE = "race.json"  # how a search for the best cell went
+SENT = "sent.pickle"  # what `accelbench.measure` sends to its process
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 MAX_READ = 1_000_000  # characters, of files that are looked at to find out where a project is

@@ -117,8 +117,10 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     made = []
     for group in groups.values():
         base = axis.base(list(group.values()))
-        for each in group.values() if base else ():
-            if base and axis.text(each) != axis.text(base):
+        if base is None:
+            continue
+        for each in group.values():
+            if axis.text(each) != axis.text(base):
                 made.append(Pair(axis, gap(each, base)))
     return made
 

@@ -84,7 +84,7 @@ class Answer:
         """The fastest cell over the next one; None if nothing else was measured."""
         return self.group.lead
 
-    @property
+    @cached_property
     def command(self) -> str | None:
         """The command that may decide between the two fastest; None if none is needed, or none is short."""
         return self.lead.command() if self.lead else None

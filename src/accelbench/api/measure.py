@@ -25,11 +25,11 @@ from accelbench.errors import InvalidError, UnknownChoiceError, UserError
 from accelbench.grid import fingerprint, support
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
-from accelbench.judging.row import remarks_in, summarise, warnings_of
+from accelbench.judging.row import remarks_in, summarise, tails, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.judging.warnings import Kind
 from accelbench.presentation import significant
-from accelbench.project import workplace
+from accelbench.project import SENT, workplace
 from accelbench.schema import measurement as schema
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in, read_ceilings
@@ -38,7 +38,6 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.serialize import plain
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sweep.terminal import tails
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -46,7 +45,6 @@ TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's o
 OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
 SENDER = "accelbench.api.sent"  # the module that measures what was sent
 SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # in a message: the argument's name is enough
-SENT = "sent.pickle"  # see `sent`, which imports torch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

@@ -31,11 +31,11 @@ from accelbench.engines.pytorch.backends import Backend, backend_for
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.pytorch.weights import replacing, torch_load
 from accelbench.errors import UserError
+from accelbench.project import SENT
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device
 
-SENT = "sent.pickle"  # the file with what was sent, in the folder of the data
 # Types of results whose work did not run, or may still run.
 UNFINISHED = (
     Awaitable,

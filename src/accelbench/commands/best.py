@@ -167,7 +167,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
     read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
     check_devices(chosen, console, read)
-    cells = [cell for sweep in read for cell in sweep.cells]
+    cells = sweeps.cells_in(read)
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]

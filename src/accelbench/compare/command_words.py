@@ -10,7 +10,7 @@ import yaml
 
 from accelbench.project import workplace
 from accelbench.schema import vocab
-from accelbench.schema.cell import BOUNDS, Cell
+from accelbench.schema.cell import Cell, unused_by
 from accelbench.schema.setting import declared
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 
@@ -51,10 +51,9 @@ def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
         "protocol": vocab.Protocol.window,
         "engine.jit_compile": cell.keras is not None and cell.keras.backend == vocab.KerasBackend.jax,
     }
-    unused = {name for names in BOUNDS.values() for name in names} - set(BOUNDS[cell.protocol])
     for setting in declared(Cell):
         group = setting.path.partition(".")[0]
-        if group not in {*LEFT_OUT, *unused}:
+        if group not in {*LEFT_OUT, *unused_by(cell.protocol)}:
             word = setting.path.removeprefix("options.").replace("keras.", "engine.")
             values[word] = setting.value(cell)
             usual.setdefault(word, setting.field.default)

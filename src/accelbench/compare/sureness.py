@@ -150,24 +150,24 @@ def judge(first: Side, second: Side) -> Judgement:
     found = compare_processes(second.processes, first.processes)
     if found.ratio is not None and found.interleaved:
         verdict = found.verdict()
-        if verdict == Verdict.cant_tell or beside:
-            why = "" if verdict == Verdict.cant_tell else beside
-            return Judgement(ratio=found.ratio, word=Word.cant_tell, why=why, low=found.low, high=found.high)
-        word = Word.same if verdict == Verdict.same else Word.sure
-        return Judgement(ratio=found.ratio, word=word, low=found.low, high=found.high)
-    ratio = first.speed / second.speed
-    has_intervals = None not in (first.low, first.high, second.low, second.high)
-    if has_intervals and max(ratio, 1 / ratio) > APART_RATIO:
-        beside = ""
-    why = _why_unlikely(first, second) or beside
-    return Judgement(ratio=ratio, word=Word.cant_tell if why else Word.likely, why=why)
+        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
+        why = "" if word == Word.cant_tell else beside
+        if why:
+            word = Word.cant_tell
+        return Judgement(ratio=found.ratio, word=word, why=why, low=found.low, high=found.high)
+    why = _why_unlikely(first, second, beside)
+    word = Word.cant_tell if why else Word.likely
+    return Judgement(ratio=first.speed / second.speed, word=word, why=why)
 
 
-def _why_unlikely(first: Side, second: Side) -> str:
-    """Why the speeds and the intervals alone make no difference likely; empty if they do."""
+def _why_unlikely(first: Side, second: Side, beside: str) -> str:
+    """Why the speeds and the intervals make no difference likely, such as what ran `beside`; empty if they do."""
     ratio = max(first.speed / second.speed, second.speed / first.speed)
+    is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:
-        return "" if ratio > APART_RATIO else "too few blocks for an interval"
+        return beside if is_apart else "too few blocks for an interval"
     if first.low <= second.high and second.low <= first.high:
         return "the intervals overlap"
-    return "within the usual spread between runs" if ratio <= LIKELY_RATIO else ""
+    if ratio <= LIKELY_RATIO:
+        return "within the usual spread between runs"
+    return "" if is_apart else beside

@@ -80,12 +80,11 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
             slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller one counts as none
             detectable.append(Detectable(num_processes=num, slowdown=slowdown))
     whole = compare_processes(first, second)
+    num = min(whole.num_first, whole.num_second)
     if whole.low is None or whole.high is None or not detectable:
         failed = [f"; {each.outcome}: {each.disturbed or ''}" for each in [*first, *second] if not each.rates]
-        num = min(whole.num_first, whole.num_second)
         raise UserError(f"--budget: {num} rounds were measured, and {MIN_PROCESSES} are needed{''.join(failed[:1])}")
-    num_rounds = min(whole.num_first, whole.num_second)
-    return MachineError(num_rounds=num_rounds, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
+    return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
 
 
 def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:

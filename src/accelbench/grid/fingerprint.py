@@ -96,7 +96,6 @@ ROOMS = (
 )
 # The folders of engines/ whose code runs in the cells of other engines, too.
 BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exported", "pytorch"))}
-PACKAGE_NAME = "accelbench"
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:

@@ -65,17 +65,13 @@ class CellFacts(Asked):
         **{each.name: f"options.{each.name}" for each in fields(Options)},
         **{f"engine.{each.name}": f"keras.{each.name}" for each in fields(KerasSettings)},
         "engine.xla_processes": "xla_processes",
+        "model": "model.word",
     }
 
     def __init__(self, cell: Cell, report: DeviceReport) -> None:
         super().__init__(cell)
         self.cell = cell
         self.report = report
-
-    @cached_property
-    def model(self) -> str:
-        """The word that chooses the network: its name, or its library."""
-        return self.cell.model.word
 
     @property
     def option(self) -> str:

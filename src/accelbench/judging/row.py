@@ -10,10 +10,11 @@ from accelbench.judging.costs import joules_per_sample, mean_w
 from accelbench.judging.roofline import bound, ceilings_of, flops_per_s, step_size
 from accelbench.judging.verdict import why_disturbed
 from accelbench.judging.warnings import Kind, about_ceilings, remarks
+from accelbench.presentation import significant
 from accelbench.schema import vocab
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
-from accelbench.schema.record import Record, Row, node_of
+from accelbench.schema.record import Record, Row, node_of, number_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.stats import order_statistics
@@ -105,7 +106,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
         row = row | {"ceiling_flops_per_s": ceiling}
     if work is not None and work.flops and rate:  # a network that only waits has no operations
         row["mfu"] = None if ceiling is None else rate / ceiling
-        if rate and row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
+        if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
             longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
             row["bound"] = longest.value if longest and not _is_fused(record.cell) else None
     for kind, text, _ in about_ceilings(record, row):
@@ -143,6 +144,12 @@ def phases_ms(row: Row) -> dict[vocab.Phase, float]:
     values = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
     lengths = {phase: max(0.0, value) for phase, value in values.items() if value is not None}
     return lengths if any(lengths.values()) else {}
+
+
+def tails(row: Row, name: str) -> str:
+    """Such as `p50 10.1 ms, p90 11.3 ms`: the percentiles that are known."""
+    times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
+    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
 
 BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in vocab.Phase), "breakdown_disturbance"]

@@ -42,7 +42,6 @@ FAULT_S = 10e-6
 # Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
 MAX_RATIO = 1.5
 SHORT_S = 0.02  # of a block whose steps are launched without waiting
-DISAGREED = "had a median step that disagrees with the rate"  # what a doubt is about
 
 
 class Kind(StrEnum):
@@ -187,7 +186,8 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         is_faster = of_blocks > MAX_RATIO * of_steps
         if is_slower or (is_faster and measured.device == Device.cpu):
             both = f"single steps suggest {significant(of_steps)} samples/s, blocks {significant(of_blocks)}"
-            yield doubt(DISAGREED, f"{both}: the speed changed, or some steps are much slower")
+            why = f"{both}: the speed changed, or some steps are much slower"
+            yield doubt("had a median step that disagrees with the rate", why)
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
 

@@ -73,11 +73,11 @@ class Limits:
 
     def has_time_for_phases(self, step_s: float) -> bool:
         """Whether the phases of steps, of `step_s` each, are to be timed: as is asked for, and if there is time."""
-        least = 2 * breakdown.MIN_STEPS
-        end_s = time.perf_counter() + (least + NUM_PROFILED + self.ends.num_checks) * step_s
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
-        is_short = least * step_s <= breakdown.MAX_SHARE * self.cell.timeout_s
+        phases_s = 2 * breakdown.MIN_STEPS * step_s
+        end_s = time.perf_counter() + phases_s + (NUM_PROFILED + self.ends.num_checks) * step_s
+        is_short = phases_s <= breakdown.MAX_SHARE * self.cell.timeout_s
         if is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s):
             return True
         why = "budget_s" if end_s > self.ends.budget_s else "timeout_s"

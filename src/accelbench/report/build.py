@@ -87,7 +87,6 @@ def build(
     out: Path,
     costs: Mapping[Device, Cost] = MappingProxyType({}),
     say: Callable[[str], object] = lambda note: None,
-    notices: Sequence[str] = (),
     cache: Path | None = None,
     extension: Path | None = None,
     wanted: Collection[str] | None = None,
@@ -98,7 +97,7 @@ def build(
     Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
     `results` is the records' folder, for `wanted` see `read.read_all`; `say` shows the user what the report leaves out;
-    for `notices` and `cache` see `page.compose`; `extension` is the file of a module that adds to the report
+    for `cache` see `page.compose`; `extension` is the file of a module that adds to the report
     (`report.extension`), and `check` may refuse the sweeps.
 
     Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
@@ -113,12 +112,11 @@ def build(
         added = load(extension)
     except UserError as error:  # a report without the extension is better than none
         problem.append(str(error))
-    notices = [*notices, *shortened, *problem]
     with writing_errors(shown(out)):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, notices, cache, added, shown_part)
+                page = compose(sweeps, [*shortened, *problem], cache, added, shown_part)
                 rows = (cell.row for cell in cells_in(sweeps))
                 page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
                 _write(page, sweeps, Path(made))

@@ -1,4 +1,4 @@
-"""Reads the conditions of `table.py`.
+"""Reads the conditions of `combinations.py`.
 
 A condition is terms that hold together, separated by blanks: `engine=keras,pytorch`, `device!=cpu`, `devices>1`,
 `threads` (it was given) or `!fused` (it was not given, or the fact does not hold).

@@ -308,6 +308,11 @@ BOUNDS = {
 }
 
 
+def unused_by(protocol: vocab.Protocol) -> set[str]:
+    """The attributes of a cell that only other protocols use."""
+    return {name for names in BOUNDS.values() for name in names} - set(BOUNDS.get(protocol, ()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
     """One point of the grid: everything that decides what is measured, and nothing else."""
@@ -414,11 +419,7 @@ def id_of(values: Mapping[str, Any]) -> str:
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    unused = {"suite", "timeout_s"}
-    for protocol, names in BOUNDS.items():
-        if protocol != values["protocol"]:
-            unused.update(names)
-    unused -= set(BOUNDS.get(values["protocol"], []))
+    unused = {"suite", "timeout_s", *unused_by(values["protocol"])}
     if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:
         unused.add("budget_s")
     if values["mode"] != vocab.Mode.generate:

@@ -33,16 +33,11 @@ DECLARED = tuple(declared(RunConfig))
 class RunFacts(Asked):
     """The settings of a run, before those that have no effect are left out."""
 
-    places = {group: f"{group}.name" for group in GROUPS}
+    places = {**{group: f"{group}.name" for group in GROUPS}, "model": "model.word"}
 
     def __init__(self, run: RunConfig) -> None:
         super().__init__(run)
         self.run = run
-
-    @property
-    def model(self) -> str:
-        """The word that chooses the network: its name, or its library."""
-        return self.run.model.word
 
     @cached_property
     def cores(self) -> int:

@@ -20,7 +20,7 @@ from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import disturbed_text, speed_text, speed_unit, token_times
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
-from accelbench.judging.row import phases_ms, remarks_in, summarise, warnings_of
+from accelbench.judging.row import phases_ms, remarks_in, summarise, tails, warnings_of
 from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE, DISTURBED, why_disturbed
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
@@ -358,12 +358,6 @@ def _speed(cell: Cell, row: Row) -> Iterator[tuple[str, Text | str]]:
         percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
         # Not in milliseconds: these few steps are timed phase by phase, and so are not as long as those above.
         yield "", ", ".join(f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5)
-
-
-def tails(row: Row, name: str) -> str:
-    """Such as `p50 10.1 ms, p90 11.3 ms`: the percentiles that are known."""
-    times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
-    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
 
 def _served(cell: Cell, serving: Serving, row: Row) -> Iterator[tuple[str, str]]:

@@ -186,10 +186,7 @@ class ModuleRun(NetworkRun):
                 yield Ask(within=counter)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
-        products = self.seen.products
-        products.flops = dict(counter.flops_in)
-        products.devices = dict(counter.flops_on)
-        products.uncounted = counter.uncounted
+        counter.note(self.seen.products)
         return counter.work(self.num_accumulated)
 
     def begin_validation(self) -> None:

@@ -45,7 +45,6 @@ class CountedLoader:
         self.batch_size = cell.batch_size
         self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
         self.sizes: list[int] = []  # of all batches, in their order
-        self.given: list[Any] = []  # batches to return before the loader's next one
         self.last: Any = None  # the last batch, as the loader gave it
         self.num_of_epoch = 0  # samples of the last whole epoch; 0 if there was none
         self._first = 0  # the epoch's first batch in `sizes`
@@ -67,8 +66,6 @@ class CountedLoader:
 
     def __next__(self) -> Any:
         self.mark(Phase.framework)
-        if self.given:
-            return self.given.pop()
         batch = self._following()
         self._count(batch)
         self.last = batch

@@ -167,6 +167,12 @@ class Counter(TorchDispatchMode):
             uncounted=sorted(self.uncounted),
         )
 
+    def note(self, into: Products) -> None:
+        """Notes which products ran, and where."""
+        into.flops = dict(self.flops_in)
+        into.devices = dict(self.flops_on)
+        into.uncounted = self.uncounted
+
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -249,9 +255,7 @@ def watched(into: Products) -> Iterator[Counter]:
             yield counter
     finally:
         hook.remove()
-    into.flops = dict(counter.flops_in)
-    into.devices = dict(counter.flops_on)
-    into.uncounted = counter.uncounted
+    counter.note(into)
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:
