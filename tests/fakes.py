@@ -247,23 +247,6 @@ def _leave_daemon(marker: Path) -> None:
     os._exit(0)
 
 
-def _die_of(end, cell: Cell) -> None:
-    """Ends at the twentieth request, or after two evaluations."""
-    from accelbench.engines.goal import GoalRun
-    from accelbench.serving.server import Service, serve
-
-    if cell.protocol == Protocol.target:
-        training = GoalRun(cell)
-        training.plan_calls(10)
-        for epochs in (1, 2):
-            training.add(epochs / 10, 10 * epochs, 320 * epochs, epochs)
-        end()
-    calls = iter(range(1, 20))
-    serve(
-        Service(pool=[0], join=list, workers=[lambda batch: next(calls, None) or end()]), cell.protocol, cell.server, 1
-    )
-
-
 def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     """What the faulty engine exports: a megabyte, and a line in `exports`; it may be killed at its first one."""
     num, fault = len(list(data_folder.glob("exports.*"))), cell.model.args.get("fault")
@@ -366,8 +349,6 @@ def run(
             raise ValueError("a bad batch")
         block = Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=0.1)
         return make_measurement(blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64)
-    if fault.startswith("dies of "):
-        _die_of(ENDS.get(fault.removeprefix("dies of "), lambda: time.sleep(600)), cell)
     if fault.startswith("serve"):
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []

@@ -1,28 +1,23 @@
 """Sweeps through real forkservers, of the engine that fails as told (`fakes`)."""
 
 import errno
-import gc
-import hashlib
 import os
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from accelbench.errors import ChangedError, UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
-from accelbench.project import RECORDS, REQUESTS
+from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import Server, Target
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from accelbench.sinks import delivery
 from accelbench.sweep import session
 from fakes import faulty_host, make_cell
-from marks import slow
 
 
 @pytest.fixture
@@ -84,45 +79,6 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, fol
     assert text.count("mlp-cpu-fp32-b32-infer-fault=raise: failed: ValueError: a bad layer") == 1
     assert result.records[1].label == "mlp-cpu-fp32-b32-infer-fault=raise"
     assert "Records: runs/test" in text
-
-
-@pytest.mark.parametrize(
-    ("protocol", "end", "status"),
-    [
-        slow(Protocol.server, "killed", Status.killed),
-        slow(Protocol.server, "a hang", Status.timeout),
-        (Protocol.single_stream, "memory", Status.oom),
-    ],
-)
-def test_the_times_of_requests_outlive_the_process_that_served_them(swept, folder, protocol, end, status):
-    server = Server(rate=100.0, duration_s=3.0)
-    cell = make_cell(f"dies of {end}", protocol=protocol, server=server, batch_size=1, timeout_s=2.0)
-    (found,) = swept([cell])[0].records
-    seen, file = found.unfinished, folder / f"{found.name}{REQUESTS}"
-    assert (found.status, found.measurement) == (status, None)
-    assert (seen.num_answered, seen.evaluations) == (19, [])
-    assert found.reason.endswith(f"; 19 of {seen.num_requests} requests were answered until then")
-    assert seen.requests_digest == hashlib.sha256(file.read_bytes()).hexdigest()
-    due, issued, dispatched, done = np.load(file)
-    assert len(due) == seen.num_requests >= 19
-    assert (done[:19] >= dispatched[:19]).all()
-    assert (dispatched[:19] >= issued[:19]).all()
-    assert (issued >= due).all()
-    assert (done[19:] == -1).all()
-    assert dispatched[19] >= done[18]  # of the request in which it ended
-    assert protocol == Protocol.server or len(due) == 20
-    assert found == next(iter(plan_file.read_planned(folder)))
-    gc.collect()
-    with os.scandir("/proc/self/fd") as files:
-        assert not [each.name for each in files if "memfd:kept" in os.path.realpath(each.path)]
-
-
-def test_the_evaluations_of_a_training_outlive_its_process(swept, folder):
-    cell = make_cell("dies of killed", protocol=Protocol.target, mode=Mode.train, target=Target(accuracy=0.9))
-    (found,) = swept([cell])[0].records
-    assert [(each.epochs, each.value) for each in found.unfinished.evaluations] == [(1, 0.1), (2, 0.2)]
-    assert found.reason == "killed by signal 9 (SIGKILL); evaluated 2 times until then"
-    assert list(plan_file.read_planned(folder)) == [found]
 
 
 def test_trained_weights_are_saved_beside_the_record(swept, folder):

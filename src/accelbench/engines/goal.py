@@ -1,6 +1,5 @@
 """Training to a target, for every engine: when it is evaluated, on a part of the training set, its end and its log."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
-from accelbench.measuring import clock, progress
+from accelbench.measuring import clock
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
@@ -182,7 +181,6 @@ class GoalRun:
                 ended_s=self.now_s,
             )
         )
-        progress.keep(f"{json.dumps(vars(self.evaluations[-1]))}\n".encode())
         is_met = self.target.is_met(value)
         self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
         if self.hit is not None:

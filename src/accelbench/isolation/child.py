@@ -98,8 +98,6 @@ def _measured(engine: Any, request: Request) -> Outcome:
     options: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
     if request.work is not None:
         options["work"] = request.work
-    if request.kept is not None and os.environ.get("RANK", "0") == "0" and os.access(request.kept, os.W_OK):
-        progress.kept_path = request.kept
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **options)
     if measurement is None:  # this rank is not the first, which has the measurement
         return Outcome(status=Status.ok)

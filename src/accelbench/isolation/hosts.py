@@ -22,11 +22,10 @@ from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Evaluated, Unfinished, Work
+from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.serving.summary import until_killed, write_times
+from accelbench.schema.vocab import Precision, Status
 
 # A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
 # answered after this long does not work any more, and is killed. It has more time to start, which imports a framework.
@@ -94,20 +93,14 @@ class Hosts:
         # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
         others = dict.fromkeys(("seed", "repeat", "server"))
         counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
-        with open(os.memfd_create("kept"), "rb") as kept:
-            request = replace(
-                request,
-                work=self._works.get(counted_as),
-                weights=None if weights is None else str(weights.absolute()),
-                requests=None if requests is None else str(requests.absolute()),
-                num_processes=spec.num_processes,
-                kept=f"/proc/{os.getpid()}/fd/{kept.fileno()}",
-            )
-            outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
-            content = b"" if outcome.measurement else kept.read()
-        if content:
-            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # of code that writes to it
-                return _with_kept(outcome, cell, content, requests)
+        request = replace(
+            request,
+            work=self._works.get(counted_as),
+            weights=None if weights is None else str(weights.absolute()),
+            requests=None if requests is None else str(requests.absolute()),
+            num_processes=spec.num_processes,
+        )
+        outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
         work = outcome.measurement.work if outcome.measurement else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -149,23 +142,6 @@ class Hosts:
 
 def _request(spec: HostSpec, cell: Cell, data_folder: Path, do: Do, timeout_s: float) -> Request:
     return Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=timeout_s, do=do)
-
-
-def _with_kept(outcome: Outcome, cell: Cell, content: bytes, requests: Path | None) -> Outcome:
-    """With what was measured before its process ended without a measurement, and how far it came in its reason."""
-    if cell.protocol == Protocol.target:
-        evaluations = [decode(Evaluated, line) for line in content.splitlines()]
-        unfinished = Unfinished(evaluations=evaluations)
-        progress = f"evaluated {len(evaluations)} times until then"
-    elif requests is None or not (times := until_killed(content, cell)).size:
-        return outcome
-    else:
-        num = times.shape[1]
-        answered = int((times[3] >= 0).sum())
-        kept_as = write_times([*times], requests)
-        unfinished = Unfinished(num_requests=num, num_answered=answered, requests_digest=kept_as)
-        progress = f"{answered:,} of {num:,} requests were answered until then"
-    return replace(outcome, unfinished=unfinished, reason=f"{outcome.reason}; {progress}")
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:

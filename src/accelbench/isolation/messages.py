@@ -39,7 +39,6 @@ class Request:
     exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
     weights: str | None = None  # the file that gets the trained weights; None: they are not saved
     requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
-    kept: str | None = None  # the file that gets what is measured as it happens; None: nobody reads it
     work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
 
 

@@ -2,16 +2,7 @@
 
 from collections.abc import Callable
 
-# The sweep's file in memory, which stays if this process is killed; None without one.
-kept_path: str | None = None
 _listeners: list[Callable[[], None]] = []
-
-
-def keep(content: bytes) -> None:
-    """Adds to that file, if there is one."""
-    if kept_path is not None:
-        with open(kept_path, "ab") as file:
-            file.write(content)
 
 
 def listen(listener: Callable[[], None]) -> None:

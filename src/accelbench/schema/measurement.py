@@ -219,7 +219,7 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """What is kept of a process that ended without a measurement."""
+    """What earlier releases kept of a process that ended without a measurement."""
 
     num_requests: Count = 0  # that were issued
     num_answered: Count = 0  # of them
@@ -363,7 +363,7 @@ class Ended:
     user_error: bool = False  # whether a mistake in the user's request, which `reason` explains, made it fail
     measurement: Measurement | None = None  # None if the cell did not get that far
     system: SystemSeries | None = None  # None if the cell did not get that far
-    unfinished: Unfinished | None = None  # what is kept if it has no measurement; None: nothing is
+    unfinished: Unfinished | None = None  # in earlier releases, what is kept if it has no measurement
 
 
 @dataclass(frozen=True, kw_only=True)

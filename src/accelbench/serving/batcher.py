@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.errors import UserError
-from accelbench.measuring import progress
 from accelbench.schema.cell import Server
 from accelbench.serving import generator
 from accelbench.stats.requests import num_requests_for, surely_grows
@@ -31,7 +30,7 @@ START_S = 60.0  # of the generator, at most
 LOOK_NS = 100_000_000  # between two looks at how many requests wait
 LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no growth
 MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
-MAX_REQUESTS = 10_000_000  # in the memory of two processes and a file of 320 MB
+MAX_REQUESTS = 10_000_000  # in the memory of two processes, 320 MB
 TIME_LIMIT = "the cell's time limit"
 
 
@@ -44,14 +43,6 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
             return
         for first in range(0, size, max_batch):
             yield query * size + first, min(max_batch, size - first)
-
-
-def raw_times(num: int) -> tuple[int, Times]:
-    """The file of so many requests that outlives this process, and its rows, as `summary.ROWS`; 0: did not happen."""
-    path = progress.kept_path
-    file = os.memfd_create("kept") if path is None else os.open(path, os.O_RDWR | os.O_APPEND)
-    os.ftruncate(file, 32 * num)
-    return file, np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)
 
 
 def due_ns(num: int, rate: float, seed: int) -> Times:
@@ -85,7 +76,9 @@ class Arrivals:
         surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
         self._buffer = bytearray(PIPE_BYTES)
         num = num_requests(server)
-        file, self._times = raw_times(num)
+        file = os.memfd_create("requests")
+        os.ftruncate(file, 32 * num)
+        self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)  # as `summary.ROWS`
         self._times[0] = due_ns(num, server.rate, seed)
         self.due = self._times[0]
         self.answered = self._times[2:]

@@ -1,7 +1,7 @@
 """Serves requests: batches them, has workers compute the batches, and keeps the times of each request."""
 
 import math
-import os
+import mmap
 import threading
 import time
 from array import array
@@ -113,13 +113,12 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    file, times = batcher.raw_times(batcher.MAX_REQUESTS)
-    os.close(file)
-    (crew.begin_ns, _), crew.answered = np.split(times, 2)  # memory is used as it is needed
+    memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # it is used as it is needed, whatever the allocator
+    crew.answered = np.frombuffer(memory, np.int64).reshape(2, -1)
     crew.run(batcher.queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
     if protocol not in ONE_AT_A_TIME:
-        due = np.full(len(done), crew.begin_ns[0])
+        due = np.full(len(done), crew.begin_ns)
         return [due, due, dispatched, done]
     done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
     begun = dispatched[::size]
@@ -150,7 +149,7 @@ class _Crew:
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
-        self.begin_ns: Times = np.zeros(1, np.int64)  # its first number gets when the first batch could begin
+        self.begin_ns = 0  # when the first batch could begin
         self.nums = [array("q") for _ in range(num)]  # samples of each batch, by worker
         self.busy_ns = [0] * num
         self._taking = threading.Lock()  # its holder waits for the next batch
@@ -161,7 +160,7 @@ class _Crew:
 
         def begin() -> None:
             wait()
-            self.begin_ns[0] = now_ns()
+            self.begin_ns = now_ns()
 
         self._barrier = threading.Barrier(len(self.nums), action=begin)
         threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.nums))]

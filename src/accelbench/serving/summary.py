@@ -12,7 +12,7 @@ from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.serialize import sha256_of, writing
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
-from accelbench.serving.server import LATE, ONE_AT_A_TIME, Served
+from accelbench.serving.server import LATE, Served
 from accelbench.stats.order_statistics import Sample
 from accelbench.stats.requests import Bound, Run, num_requests_for, verdict
 
@@ -66,19 +66,6 @@ def summarised(served: Served, cell: Cell) -> Serving:
         is_late=any(each.startswith(LATE) for each in served.defects),
         **found,
     )
-
-
-def until_killed(content: bytes, cell: Cell) -> Times:
-    """The rows that a run has at its end, of what was issued before it was killed. Raises ValueError: no such file."""
-    times = np.frombuffer(content, np.int64).reshape(4, -1)
-    (size, _) = ONE_AT_A_TIME.get(cell.protocol, (1, 1))
-    samples = times.reshape(4, -1, size)[:, times[1 if cell.protocol == Protocol.server else 2, ::size] != 0]
-    rows = samples[..., 0].copy()
-    done = samples[3]
-    rows[3] = np.where((done > 0).all(axis=1), done[:, -1], -1)
-    if cell.protocol != Protocol.server:
-        rows[:2] = rows[2] if cell.protocol in ONE_AT_A_TIME else times[0, 0]  # which is the begin
-    return np.where(rows > 0, rows, -1)
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:

@@ -146,7 +146,7 @@ class Session:
                 break
             note = f"measured again: the first time, {reason}"
         measured = outcome.measurement
-        served = measured.serving if measured else outcome.unfinished
+        served = measured.serving if measured else None
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # of an earlier record of this name
         ceilings = self._prober.after(cell, measured if status == Status.ok else None, item.label)
@@ -170,7 +170,6 @@ class Session:
             user_error=outcome.user_error,
             measurement=without_secrets(self._completed(cell, measured)),
             system=outcome.system,
-            unfinished=outcome.unfinished,
             cell=cell,
             label=item.label,
             identity=item.identity,
