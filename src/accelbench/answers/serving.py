@@ -18,7 +18,7 @@ from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
-from accelbench.stats.requests import MIN_JOINED, rate_at_limit, rate_bounds
+from accelbench.stats.requests import MIN_JOINED, rate_at_limit, sure_bounds
 
 UNKNOWN_LOAD = 0.01  # of a percentile that takes more requests: too far from the limit to tell anything
 
@@ -73,7 +73,7 @@ class Capacity:
     what: str  # the model, what is done with it, on what, and where if others did the same elsewhere
     setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
     probes: list[Probe]  # at least one, by rising rate
-    low: float | None  # see `rate_bounds`
+    low: float | None  # see `requests.rate_bounds`
     high: float | None
     num_joined: int  # probes whose bounds these are together; 0: they are of single probes
     num_invalid: int = 0  # further processes, which were invalid, mostly as requests came late
@@ -173,6 +173,8 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
     joined = rate_at_limit(ordered, server.percentile)
-    bounds = rate_bounds(ordered, server.percentile)
-    num_joined = 0 if joined is None else joined.num
-    return Capacity(group.what, ", ".join(words), ordered, *bounds, num_joined, len(invalid))
+    low, high = sure_bounds(ordered)
+    num_joined = 0
+    if joined is not None:
+        _, low, high, num_joined = joined
+    return Capacity(group.what, ", ".join(words), ordered, low, high, num_joined, len(invalid))

@@ -149,9 +149,9 @@ class Evidence:
             return
         # The process's own time, without that for which the cell waited for its host.
         times_s = record.system.t_s if record.system is not None else []
-        self._took_s[_key(cell, REPEATED)] = times_s[-1] if times_s else record.wall_s
+        self._took_s[cell.key_without(REPEATED)] = times_s[-1] if times_s else record.wall_s
         if step_s := steady_step_s(cell, measured):
-            self._steps[_key(cell, COUNTS)] = cell.batch_size, step_s
+            self._steps[cell.key_without(COUNTS)] = cell.batch_size, step_s
         if (ceilings := ceilings_in(record.environment)) is not None:
             self.ceilings[cell.device] = ceilings
         self.learn(cell, measured.work)
@@ -166,7 +166,7 @@ class Evidence:
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
     def _is_known(self, cell: Cell) -> bool:
-        return _key(cell, COUNTS) in self._steps or _key(cell, REPEATED) in self._took_s
+        return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
 
     def roughness(self, cells: Iterable[Cell]) -> str:
         """Such as `rough: not checked on gpu`, if the time of some cells is only known by such shares; else empty."""
@@ -198,7 +198,7 @@ class Evidence:
             start_s += COMPILED_S
         if waits and cell.precision in QUANTIZED:
             start_s += QUANTIZED_S
-        took_s = self._took_s.get(_key(cell, REPEATED)) or self._estimated_s(cell)
+        took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
         if took_s is None:
             return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
         return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
@@ -222,7 +222,7 @@ class Evidence:
 
     def _step_s(self, cell: Cell) -> float | None:
         """Seconds of a step of the cell, by another one of the same work, or its operations; None if unknown."""
-        if (known := self._steps.get(_key(cell, COUNTS))) is not None:
+        if (known := self._steps.get(cell.key_without(COUNTS))) is not None:
             batch_size, step_s = known
             return step_s * cell.batch_size / batch_size
         flops = self._flops.get(_network(cell))
@@ -242,11 +242,6 @@ def needs(cell: Cell) -> tuple[object, ...]:
     """Equal for cells that wait for the same host or export: only the first of them does."""
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
-
-
-def _key(cell: Cell, others: Collection[str]) -> str:
-    """Equal for cells with the same settings, but for `others`."""
-    return canonical_json({name: value for name, value in cell.settings().items() if name not in others})
 
 
 def _network(cell: Cell) -> str:

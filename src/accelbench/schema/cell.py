@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import PurePath
@@ -340,6 +340,10 @@ class Cell(RunSettings):
     def id(self) -> str:
         """12 hexadecimal digits: the digest of the settings, seed and repeat included. It takes long to compute."""
         return digest(self.settings())[:12]
+
+    def key_without(self, names: Collection[str]) -> str:
+        """Equal for cells with the same settings, but for those of these names."""
+        return canonical_json({name: value for name, value in self.settings().items() if name not in names})
 
     @property
     def own_code(self) -> dict[str, str]:

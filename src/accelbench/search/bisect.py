@@ -240,10 +240,12 @@ class _Bisection:
             with side.inside():  # where its hosts start, and its network is checked
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
             for num, cell in enumerate(runs.cells):
-                ratio = compare_processes(*processes)
-                has_failed = not (ratio.num_first and ratio.num_second)
-                is_over = num in LOOKS and (has_failed or ratio.tells_slower_by(share) is not None)
-                if is_over or time.monotonic() >= self.ends_s:
+                if num in LOOKS:
+                    ratio = compare_processes(*processes)
+                    has_failed = not (ratio.num_first and ratio.num_second)
+                    if has_failed or ratio.tells_slower_by(share) is not None:
+                        break
+                if time.monotonic() >= self.ends_s:
                     break
                 now = sides[runs.is_second[num]]
                 with now.inside():

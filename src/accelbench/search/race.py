@@ -30,7 +30,7 @@ from accelbench.report.tables.table import Column, Table, count, number, rendere
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
 from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, grouped
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
 from accelbench.search.base import BaseSearch, Clock, search_alone
 from accelbench.settings.config import SweepOptions
@@ -181,10 +181,9 @@ class Race:
         """What became of a cell."""
         if candidate is self.leader:
             return RaceOutcome.best if self.is_decided else RaceOutcome.leads
-        ratio = self.ratio
+        ratio = self.ratio if candidate.outcome == RaceOutcome.left else None
         is_beaten = ratio is not None and ratio.verdict(self.goal.margin) == Verdict.faster
-        is_second = candidate.outcome == RaceOutcome.left
-        return RaceOutcome.dropped if is_second and is_beaten else candidate.outcome
+        return RaceOutcome.dropped if is_beaten else candidate.outcome
 
     @property
     def _known(self) -> list[Process]:
@@ -290,10 +289,10 @@ class _Search(BaseSearch):
         self.processes: list[RacedProcess] = []  # in their order
         self.disturbed: list[str] = []  # what disturbed processes that do not count
         # Cells race against each other that do the same, with other settings that the user can choose.
-        chosen = dict.fromkeys(CHOSEN_SETTINGS)
+        chosen = set(CHOSEN_SETTINGS)
         if goal.per_batch:
-            del chosen["batch_size"]
-        by_work = grouped(self.candidates, lambda each: canonical_json(each.item.cell.settings() | chosen))
+            chosen.remove("batch_size")
+        by_work = grouped(self.candidates, lambda each: each.item.cell.key_without(chosen))
         self.races = [Race(candidates, goal) for candidates in by_work.values()]
 
     def race(self) -> None:

@@ -18,7 +18,7 @@ from accelbench.report.tables.table import Column, count, number, rendered, tabu
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, grouped
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.search.base import BaseSearch, Clock, search_alone
 from accelbench.search.rates import MAX_INVALID, Candidate
@@ -57,7 +57,7 @@ class _Search(BaseSearch):
         self.overhead_s, self.is_done, self.has_probed = OVERHEAD_S, False, False
         self.candidates: list[Candidate] = []  # the settings that may be probed
         # Settings are searched together that do the same.
-        self.works = list(grouped(self.asked, _work).values())
+        self.works = list(grouped(self.asked, lambda item: work_of(item.cell).key_without(CHOSEN_SETTINGS)).values())
 
     def race(self) -> None:
         num = len(self.works)
@@ -204,12 +204,6 @@ COLUMNS = [
     Column("mean batch", "mean_batch", number),
     Column("probes", lambda each: len(each.probes), count),
 ]
-
-
-def _work(item: Planned) -> str:
-    """Equal for settings that do the same."""
-    settings = work_of(item.cell).settings()
-    return canonical_json({name: value for name, value in settings.items() if name not in CHOSEN_SETTINGS})
 
 
 def _serving(record: Record) -> Serving | None:

@@ -82,28 +82,7 @@ def run(
             ready = context.prepare(cells)
             context.set_aside_plan()
             try:
-                if measure is not None:
-                    result.records = measure(context, ready, delivery)
-                else:
-                    result.records, todo = known(context, ready.planned)
-                    if result.records:
-                        context.say(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
-                    hosts.meanwhile = delivery.deliver
-                    ends_s = time.monotonic() + (options.ends_after_s or math.inf)
-                    with Session(
-                        context, ready, todo
-                    ) as session:  # before the plan is written: it may refuse the cells
-                        context.write_plan(ready.planned)
-                        if sum(item.skip_reason is None for item in todo) > 1:
-                            delivery.open()  # while the host imports its framework
-                        for item in todo:
-                            if time.monotonic() >= ends_s:
-                                num = counted(len(ready.planned), "cell")
-                                context.say(f"The budget is used up: {len(result.records)} of {num} have their record.")
-                                break
-                            record = session.measure(item)
-                            result.records.append(record)
-                            delivery.add(record)
+                result.records = (measure or _measure)(context, ready, delivery)
             except (KeyboardInterrupt, ChangedError) as stop:
                 result.records, _ = known(context, ready.planned)
                 result.waited_s = context.waited_s
@@ -125,6 +104,28 @@ def run(
         if loss := delivery.loss():
             context.say(loss, "yellow")
     return result
+
+
+def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
+    """Measures the cells without a record on this machine; the records of all, but for those after the budget's end."""
+    records, todo = known(context, ready.planned)
+    if records:
+        context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
+    context.hosts.meanwhile = delivery.deliver
+    ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
+    with Session(context, ready, todo) as session:
+        context.write_plan(ready.planned)  # not before: the session may refuse the cells
+        if sum(item.skip_reason is None for item in todo) > 1:
+            delivery.open()  # while the host imports its framework
+        for item in todo:
+            if time.monotonic() >= ends_s:
+                num = counted(len(ready.planned), "cell")
+                context.say(f"The budget is used up: {len(records)} of {num} have their record.")
+                break
+            record = session.measure(item)
+            records.append(record)
+            delivery.add(record)
+    return records
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:

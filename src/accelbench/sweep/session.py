@@ -20,10 +20,9 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging.target import mllog
-from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, is_allowed, verdict
+from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, is_allowed, judge, verdict
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
-from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
@@ -150,8 +149,9 @@ class Session:
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # of an earlier record of this name
         ceilings = self._prober.after(cell, measured if status == Status.ok else None, item.label)
-        if status == Status.ok:
-            status, reason = _verdict(cell, outcome, ceilings)
+        if status == Status.ok and measured is not None and (why := judge(cell, measured, ceilings)):
+            status = Status.invalid
+            reason = why
         if status in (Status.ok, DISTURBED) and (change := self._changed(item)) is not None:
             status = Status.invalid
             reason = f"{change} while it was measured: run the sweep again"
@@ -212,11 +212,11 @@ class Session:
         return None if path is None else f"{one_line(shown(path))} was changed"
 
 
-def _verdict(cell: Cell, outcome: Outcome, ceilings: Ceilings | None = None) -> tuple[Word, str | None]:
-    """The status of the cell, `disturbed` included, and the reason if it is not ok."""
+def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
+    """The status of the cell without its ceilings, `disturbed` included, and the reason if it is not ok."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
-    return verdict(cell, outcome.measurement, ceilings, None if is_allowed() else outcome.system)
+    return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
 
 
 class Preflight:
