@@ -20,8 +20,8 @@ from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.compare.sureness import compare_processes as compare_processes
 from accelbench.errors import UserError
-from accelbench.presentation import counted, say, significant
-from accelbench.schema.interpreters import UNASKED, names
+from accelbench.presentation import counted, say
+from accelbench.schema.interpreters import UNASKED
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.stats.bootstrap import CONFIDENCE
 
@@ -37,7 +37,6 @@ SAID = {
 # The parts of an environment that a selection compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: (*CODE, "git")}
 NONE = {"none"}
-MANY = 20  # pairs: with as many or more, one false alarm is to be expected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
         say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
     if len(verdicts) == 1:
-        say(console, _conclusion(found, verdicts[0], terms.margin))
+        say(console, SAID[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(console, f"B: {counts}" if counts else "nothing ran")
@@ -130,9 +129,6 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         say(console, f"  {num_skipped} were skipped in both A and B", "dim")
     if found.matching.num_unpaired:
         say(console, f"  {found.matching.num_unpaired} only A or only B has", "dim")
-    if len(verdicts) >= MANY:
-        num_false = (1 - CONFIDENCE) * len(verdicts)
-        say(console, f"  by chance alone, about {num_false:.0f} intervals of as many equal pairs miss 0", "dim")
     compared_pairs = [comparison for _, comparison in found.pairs]
     limit = terms.max_slower
     if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):
@@ -161,30 +157,6 @@ def _missing(found: SpeedRatio, limit: float) -> str:
         return ""
     num = 2 * max(found.num_first, found.num_second)
     return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
-
-
-def _conclusion(found: Compared, verdict: Verdict, margin: float) -> str:
-    """Such as `B is faster than A`; of two environments `torch 2.10.0 is 1.12 times as fast as torch 2.9.0 for ...`."""
-    ((one, comparison),) = found.pairs
-    differs = [*found.matching.varied] == ["python"] and verdict in (Verdict.faster, Verdict.slower)
-    # If the machines, the code or the variables differ too, or time went by, the packages need not be the reason.
-    places = [_but_packages(process.environment) for process in one.first + one.second]
-    is_alike = all(place == places[0] for place in places) and are_interleaved(one.first, one.second)
-    if not differs or not is_alike:
-        return SAID[verdict][1].format(margin=100 * margin)
-    sides = [next(process for process in side if process.rates) for side in (one.first, one.second)]
-    slow, fast = names([(side.cell.python, side.environment) for side in sides])
-    ratio = comparison.ratio or 1.0
-    cell = sides[0].cell
-    if verdict == Verdict.slower:
-        slow, fast = fast, slow
-        ratio = 1 / ratio
-    return f"{fast} is {significant(ratio)} times as fast as {slow} for {cell.model.name} in {cell.precision}"
-
-
-def _but_packages(environment: Mapping[str, Any]) -> list[Any]:
-    machine = {**environment.get("machine", {}), "python": None}
-    return [machine, *map(environment.get, (*CODE, "variables"))]
 
 
 def difference(comparison: SpeedRatio) -> str:

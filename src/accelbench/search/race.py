@@ -15,8 +15,7 @@ from statistics import geometric_mean, median
 
 from rich.console import Console
 
-from accelbench.answers.process import Process
-from accelbench.answers.words import environment_names, short_text, speed_unit, workload_text
+from accelbench.answers.words import speed_unit
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
 from accelbench.errors import UserError, writing_errors
@@ -26,7 +25,6 @@ from accelbench.judging.row import summarise
 from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import and_more, duration, say, significant
 from accelbench.project import shown
-from accelbench.report.tables.table import Column, Table, count, number, rendered, tabulate_known, word
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
 from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
@@ -41,7 +39,6 @@ NUM_FEW, MIN_SHORT = 8, 3  # so few cells first get so many short processes, of 
 MIN_LEAD = 3  # processes of a cell that is recommended
 LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]  # full processes of a cell: more looks would find chance differences
 KEPT_SHARE = 0.4  # of the time is kept from the first processes for the rounds and the comparison
-MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried
 UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
@@ -97,7 +94,6 @@ class Candidate:
 
     item: Planned
     outcome: RaceOutcome = RaceOutcome.untried
-    process: Process | None = None  # its last one
     # The only rate of each process is the value that is to be large.
     short: list[ComparedProcess] = field(default_factory=list)
     full: list[ComparedProcess] = field(default_factory=list)
@@ -185,29 +181,16 @@ class Race:
         is_beaten = ratio is not None and ratio.verdict(self.goal.margin) == Verdict.faster
         return RaceOutcome.dropped if is_beaten else candidate.outcome
 
-    @property
-    def _known(self) -> list[Process]:
-        """The last process of each cell that has one."""
-        return [each.process for each in self.candidates if each.process]
-
-    @property
-    def name(self) -> str:
-        """What the cells do, with their batch size if each has a best cell of its own."""
-        if not self._known:
-            return self.candidates[0].item.label
-        batch = f", batch {self._known[0].cell.batch_size}" if self.goal.per_batch else ""
-        return f"{workload_text(self._known[0])}{batch}"
-
     def sentences(self) -> Iterator[str]:
         """What is best, how sure that is, and which cells were not tried."""
         leader = self.leader
         if leader is None:
-            yield f"{self.name}: no cell within the limits was measured often enough to recommend it."
+            name = self.candidates[0].item.label
+            yield f"{name} and others: no cell within the limits was measured often enough to recommend it."
         else:
-            so_far = "" if self.is_decided else "so far "
+            how = BEST[self.goal.by] if self.is_decided else f"{BEST[self.goal.by]} so far"
             unit, size = self._unit()
-            value = f"{significant(size * self.goal.turned(leader.value))} {unit}"
-            yield f"{self.name}: {so_far}{BEST[self.goal.by]} with {self._text(leader)}: {value}"
+            yield f"{leader.item.label}: {how}, {significant(size * self.goal.turned(leader.value))} {unit}"
             counts = Counter(self.outcome(each) for each in self.candidates).most_common()
             yield f"{self._lead()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
         if self.untried:
@@ -227,33 +210,14 @@ class Race:
             how_sure = f"{sureness}: {significant(ratio.low)} to {significant(ratio.high)} times"
         good = "economical" if self.goal.by == "energy" else "fast"
         times = significant(left[0].value / left[1].value)
-        return f"It is {times} times as {good} as {self._text(left[1])} ({how_sure})"
-
-    def _text(self, candidate: Candidate) -> str:
-        assert candidate.process
-        has_engines = len({process.cell.engine for process in self._known}) > 1
-        environment = environment_names(self._known).get(candidate.process.measured_key)
-        return short_text(candidate.process, has_engines=has_engines, environment=environment)
+        return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})"
 
     def _unit(self) -> tuple[str, int]:
         """The unit that is shown, and how many of it are one of the values."""
-        if self._known and self.goal.by == "throughput":
-            size, unit = speed_unit(self._known[0].cell)
+        if self.goal.by == "throughput":
+            size, unit = speed_unit(self.candidates[0].item.cell)
             return unit, size
         return UNITS[self.goal.by], 1
-
-    def table(self) -> Table | None:
-        """The leader, and then the others by their values."""
-        unit, size = self._unit()
-        columns = [
-            Column[Candidate]("with", lambda each: word(self._text(each))),
-            Column(unit, lambda each: number(size * self.goal.turned(each.value))),
-            Column("processes", lambda each: count(len(each.short + each.full))),
-            Column("", lambda each: word(self.outcome(each))),
-        ]
-        measured = [each for each in self.candidates if each.short and each.outcome != RaceOutcome.over]
-        measured.sort(key=lambda each: (each is not self.leader, -each.value))
-        return tabulate_known("", columns, measured[:MAX_CELLS])
 
 
 def search(
@@ -350,7 +314,6 @@ class _Search(BaseSearch):
                 took_s=record.wall_s,
             )
         )
-        candidate.process = Process.of(record)
         candidate.latencies_ms.append(_latency_ms(record) or 0.0)
         rates = [] if value is None else [self.goal.turned(value)]
         race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
@@ -365,7 +328,8 @@ class _Search(BaseSearch):
         for each in self.candidates:
             race = of_candidate[each]
             value = self.goal.turned(each.value) if each.short else None
-            cells.append(RacedCell(label=each.item.label, group=race.name, outcome=race.outcome(each), value=value))
+            group = race.candidates[0].item.label
+            cells.append(RacedCell(label=each.item.label, group=group, outcome=race.outcome(each), value=value))
         return RaceFile(
             by=self.goal.by,
             margin=self.goal.margin,
@@ -387,8 +351,6 @@ class _Search(BaseSearch):
             console.print()
             for line in race.sentences():
                 say(console, line)
-            if (table := race.table()) is not None:
-                console.print(rendered(table, console.width))
         if self.disturbed:
             num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
             say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")
