@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from accelbench.measuring import checks
-from accelbench.measuring.checks import Measured, Observations, Products, State, Training, compare
-from accelbench.measuring.time_limit import in_time
+from accelbench.measuring.checks import Measured, Observations, Products, State, Training, compare, in_time
 from accelbench.schema.vocab import Precision
 
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)

@@ -22,10 +22,9 @@ from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock, progress
-from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations
+from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, in_time
 from accelbench.measuring.clock import Limits
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
-from accelbench.measuring.time_limit import in_time
 from accelbench.schema.cell import Cell
 from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import (

@@ -79,7 +79,7 @@ class Hosts:
         status is `ok`: whether the measurement is valid is not judged here.
         """
         spec = self._spec_of(cell)
-        request = _request(spec, cell, data_folder, Do.run, cell.timeout_s)
+        request = Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
         if spec.exported_as is not None:
             exports = self.folder / "exports"
             exports.mkdir(parents=True, exist_ok=True)
@@ -108,15 +108,12 @@ class Hosts:
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
-        spec = self._spec_of(cell)
-        return self._host(spec).ask(_request(spec, cell, data_folder, Do.check, CHECK_TIMEOUT_S), self._margin_s)
+        return self._ask(cell, do=Do.check, data_folder=str(data_folder))
 
     def count(self, cell: Cell) -> Work | None:
         """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
         if cell.id not in self._counted:
-            spec = self._spec_of(cell)
-            request = _request(spec, cell, Path(), Do.count, CHECK_TIMEOUT_S)
-            self._counted[cell.id] = self._host(spec).ask(request, self._margin_s).work
+            self._counted[cell.id] = self._ask(cell, do=Do.count).work
         return self._counted[cell.id]
 
     def can_probe(self, cell: Cell) -> bool:
@@ -124,10 +121,13 @@ class Hosts:
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
         """Has the ceilings of the cell's device measured in a fresh process, if it `can_probe` them."""
+        prober = self._spec_of(cell).prober or ""
+        return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
+
+    def _ask(self, cell: Cell, **asked: Any) -> Outcome:
         spec = self._spec_of(cell)
-        request = _request(spec, cell, Path(), Do.probe, PROBE_TIMEOUT_S)
-        request = replace(request, engine=spec.prober or "", precisions=list(precisions))
-        return self._host(spec).ask(request, self._margin_s)
+        request = Request(cell=cell, engine=spec.engine, data_folder="", timeout_s=CHECK_TIMEOUT_S)
+        return self._host(spec).ask(replace(request, **asked), self._margin_s)
 
     def _host(self, spec: HostSpec) -> "_Host":
         host = self._hosts.get(spec.key)
@@ -138,10 +138,6 @@ class Hosts:
     def _show(self, log: IO[bytes]) -> None:
         if self.listener is not None and (printed := log.read().decode(errors="replace").strip()):
             self.listener(printed)
-
-
-def _request(spec: HostSpec, cell: Cell, data_folder: Path, do: Do, timeout_s: float) -> Request:
-    return Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=timeout_s, do=do)
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:

@@ -5,16 +5,17 @@ All else is a warning on a number that is published. docs/measuring.md has the t
 """
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.measuring.time_limit import NotInTimeError
 from accelbench.schema.measurement import Check
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision, Promise
@@ -58,11 +59,34 @@ CONSTANT = (
 )
 SAME_FOR_ALL = "with its present weights the output is the same for different inputs"
 
+Result = TypeVar("Result")
+
 # All tensors of a network's output, in their order, or numbers of them: float64, or whole numbers.
 Output = Sequence[NDArray[Any]]
 # (batch, seed of random numbers) -> a newly built network's output: with seed 0 from the state that the measured one
 # had, with other seeds from the state that the call before left.
 NewNetwork = Callable[[Any, int], Output]
+
+
+class NotInTimeError(Exception):
+    """A call did not end in time."""
+
+
+def in_time(call: Callable[[], Result], left_s: float) -> Result:
+    """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    if left_s > 0:
+        threading.Thread(target=run, daemon=True).start()
+        if wait([outcome], left_s).done:
+            return outcome.result()
+    raise NotInTimeError
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[Any]:

@@ -165,10 +165,9 @@ class _Search(BaseSearch):
             say(console, f"\n{best.what}: {best.sentence}")
             if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
                 console.print(rendered(table, console.width))
-        for each in self.candidates:
-            if not each.tried:
-                why = f"offline {significant(each.offline)} requests/s is below the best, or no time was left"
-                say(console, f"{each.item.label}: not probed: {why}")
+        untried = [f"{each.item.label} ({significant(each.offline)})" for each in self.candidates if not each.tried]
+        if untried:
+            say(console, f"Not probed, by their requests/s if all are there at once: {', '.join(untried)}")
         say(console, f"Records: {folder} ({duration(self.took_s())} of measuring)")
         if found:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
@@ -181,19 +180,11 @@ class _Search(BaseSearch):
             return 0
         if not self.is_interrupted:
             of = f" for {num_lacking} of {counted(num_works, 'workload')}" if num_works > 1 else ""
-            why = f"no rate is surely within the limit, {found[0].limit_text}" if found else self._why_none()
+            why = "each line above has its reason"
+            if found:
+                why = f"no rate is surely within the limit, {found[0].limit_text}"
             say(console, f"No rate to serve at{of}, so the exit status is 1: {why}")
         return 1
-
-    def _why_none(self) -> str:
-        records = list(self.records.values())
-        tried = [each for each in records if each.cell.protocol == Protocol.server] or records
-        if bad := [each for each in tried if not _serving(each)]:
-            why = bad[0].reason or why_disturbed(bad[0])
-            return f"{len(bad)} of {counted(len(tried), 'record')} not ok, such as {why}"
-        if records and not self.candidates:
-            return "no setting answers even a request alone within the limit: use a higher --latency-ms"
-        return "no probe has ended: use a longer --budget" if records else "every setting was skipped"
 
 
 COLUMNS = [
