@@ -34,8 +34,6 @@ NOT_IMPLEMENTED = re.compile(
     r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64
     re.IGNORECASE,
 )
-# The module that may explain a failure of the user's code in PyTorch, if it was imported.
-EXPLAINING = "accelbench.engines.pytorch.global_state"
 # Code below these folders is Python's, a library's or accelbench's own.
 LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a link to it, in another interpreter
@@ -123,13 +121,10 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     reason = text
     if not is_users:
         reason = ": ".join(filter(None, [type(error).__name__, text]))
-    notes = [*getattr(error, "__notes__", [])]
     calls = []
     if has_own_code:
         calls = users_calls(error)
-        if (explaining := sys.modules.get(EXPLAINING)) is not None:
-            notes += explaining.explained(text)
-    reason = "; ".join([summary(reason), *notes])
+    reason = "; ".join([summary(reason), *getattr(error, "__notes__", [])])
     lines = traceback.format_exception(error)
     if calls:  # a traceback through frameworks hides them
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]

@@ -111,7 +111,6 @@ def test_samples_are_what_a_function_counts(tmp_path):
         ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),
         ((*TWO, LOSS), {"optimizer": f"{OWN}.one_sample"}, f"model.optimizer={OWN}.one_sample, called with (paramet"),
         (TWO, {"batch_args": {"side": 3}}, f"model.batch={OWN}.two_inputs, called with (batch_size, side=3): got an"),
-        ((*TWO, LOSS), {"protocol": Protocol.fit}, "protocol=fit"),
         (("Tokens", "tokens"), {"options": Options(channels_last=True)}, "channels_last=true: no tensor of the batch"),
     ],
 )

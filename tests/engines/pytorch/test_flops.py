@@ -36,6 +36,17 @@ class Given(nn.Module):
         return self.function(images, self.weight)
 
 
+class Scaled(nn.Linear):
+    """A layer with a tensor that is no weight, built without contents."""
+
+    def __init__(self):
+        super().__init__(5, 7, bias=False, device="meta")
+        self.scale = torch.ones(7, device="meta")
+
+    def forward(self, images):
+        return super().forward(images) * self.scale
+
+
 LSTM = nn.LSTM(5, 7)
 CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs of a group, kernel, places
 
@@ -44,6 +55,7 @@ CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs o
     ("network", "shape", "flops"),
     [
         (nn.Linear(5, 7), (3, 5), 2 * 3 * 5 * 7),
+        (Scaled(), (3, 5), 2 * 3 * 5 * 7),
         (nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2), (3, 6, 9, 9), CONVOLUTION),
         (nn.Conv1d(4, 6, 5), (2, 4, 12), 2 * 2 * 4 * 6 * 5 * 8),
         (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), 2 * 2 * 4 * 6 * 9 * 25),  # each input, not output

@@ -77,22 +77,23 @@ def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_sa
     assert torch.equal(other.last.weight, network.first.weight)
     with torch.device("meta"):
         hollow = Tied()
-    weights.load(hollow, str(path))  # a check: nothing is missing
+    with pytest.warns(UserWarning, match="to a meta parameter"):
+        weights.load(hollow, str(path))  # a check: nothing is missing
     both = torch.randn(2, 4, 4)
     network.first.weight, network.last.weight = (nn.Parameter(each) for each in both)
     weights.save(network, path)
     assert torch.equal(load_file(path)["last.weight"], both[1])
 
 
-def test_weights_of_another_network_are_one_sentence_with_three_names(tmp_path):
+def test_weights_of_another_network_are_named(tmp_path):
     path = tmp_path / "other.safetensors"
-    save_file({name: torch.zeros(3) for name in ("first.weight", "first.bias", "more")}, path)
-    with pytest.raises(UserError) as told:
+    state = Tied().state_dict()
+    save_file({"first.weight": state["first.weight"], "first.bias": state["first.bias"], "more": torch.zeros(3)}, path)
+    with pytest.raises(UserError, match="are not those of the network: .*last.bias.*more"):
         weights.load(Tied(), str(path))
-    assert str(told.value) == (
-        f"model.weights={path}: its weights are not those of the network: last.bias, first.bias, first.weight and 1 "
-        "more are in one of the two alone, or of another shape"
-    )
+    save_file({"first.weight": torch.zeros(3)}, path)
+    with pytest.raises(UserError, match="size mismatch for first.weight"):
+        weights.load(Tied(), str(path))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, (1 << 62).to_bytes(8, "little") + b"{}"])

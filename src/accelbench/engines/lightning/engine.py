@@ -1,10 +1,11 @@
 """The Lightning engine: one cell -> one measurement, in the loop of Lightning's Trainer."""
 
+import logging
+import warnings
 from pathlib import Path
 
 from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.lightning.network_run import NetworkRun
-from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.pytorch import engine
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
@@ -15,7 +16,11 @@ def run(
     cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
 ) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other; see `pytorch.engine.run`."""
-    hush_lightning()
+    # Its warnings about what is intended here: predictions of None, training without validation.
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for note in ("predict returned None", "You defined a `validation_step`"):
+        warnings.filterwarnings("ignore", message=note)
     kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
     return engine.run(cell, data_folder, weights, work, requests, kind)
 

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,7 +12,7 @@ from torch import nn
 
 from accelbench.engines.lightning.loop import NEVER
 from accelbench.engines.pytorch.global_state import seed_generators
-from accelbench.engines.pytorch.own_batches import counted, put_batch
+from accelbench.engines.pytorch.own_batches import counted
 from accelbench.engines.pytorch.structure import copied, num_rows, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
@@ -111,7 +110,6 @@ class UserModule:
     batches: CountedLoader  # once Lightning has asked for it
     given: Any = None  # a batch as predict_step got it, in host memory: a module without a Trainer has no hooks
     feed = None  # Lightning asks for the loader
-    put = staticmethod(put_batch)
 
     module: Any = None
 
@@ -122,9 +120,7 @@ class UserModule:
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
-        start = time.perf_counter()
         self.module = self._new_module()
-        self.build_s = time.perf_counter() - start
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
         self.data = None if target is None else self._new_data(target)

@@ -17,11 +17,11 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.tpu import TORCH_TPU
-from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.pytorch import global_state
 from accelbench.engines.pytorch.global_state import Held
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.structure import tensors_in
+from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
@@ -89,10 +89,10 @@ class Backend(BaseBackend):
     def seed(self, number: int) -> None:
         """Seeds the device's random numbers, if `torch.manual_seed` does not."""
 
-    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def put(self, batch: Any) -> Any:
         """The batch on the device; may return before the copy is done."""
         device = self.device()
-        return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
+        return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
         """The output, whole on the device that it is read from, once the step has run."""
@@ -154,9 +154,9 @@ class Accelerator(Backend):
         with suppress(RuntimeError):  # not every device keeps one
             torch.accelerator.reset_peak_memory_stats(self.torch_type)
 
-    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def put(self, batch: Any) -> Any:
         """The batch on the device, once it is there: not every device may copy later from memory that isn't pinned."""
-        return tuple(tensor.to(self.device()) for tensor in batch)
+        return mapped(batch, lambda tensor: tensor.to(self.device()))
 
     def wait(self) -> None:
         torch.accelerator.synchronize(self.torch_type)
@@ -266,19 +266,19 @@ class Xla(Backend):
         """Seeds torch_xla, which starts from the same state in each process."""
         self.model.set_rng_state(number)
 
-    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def put(self, batch: Any) -> Any:
         """The batch, divided among the devices if there are several; unchanged if it is on them already."""
         if self.num_asked == 1:
             return super().put(batch)
-        if batch[0].device.type != "xla":
-            mesh = self.spmd.get_1d_mesh(MESH_AXIS)
-            device = self.device()
-            send = self.model.send_cpu_data_to_device
-            specs = [self.spmd.ShardingSpec(mesh, (MESH_AXIS,) + (None,) * (tensor.dim() - 1)) for tensor in batch]
-            batch = tuple(send([tensor], device, spec)[0] for tensor, spec in zip(batch, specs, strict=True))
+        if next(tensors_in(batch)).device.type != "xla":
+            batch = mapped(batch, self._divided)
         if self.num_devices == 1:
-            self.num_devices = num_parts(batch[0])
+            self.num_devices = num_parts(next(tensors_in(batch)))
         return batch
+
+    def _divided(self, tensor: Tensor) -> Any:
+        spec = self.spmd.ShardingSpec(self.spmd.get_1d_mesh(MESH_AXIS), (MESH_AXIS,) + (None,) * (tensor.dim() - 1))
+        return self.model.send_cpu_data_to_device([tensor], self.device(), spec)[0]
 
     def gather(self, output: Any) -> Any:
         """The whole output: joining a divided one when it is read, torch_xla would compile again each time."""

@@ -16,7 +16,16 @@ from accelbench.engines.goal import GoalRun
 from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, Compilations, backend_for
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
-from accelbench.engines.pytorch.flops import OF_THREADS, Counter, busiest, count, not_counted, watched
+from accelbench.engines.pytorch.flops import (
+    OF_GENERATION,
+    OF_THREADS,
+    busiest,
+    count,
+    not_counted,
+    run_counted,
+    run_hollow,
+    watched,
+)
 from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.global_state import new_tensors_in, seed_generators
 from accelbench.engines.pytorch.module import (
@@ -29,7 +38,7 @@ from accelbench.engines.pytorch.module import (
     new_optimizer,
 )
 from accelbench.engines.pytorch.network_and_data import Images, Workload, workload_of
-from accelbench.engines.pytorch.outputs import NetworkOutputs, needs_gradients
+from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
@@ -85,7 +94,7 @@ def run(
 def check(cell: Cell, data_folder: Path) -> Work | None:
     """Runs a batch through the cell's network, in training also through the loss and back; returns that step's work.
 
-    First on the meta device, which computes nothing, but for inference on the CPU. A failure there is no verdict yet,
+    First without contents, which computes nothing, but for inference on the CPU. A failure there is no verdict yet,
     since a network may need contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in
     another precision, only a mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
     """
@@ -116,36 +125,17 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
     try:
-        if cell.mode != Mode.train:
-            output, counter = _inferred(workload.task, network, batch)
-            workload.check_first(output)
-        else:
+        if cell.mode == Mode.train:
             zoo.check_trainable(network, cell.model)
-            output, loss = workload.task.train(network.train(), batch)
-            workload.check_first(output)
-            loss.backward()
-            new_optimizer(cell.model, list(training.trainable(network).values()))
+        run = run_hollow if device.type == "meta" else run_counted
+        output, work = run(cell, network, workload.task, batch)
+        workload.check_first(output)
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise
-    return counter.work() if cell.mode == Mode.infer else count(cell, network, workload.task, batch)
-
-
-def _inferred(task: Any, network: torch.nn.Module, batch: Any) -> tuple[Any, Counter]:
-    """The output of one step of inference, and what counted its operators."""
-    network.eval()
-    try:
-        with torch.inference_mode():
-            inputs = mapped(batch, torch.Tensor.clone)  # which the network may change
-            with Counter() as counter:
-                return task.infer(network, inputs), counter
-    except RuntimeError as error:
-        if not needs_gradients(error):
-            raise
-        with Counter() as counter:
-            return task.infer(network, batch), counter
+    return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
 
 
 def count_step(cell: Cell) -> Work:
@@ -179,8 +169,8 @@ def _extrapolated(cell: Cell, task: ImageTask) -> Work:
     try:
         network = zoo.build(cell.model, shape, cell.model.num_classes)
         for size in (1, 2):
-            _, counter = _inferred(task, network, (torch.rand(size, *shape),))
-            works.append(counter.work())
+            _, work = run_counted(cell, network, task, (torch.rand(size, *shape),))
+            works.append(work)
     except Exception as error:  # a network may take no single image
         return not_counted(error)
     one, two = works
@@ -304,28 +294,19 @@ class Run(NetworkOutputs):
     def _train_to_goal(self, goal: GoalRun) -> None:
         """Trains an interval after the other, and evaluates after each; see `engines.goal`."""
         held_out = self.workload.feed_of(VALIDATION)
-        program = self.program
-        self.plan_goal(goal)
-        batches = chain.from_iterable(repeat(self.feed, self.cell.epochs))
+        program, feed = self.program, self.feed
+        assert isinstance(self.workload, Images), "the settings refuse other batches"
+        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
+        goal.plan(feed.order)
+        if self.workload.task.own_metric is not None:
+            goal.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
+        batches = chain.from_iterable(repeat(feed, self.cell.epochs))
         while not goal.is_over:
             step = TrainStep(program, goal.interval_of(batches))
             goal.train(self, step)
             self.last_result = step.result
             with self._evaluating():
                 goal.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
-        self.test_goal(goal)
-
-    def plan_goal(self, goal: GoalRun) -> None:
-        """Plans the intervals over the batches that there are."""
-        feed, workload = self.feed, self.workload
-        assert isinstance(workload, Images), "the settings refuse other batches"
-        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
-        goal.plan(feed.order)
-        if workload.task.own_metric is not None:
-            goal.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
-
-    def test_goal(self, goal: GoalRun) -> None:
-        """Evaluates the trained weights on the test set."""
         tested = self.workload.feed_of("test")
         with self._evaluating():
             goal.test(self, TestStep(self.program, iter(tested)), tested.num_samples)

@@ -50,6 +50,8 @@ AUTOCASTS = {
 }
 OF_GENERATION = "the operators of a generation are too many to count"
 OF_THREADS = "layers ran in threads of the network's own code"
+# Of an error of torch that a network meets which needs gradients to infer, such as forces.
+OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
 # What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
@@ -70,48 +72,74 @@ VIEWS = {
     "new_empty",
     "new_empty_strided",
 }
-# OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
-OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
+# Operators that read only the rows of their first argument that they return.
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
 def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
-    """The work of one step of `cell` on `batch`, of whose tensors only the shapes and dtypes matter.
-
-    `task` runs the network (`module.ImageTask`), whose copy has its hooks: the engine's own must have been removed. In
-    training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
-    parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
-    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out. All counts are None, with
-    the reason, if the network fails or needs the contents of its tensors.
-    """
+    """The work of one step of `cell`; all counts are None, with the reason, if `run_hollow` fails."""
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
-    counter = Counter()
-    precision = cell.precision
-    trains = cell.mode == Mode.train
     try:
-        with _fake_tensors():
-            network = _hollow(network, STORED_DTYPES[precision])
-            network.train(trains)
-            batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
-            context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
-            if not trains:
-                with counter, torch.inference_mode(), context:  # as it is timed
-                    task.infer(network, batch)
-                return counter.work()
-            with counter:
-                with context:
-                    _, loss = task.train(network, batch)
-                loss.backward()
-            optimizer = new_optimizer(cell.model, list(trainable(network).values()))
-            if needs_closure(optimizer):
-                return Work(uncounted=[OF_CLOSURES])
-            optimizer.step()  # creates its state
-            with counter:
-                optimizer.step()
+        return run_hollow(cell, network, task, batch)[1]
     except Exception as error:  # a user's network may raise anything
         return not_counted(error)
-    return counter.work()
+
+
+def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
+    """What `run_counted` returns for a batch of whose tensors only the shapes and dtypes matter.
+
+    The copy of the network has its hooks: the engine's own must have been removed. It may need the contents of its
+    tensors, and fail.
+    """
+    dtype = STORED_DTYPES[cell.precision]
+    with _fake_tensors():
+        return run_counted(cell, _hollow(network, dtype), task, mapped(batch, lambda part: _empty(part, part.dtype)))
+
+
+def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
+    """The output of one step of `cell` on the CPU, and its work; `task` runs the network (`module.ImageTask`).
+
+    In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
+    parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
+    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out.
+    """
+    precision = cell.precision
+    context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
+    network.train(cell.mode == Mode.train)
+    if cell.mode != Mode.train:
+        with context:
+            return _inferred(network, task, batch)
+    counter = Counter()
+    with counter:
+        with context:
+            output, loss = task.train(network, batch)
+        loss.backward()
+    optimizer = new_optimizer(cell.model, list(trainable(network).values()))
+    if needs_closure(optimizer):
+        return output, Work(uncounted=[OF_CLOSURES])
+    optimizer.step()  # creates its state
+    with counter:
+        optimizer.step()
+    return output, counter.work()
+
+
+def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
+    try:
+        with torch.inference_mode():
+            inputs = mapped(batch, Tensor.clone)  # which the network may change
+            with Counter() as counter:
+                return task.infer(network, inputs), counter.work()
+    except RuntimeError as error:
+        if not needs_gradients(error):
+            raise
+        with Counter() as counter:
+            return task.infer(network, batch), counter.work()
+
+
+def needs_gradients(error: Exception) -> bool:
+    """Whether an error of inference is explained by gradients that the network needs."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GRADIENTS)
 
 
 def not_counted(error: Exception) -> Work:
@@ -133,7 +161,8 @@ def _fake_tensors() -> Any:
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
     memo: dict[int, Any] = {}
-    for tensor in [*network.parameters(), *network.buffers()]:
+    attributes = [vars(layer) for layer in network.modules()]
+    for tensor in [*network.parameters(), *network.buffers(), *tensors_in(attributes)]:
         fake = _empty(tensor, dtype if tensor.is_floating_point() else tensor.dtype)
         memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
     return copy.deepcopy(network, memo)
@@ -213,7 +242,7 @@ class Counter(TorchDispatchMode):
             return
         factor = next(tensors_in(args))
         num = formula(*args, **kwargs, out_val=result)
-        self.flops_in[INTEGERS.get(packet) or real_format(factor)] += num
+        self.flops_in["int8" if packet in INT8 else real_format(factor)] += num
         self.flops_on[factor.device.type] += num
         if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
             self.flops_of_large_kernels += num
@@ -308,9 +337,7 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
     name, num = func.overloadpacket.__name__, 0
     moved = [args, kwargs, result]
-    if name in OVERWRITING:
-        moved = [args[1:], kwargs, result]
-    elif name in PICKING:
+    if name in PICKING:
         moved = [args[1:], kwargs, result, result]
     for tensor in tensors_in(moved):
         # An expanded axis, whose stride is 0, repeats the same memory.
@@ -369,28 +396,14 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
-def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """The gradients that are required; those of the first layer's input and first state are not counted."""
-    steps, batch = sequence.shape[:2]
-    state = args[2]  # after the biases
-    of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0
-    of_states = 2 * (steps - (not state.requires_grad)) * batch * recurrent.numel()
-    return _lstm(sequence, weight, recurrent) + of_sequence + of_states
-
-
 def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> int:
     return 2 * inputs.numel() * out_val.shape[-1]
 
 
 quantized = torch.ops.quantized
-# Operators of quantised layers -> the format that they multiply in.
-INTEGERS = {
-    **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
-    **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
-    **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
-}
+INT8 = (quantized.linear, quantized.linear_relu, quantized.linear_dynamic, quantized.linear_relu_dynamic)
 FORMULAS: dict[Any, Callable[..., int]] = {
-    **dict.fromkeys(INTEGERS, _quantised_linear),
+    **dict.fromkeys(INT8, _quantised_linear),
     aten.convolution_backward: _convolution_backward,
     # In inference mode: without it, the operator would be taken apart, and compute in another format.
     aten.scaled_dot_product_attention: functools.partial(_attention, 2),
@@ -399,7 +412,8 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     aten._native_multi_head_attention: _self_attention,
     aten._transformer_encoder_layer_fwd: _encoder_layer,
     aten.mkldnn_rnn_layer: _lstm,
-    aten.mkldnn_rnn_layer_backward: _lstm_backward,
+    # The gradients of the weights, and those of the inputs and states.
+    aten.mkldnn_rnn_layer_backward: lambda *args, **_: 2 * _lstm(*args),
     aten.mv: lambda matrix, *_, **__: 2 * matrix.numel(),
     aten.dot: lambda vector, *_, **__: 2 * vector.numel(),
     aten.addmv: lambda addend, matrix, *_, **__: 2 * matrix.numel(),

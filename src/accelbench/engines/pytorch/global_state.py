@@ -2,7 +2,6 @@
 
 import operator
 import random
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -152,18 +151,6 @@ def denormals_are_flushed() -> bool:
     return not (values * 1.0).view(torch.int32).any()
 
 
-users_dtypes: set[torch.dtype] = set()  # the default one, when a cell's own was set in its place
-OF_DTYPES = re.compile("dtype|Double|Float|Half|double|scalar type")  # in a message
-
-
-def explained(text: str) -> list[str]:
-    """What explains an error's message about dtypes: the user's code has changed PyTorch's default for new tensors."""
-    dtypes = {torch.get_default_dtype(), *users_dtypes} - {torch.float32}
-    if not dtypes or not OF_DTYPES.search(text):
-        return []
-    return [f"its code called torch.set_default_dtype({dtypes.pop()}): leave that to the setting precision"]
-
-
 class Held:
     """The settings of a measurement: those that hold when this is made."""
 
@@ -173,7 +160,6 @@ class Held:
 
     def again(self, dtype: torch.dtype) -> None:
         """Sets them again, since the user's code may have changed them; `dtype` is for new tensors."""
-        users_dtypes.add(torch.get_default_dtype())
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden = [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)

@@ -24,7 +24,6 @@ from accelbench.schema.workload import ModelSpec
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.own_batches import OwnTask
 
-Put = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]  # copies tensors to the device
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 # As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
@@ -63,9 +62,6 @@ class ImageTask:
     channels_last: bool = False
     own_loss: Loss | None = None  # of the user's, for (output, (inputs, labels))
     own_metric: Callable[[Any, Any], Any] | None = None  # the same for a metric, of which it returns a batch's mean
-
-    def put(self, put: Put, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return put(batch)
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         return network(self.inputs(batch[0]))
@@ -154,7 +150,7 @@ class InferStep:
         self.num_parts, backend = program.num_parts, program.backend
         self.device = backend.device()
         self.end_step = backend.end_step
-        self.put = partial(self.task.put, backend.put)
+        self.put = backend.put
         self.gather = backend.gather
         self.context = program.context
         self.in_context = self.context is not nullcontext

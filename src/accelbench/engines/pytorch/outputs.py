@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.flops import watched
+from accelbench.engines.pytorch.flops import needs_gradients, watched
 from accelbench.engines.pytorch.global_state import (
     DETERMINISTIC,
     flush_denormals,
@@ -26,8 +25,8 @@ from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, c
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, error_of, limit
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode, Precision
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
 # What inference is run in, in this order, until the network runs.
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
-# Of an error of torch that a network meets which needs gradients to infer, such as forces.
-OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
 
 
 class NetworkState(NamedTuple):
@@ -45,11 +42,6 @@ class NetworkState(NamedTuple):
 
     tensors: Mapping[str, Tensor]  # its weights, and copies of its buffers, which a further step may change
     modes: Sequence[bool]  # of its layers
-
-
-def needs_gradients(error: Exception) -> bool:
-    """Whether an error of inference is explained by gradients that the network needs."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GRADIENTS)
 
 
 def state_of(network: nn.Module) -> NetworkState:
@@ -110,16 +102,8 @@ class NetworkOutputs(CellRun):
     last_result: Any  # of it
     is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
     grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
-    observer: Any = None  # an `Observer` of the first step
     trained: TrainedNetwork  # in training
     watched_work: Work | None = None  # of one step of inference, as it ran on the CPU
-
-    def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-        try:
-            return super().measure(work, requests)
-        finally:
-            if self.observer is not None:
-                self.observer.handle.remove()  # of layers that never ran
 
     def begin_steady(self) -> None:
         if self.trains:
@@ -174,24 +158,10 @@ class NetworkOutputs(CellRun):
             try:
                 with self.measuring_context():
                     measure()
-                    if not self._is_spoiled():
-                        return
-                    self.measured.clear()
+                return
             except Exception as error:
                 if self.grad_mode == WITH_GRAD or self.timing.num_steady_steps or not needs_gradients(error):
                     raise
-
-    def _is_spoiled(self) -> bool:
-        """Whether the network computes something else in inference mode, where gradients of torch.func are 0."""
-        if self.grad_mode != INFERENCE_MODE or not self.measured or not self.is_plain:
-            return False
-        batch, output = self.measured[0].batch, self.measured[0].output
-        most = limit(self.cell.precision)
-        with self.seen.checking(), suppress(Exception):  # it may keep tensors of inference mode
-            with torch.inference_mode(False), torch.no_grad():
-                is_other = error_of(arrays_in(self.further_result(batch)), output) > most
-            return is_other and error_of(arrays_in(self.further_result(batch)), output) <= most
-        return False
 
     def plain_network(self) -> nn.Module:
         """The measured network, as it was before it was compiled."""

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from random import SystemRandom
 from typing import Any
 
@@ -14,10 +14,10 @@ from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, pins
 from accelbench.engines.pytorch.global_state import seed_generators
-from accelbench.engines.pytorch.module import Loss, Put
+from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, refilled, tensors_in, varied
+from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tensors_in, varied
 from accelbench.engines.pytorch.training import AsItIs
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
@@ -31,11 +31,6 @@ from accelbench.schema.workload import ModelSpec
 MAX_SHOWN = 60  # characters of what a user's function returned
 
 
-def put_batch(put: Put, batch: Any) -> Any:
-    """The batch with the copies that `put` makes of its tensors."""
-    return refilled(batch, put(tuple(tensors_in(batch))))
-
-
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
     """The tensors of a batch; a UserError, which begins with `should`, if it has no tensor."""
     tensors = list(tensors_in(batch))
@@ -44,17 +39,16 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
     return tensors
 
 
-def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
+def check_joined(flag: str, pool: Sequence[Any], whole: Any) -> None:
     """Raises a UserError if batches of one sample can't be joined into one like `whole`, tensor by tensor."""
-    shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
-    for index, tensor in enumerate(tensors_in(whole)):
-        shapes = sorted({of_batch[index] for of_batch in shapes_of_pool})
-        if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
-            shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
-            raise UserError(
-                f"{flag}: makes tensors of the shapes {shown} of one sample and of {num_samples}, which can't be "
-                "joined along their first dimension: name a function in model.collate that joins batches of one sample"
-            )
+    rows = [(len(pool), *tensor.shape[1:]) for tensor in tensors_in(whole)]
+    with suppress(RuntimeError):
+        if [tuple(tensor.shape) for tensor in tensors_in(structure.joined(pool))] == rows:
+            return
+    raise UserError(
+        f"{flag}: its batches of one sample can't be joined along the first dimension of their tensors: name a "
+        "function in model.collate that joins them"
+    )
 
 
 class BatchMaker:
@@ -142,8 +136,6 @@ class OwnTask:
     Raises UserError: the first batch has no such keys.
     """
 
-    put = staticmethod(put_batch)
-
     def __init__(
         self, network: nn.Module, first: Any, num_counted: int, loss: Loss | None = None, model: ModelSpec | None = None
     ) -> None:
@@ -218,7 +210,7 @@ class OwnWorkload:
             self.maker,
             num,
             fresh=pipeline == Pipeline.fresh,
-            put=partial(put_batch, backend.put) if pipeline == Pipeline.device else None,
+            put=backend.put if pipeline == Pipeline.device else None,
             pinned=pins(cell, backend),
             count=self.maker.count if isinstance(self.maker, BatchMaker) and cell.model.samples else None,
         )
@@ -260,7 +252,7 @@ class OwnWorkload:
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            check_joined(f"model.batch={model.batch}", pool, self.first, self.num_counted)
+            check_joined(f"model.batch={model.batch}", pool, self.first)
         return pool
 
     def example(self) -> Any:

@@ -108,12 +108,12 @@ class Observer:
 
     def stored(self) -> Tensor | None:
         """A weight in the format that most numbers are stored in; of real ones if there are any."""
-        weights = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
+        every = list(self.network.parameters())
+        weights = list(filter(Tensor.is_floating_point, every)) or list(filter(Tensor.is_complex, every))
         sizes = Counter[torch.dtype]()
         for weight in weights:
-            sizes[weight.dtype] += weight.numel() if weight.is_floating_point() else 0
-        most = max(sizes, key=sizes.__getitem__, default=None)
-        return next((weight for weight in weights if weight.dtype == most), None)
+            sizes[weight.dtype] += weight.numel()
+        return max(weights, key=lambda weight: sizes[weight.dtype], default=None)
 
     def observed(self, run: Any, **more: Any) -> Observed:
         """What ran, as it was seen, and as the backend of a `CellRun` reports; and what `more` the run has observed."""

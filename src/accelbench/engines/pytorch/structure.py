@@ -56,12 +56,6 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return structure
 
 
-def refilled(structure: Any, tensors: Iterable[Tensor]) -> Any:
-    """The structure with other tensors in the places of its own."""
-    following = iter(tensors)
-    return mapped(structure, lambda _: next(following))
-
-
 def copied(batch: Any) -> Any:
     """A copy of a batch, as a loader would give it."""
     with torch.inference_mode(False):
@@ -72,7 +66,8 @@ def joined(structures: Sequence[Any]) -> Any:
     """One structure of several whose tensors differ in their first dimension alone, along which they are joined."""
     if len(structures) == 1:
         return structures[0]
-    return refilled(structures[0], map(torch.cat, zip(*map(tensors_in, structures), strict=True)))
+    others = zip(*map(tensors_in, structures), strict=True)
+    return mapped(structures[0], lambda _: torch.cat(next(others)))
 
 
 def on_host(structure: Any) -> Any:

@@ -22,9 +22,10 @@ from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
+from accelbench.schema.text import beginning, one_line
 from accelbench.schema.workload import ModelSpec
 
-MAX_NAMED = 3  # weights in a message
+MAX_WHY = 300  # characters of what torch names as the difference
 Load = Callable[..., Any]
 torch_load: Load = torch.load
 
@@ -103,18 +104,13 @@ def load(network: nn.Module, path: str) -> None:
     except (OSError, SafetensorError) as error:
         raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
     state = network.state_dict(keep_vars=True)
-    present = {id(state[name]) for name in weights if name in state}
-    wrong = [name for name, tensor in state.items() if id(tensor) not in present]
-    wrong += [name for name, tensor in weights.items() if name not in state or tensor.shape != state[name].shape]
-    if wrong:
-        more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
-        named = f"{', '.join(wrong[:MAX_NAMED])}{more}"
-        raise UserError(
-            f"model.weights={path}: its weights are not those of the network: {named} are in one of the two alone, or "
-            "of another shape"
-        )
-    if all(tensor.device.type != "meta" for tensor in state.values()):  # such a network has shapes only
-        network.load_state_dict(weights, strict=False)
+    contents = {id(state[name]): values for name, values in weights.items() if name in state}
+    tied = {name: contents[id(tensor)] for name, tensor in state.items() if id(tensor) in contents}
+    try:
+        network.load_state_dict({**tied, **weights})
+    except RuntimeError as error:
+        why = beginning(one_line(str(error)), MAX_WHY)
+        raise UserError(f"model.weights={path}: its weights are not those of the network: {why}") from error
 
 
 def save(network: nn.Module, path: Path) -> None:
