@@ -10,7 +10,7 @@ import pytest
 import fakes
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.schema import parallel, plan_file, record
+from accelbench.schema import plan_file, record
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
 from accelbench.schema.vocab import Status
 from fakes import make_cell, make_measurement, write_plan_of
@@ -153,12 +153,7 @@ def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
     assert record.read(copy) == make_record()  # a user may name any file
 
 
-@pytest.mark.parametrize("are_many", [False, True])
-def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many):
-    if are_many:  # several processes read them
-        for name, value in {"NUM_ALONE": 0, "CHUNK": 2}.items():
-            monkeypatch.setattr(parallel, name, value)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+def test_what_can_not_be_read_costs_only_itself(tmp_path):
     good = record.write(make_record(), tmp_path)
     names = [f"{index:012x}-{8 * '0'}.json" for index in range(6)]
     half, pipe, folder, lost, large, missing = (tmp_path / name for name in names)
@@ -169,7 +164,7 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many)
     with large.open("wb") as file:
         file.truncate(3 << 30)
     found = record.read_all([half, pipe, good, folder, lost, large, missing])
-    assert list(found.each(lambda each: each) if are_many else found.by_path()) == [(good, make_record())]
+    assert list(found.by_path()) == [(good, make_record())]
     reasons = [str(error).partition("(")[2] for path, error in found.refused.items() if path != half]
     assert list(found.refused) == [half, pipe, folder, lost, large]
     assert reasons == [

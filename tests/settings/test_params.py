@@ -18,7 +18,7 @@ def written(root, text):
         *(("suites: [", "not readable"), (b"\xff\xfe\x00\x01", "not readable")),
         (f"a: {'9' * 5000}", "not readable (Exceeds"),
         ("- a\n- b", "should be `object`, got `array`"),
-        ("profil: quick", "unknown field 'profil'"),
+        ("profil: quick", "Object contains unknown field `profil`"),
         ("data: true", "data: should be `object`, got `bool`"),
         ("suites: {text: mnist}", "suites[...]: should be `object`, got `str`"),
         ("profiles: {fast: seed=3}", "profiles: Invalid enum value 'fast'"),

@@ -83,7 +83,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
     ("changes", "told"),
     [
         ({"data": ["mnist", "random"]}, "data: should be `str`, got `array`. A suite has data, title, study, always,"),
-        ({"exclude": []}, ": unknown field 'exclude'. A suite has data, title, study, always, quick, full, override:"),
+        ({"exclude": []}, ": Object contains unknown field `exclude`. A suite has data, title, study,"),
         ({"study": 0}, "study: should be `str | null`, got `int`"),
         ({"override": {"modle": "mlp"}}, "override: modle=mlp: unknown setting. Did you mean model? Choose"),
         ({"quick": []}, "quick: should be a list of lines"),

@@ -3,7 +3,6 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +99,8 @@ def report_folder(place: Workplace, name: str) -> Path:
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     """The costs of the project, if there is one, with the prices that the flag gives. Raises UserError."""
+    from msgspec.structs import replace
+
     from accelbench.judging.costs import Cost
     from accelbench.settings import params
 

@@ -94,7 +94,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(place))])
     notes: list[str] = []
     readable = read_all(list(_records_below(place, notes, planned=not word)))
-    processes = [process for _, process in readable.each(ComparedProcess.of)]
+    processes = list(map(ComparedProcess.of, readable))
     notes += listed(readable.problems())
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))

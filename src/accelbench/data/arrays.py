@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accelbench.errors import DataError, UnsupportedError
 from accelbench.project import MANIFEST, project_folder
 from accelbench.schema.measurement import Data
-from accelbench.schema.serialize import digest, fitted, read_json, safe, sha256_of
+from accelbench.schema.serialize import digest, load, read_json, safe, sha256_of
 from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
@@ -137,7 +137,7 @@ def read_manifest(folder: Path) -> Data:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
     manifest = _read(folder)
     with _reading(folder / MANIFEST):
-        return fitted(Data, safe(manifest))
+        return load(Data, safe(manifest))
 
 
 def check_arrays(folder: Path) -> None:

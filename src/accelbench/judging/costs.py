@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from accelbench.schema.measurement import Measurement, SystemSeries
 from accelbench.schema.record import Row
@@ -18,8 +17,7 @@ SHORTEST_S = 1.0
 Figure = Annotated[float, Meta(ge=1e-12, le=1e12)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one device costs."""
 
     price_per_hour: Figure | None = None  # in any currency

@@ -1,6 +1,6 @@
 """What sweeps planned and what became of it, read from their folders.
 
-Each record is read once, by one of several processes, and its raw samples are dropped (`Process.without_samples`): ten
+Each record is read once, and its raw samples are dropped (`Process.without_samples`): ten
 thousand whole records take a gigabyte of memory.
 """
 
@@ -157,9 +157,8 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
             paths[folder] = [folder / f"{wanted.record_name}.json" for wanted in plan.cells]
         else:
             paths[folder] = [] if refused else sorted(folder.glob(RECORDS))
-    # All records in one pass: processes that start later would be copies of a larger one.
     readable = read_records([path for of_folder in paths.values() for path in of_folder])
-    processes = dict(readable.each(lambda record: Process.of(record, costs).without_samples()))
+    processes = {path: Process.of(record, costs).without_samples() for path, record in readable.by_path()}
     problems = dict(
         zip(readable.refused, readable.problems(lambda path: f"{_place(path.parent)}/{path.name}"), strict=True)
     )

@@ -167,8 +167,6 @@ class Serving:
     num_missed: Count | None = None
     miss_share_low: Share | None = None  # of their share, the lower bound; see `stats`
     miss_share_high: Share | None = None  # the upper bound
-    num_cycles: Count | None = None  # in earlier releases, times from one empty queue to the next
-    num_missed_cycles: Count | None = None  # in earlier releases, the number of cycles with a miss
     design_effect: Rate | None = None  # by how much misses in clusters widen the bounds
     verdict: Verdict | None = None  # whether the percentile is within the limit
     ended_early: str | None = None  # why not all requests were issued, such as a queue that grows
@@ -181,9 +179,6 @@ class Serving:
     late_p50_s: Seconds | None = None  # how late requests were issued
     is_late: bool = False  # whether that was too late, so that they were not those asked for
     late_p99_s: Seconds | None = None  # the 99th percentile of that
-    null_p50_s: Seconds | None = None  # in earlier releases, the generator's own latency
-    null_p99_s: Seconds | None = None  # the same, the 99th percentile
-    null_rate: Rate | None = None  # in earlier releases, its highest honest rate
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if it was not kept
 
     @property

@@ -211,7 +211,6 @@ class RacedCell:
     group: str  # what it did; only cells of one group race against each other
     outcome: RaceOutcome
     value: float | None = None  # of its processes, as in `RacedProcess`; None if unknown
-    after: Count | None = None  # of earlier releases: how many processes had run when it dropped out
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -16,13 +16,11 @@ from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
-from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import masker
 from accelbench.schema.serialize import (
     canonical_json,
     dumps,
-    fitted,
     load,
     loads,
     plain,
@@ -52,7 +50,6 @@ MAX_NAMED = 5  # files in a list of those that can't be read
 # Fields of a record that name it or its cell. They hold settings, which are refused if they look like secrets.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
 
-Result = TypeVar("Result")
 Value = str | float | int | bool | None
 Row = dict[str, Any]  # a record's published numbers (`Value`), by column; see `judging.row.summarise`
 
@@ -156,7 +153,7 @@ def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
 def read_environment(text: bytes) -> Mapping[str, Any]:
     """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
     values: Mapping[str, Any] = safe(loads(text))
-    fitted(Environment, values, "environment")
+    load(Environment, values, "environment")
     return values
 
 
@@ -188,34 +185,18 @@ class Readable:
         return (record for _, record in self.by_path())
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
-        """Each readable record with its file. This process reads it: sending a whole record would take too long."""
-        return self.each(lambda record: record, map)
-
-    def each(
-        self, function: Callable[[Record], Result], apply: Callable[..., Iterable[Any]] = mapped
-    ) -> Iterator[tuple[Path, Result]]:
-        """`function` of each readable record, with the record's file; of many records, computed by several processes.
-
-        `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
-        """
+        """Each readable record with its file."""
         self.refused.clear()
-
-        def of_file(path: Path) -> tuple[Path, list[Result]]:
+        for path in self.paths:
             try:
-                if (record := read(path)).name != path.stem:
+                record = read(path)
+                if record.name != path.stem:
                     raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
-                return path, [function(record)]
             except UserError as error:
-                self.refused[path] = error
-                return path, []
-
-        for path, results in apply(of_file, self.paths):
-            if not results and path not in self.refused:  # another process refused it: this one keeps the error
-                _, results = of_file(path)
-            if path in self.refused and not os.path.lexists(path):
-                del self.refused[path]
-            for result in results:
-                yield path, result
+                if os.path.lexists(path):
+                    self.refused[path] = error
+                continue
+            yield path, record
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""

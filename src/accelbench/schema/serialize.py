@@ -34,43 +34,21 @@ MAX_MB = 512
 
 
 def load(cls: type[T], values: Any, place: str = "") -> T:
-    """As `fitted`. Raises ValueError: as there, or `values` have an unknown field."""
-    loaded = fitted(cls, values, place)
-    _refuse_unknown(values, plain(loaded), place)
-    return loaded
+    """The value of the type `cls`, such as a dataclass, from plain JSON.
 
+    A field that `values` lack takes its default. One that a dataclass lacks is ignored, as of another release.
 
-def fitted(cls: type[T], values: Any, place: str = "") -> T:
-    """The value of the type `cls`, such as a dataclass, from plain JSON, which may have more fields.
-
-    A field that `values` lack takes its default.
-
-    Raises ValueError: `values` lack a field without a default, or a value does not fit its type; the message begins
-    with the value's path below `place`, such as `measurement.blocks[3].seconds`.
+    Raises ValueError: `values` lack a field without a default, a value does not fit its type, or a Struct that forbids
+    unknown fields lacks one; the message begins with the value's path below `place`, such as
+    `measurement.blocks[3].seconds`.
     """
     try:
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at ")
-        raise _misfit(place + path.partition("$")[2].strip("`"), problem.replace("Expected", "should be")) from None
-
-
-def _misfit(place: str, problem: str) -> ValueError:
-    return ValueError(one_line(f"{place}: {problem}").removeprefix(".").removeprefix(": "))
-
-
-def _refuse_unknown(values: Any, known: Any, place: str) -> None:
-    """Raises a ValueError if `values` have a field that `known`, the JSON of what was made of them, lacks."""
-    # msgspec refuses unknown fields of its own Structs only.
-    if isinstance(values, dict):
-        for name, value in values.items():
-            if name not in known:
-                raise _misfit(place, f"unknown field {name!r}")
-            if isinstance(value, dict | list):
-                _refuse_unknown(value, known[name], f"{place}.{name}")
-    elif isinstance(values, list) and values and isinstance(values[0], dict):
-        for index, value in enumerate(values):
-            _refuse_unknown(value, known[index], f"{place}[{index}]")
+        place += path.partition("$")[2].strip("`")
+        text = f"{place}: {problem.replace('Expected', 'should be')}"
+        raise ValueError(one_line(text).removeprefix(".").removeprefix(": ")) from None
 
 
 def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:

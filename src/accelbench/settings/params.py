@@ -2,12 +2,12 @@
 
 import io
 import re
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -26,19 +26,18 @@ from accelbench.settings.config import Profile, Retry
 Section = dict[str, dict[str, Any]]  # name -> settings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file. Suites are checked where they are used: see `suites.Suite`."""
 
     profile: Profile = Profile.quick
-    profiles: dict[Profile, str] = field(default_factory=dict)  # words of each line of all suites
+    profiles: dict[Profile, str] = {}  # words of each line of all suites
     retry: Retry = Retry.none
     strict: bool = True  # whether a cell that failed unexpectedly is exit status 1
     confirm_s: Seconds | str | dict[Profile, Seconds | str] = 0.0
     report_extension: str | None = None  # the file of a module, in the project
-    costs: dict[Device, Cost] = field(default_factory=dict)
-    data: Section = field(default_factory=dict)
-    suites: Section = field(default_factory=dict)
+    costs: dict[Device, Cost] = {}
+    data: Section = {}
+    suites: Section = {}
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
         """A value that may differ by profile, as in {quick: 50, full: 1000}."""

@@ -5,7 +5,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hydra.core.override_parser import overrides_parser, overrides_visitor
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
+from msgspec import Struct
 
 from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError
 from accelbench.project import PARAMS
@@ -49,16 +49,15 @@ class Line(list[str]):
         self.where = where
 
 
-@dataclass(frozen=True, kw_only=True)
-class Suite:
+class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A suite of params.yaml: lists of command lines, of which `profile` chooses one."""
 
     data: str  # its data set
     title: str | None = None
     study: str | None = None
     always: str | None = None  # words of each line
-    quick: list[str] = field(default_factory=list)
-    full: list[str] = field(default_factory=list)
+    quick: list[str] = []
+    full: list[str] = []
     override: dict[str, Any] | None = None  # settings that win over the lines, for `dvc exp run -S`
 
 
@@ -109,7 +108,7 @@ def read_suite(params: Params, name: str) -> Suite:
     try:
         return typed(Suite, params.suites[name], f"suites.{name}")
     except ValueError as error:
-        keys = ", ".join(each.name for each in fields(Suite))
+        keys = ", ".join(Suite.__struct_fields__)
         raise UserError(
             f"{PARAMS}: {error}. A suite has {keys}: settings are words in `always` and in the lines of a profile, "
             "such as `quick: [model=mlp,cnn device=cpu]`; only what a line asks for is measured (docs/sweeps.md)"

@@ -145,10 +145,11 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
     found: dict[Key, Process] = {}
-    for path, each in readable.each(lambda record: Process.of(record).without_samples()):
+    for path, record in readable.by_path():
         is_confirming = path.parent.parent.name == CONFIRMED
-        sweep = path.parents[2] / RESULTS / each.cell.suite if is_confirming else path.parent
-        placed = changed(each, path=path, folder=str(sweep), is_confirming=is_confirming)
+        sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
+        process = Process.of(record).without_samples()
+        placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
         found.setdefault(key_of(placed), placed)  # it may lie in two folders
     return list(found.values()), readable.problems()
 

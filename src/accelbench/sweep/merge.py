@@ -12,7 +12,6 @@ from pathlib import Path
 from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
-from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, loads, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
@@ -94,7 +93,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
     files = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
-    for merged in mapped(_merge_record, files):
+    for merged in map(_merge_record, files):
         done.num_new += merged.num_new
         done.num_same += merged.num_same
         done.conflicts += merged.conflicts
