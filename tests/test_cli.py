@@ -145,13 +145,6 @@ def test_a_folder_that_is_gone_is_named_and_no_width_hides_what_is_printed(capsy
     assert "cpu" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_optimised_python_reads_settings_alike(project):
-    words = [sys.executable, "-OO", SCRIPT, "plan", "--json", "batch_size=range(8,32,8)"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert (len(done.stdout.splitlines()), done.stderr) == (3, "")
-
-
 def help_of(words, capsys):
     assert main(words.split()) == 0
     captured = capsys.readouterr()

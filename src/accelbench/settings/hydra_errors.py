@@ -10,8 +10,6 @@ from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserErr
 from accelbench.settings.config import meant
 from accelbench.settings.libraries import words_for
 
-KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
-
 
 def user_error_behind(error: BaseException) -> UserError | None:
     """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
@@ -36,19 +34,17 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 def _translated(text: str) -> UserError | None:
     """What the libraries' texts mean, which name the setting in a line of its own."""
-    full = re.search(r"full_key: ([\w.-]+)", text)
-    key = full[1] if full else ""
+    of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
+    problem, key = of_key.groups() if of_key else ("", "")
     if found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         return UnknownChoiceError(key.removesuffix(".name"), found[1], map(str.strip, found[2].split(",")))
-    if found := re.search(r"Value '([^']*)' (?:of type .*could not be converted to|is not a valid) (\w+)", text):
-        return UserError(f"{key}={found[1]}: should be {KINDS.get(found[2], found[2])}")
-    if found := re.search(r"field '(\w+)' is not Optional", text):
-        return UserError(f"{key or found[1]}: should have a value")
     if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):
         return UserError(f"{key}: should be a list: '{key}=[3,32,32]'")
     if found := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
         name = key or found[1]
         return UserError(f"{name}: unknown setting.{meant(name)} `accelbench --cfg job` prints all settings.")
+    if key:
+        return UserError(f"{key}: {problem}")
     found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
     return UserError(f"{found[1]}: not a value of this setting") if found else None
 

@@ -3,14 +3,12 @@
 import math
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser import overrides_parser, overrides_visitor
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
@@ -34,11 +32,6 @@ NO_SUITE = "adhoc"
 QUOTES = "'\""
 # How large a request may be: a slip of the keyboard must not fill the memory.
 MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
-
-if sys.flags.optimize:  # Hydra reads on inside of asserts, which Python leaves out then
-    _path = overrides_visitor.__file__
-    exec(compile(Path(_path).read_text(), _path, "exec", optimize=0), vars(overrides_visitor))
-    overrides_parser.HydraOverrideVisitor = overrides_visitor.HydraOverrideVisitor
 
 
 class Line(list[str]):

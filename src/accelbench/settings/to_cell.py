@@ -1,12 +1,9 @@
 """A composed configuration -> a frozen cell and the options of its sweep, once every setting's limits are checked."""
 
-import functools
 import math
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Annotated, Any, TypeVar, get_args, get_origin
-
-from msgspec import Meta
+from typing import Any, TypeVar
 
 from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
@@ -16,8 +13,8 @@ from accelbench.rules.combinations import MISTAKES, NEEDS, USED
 from accelbench.rules.conditions import Asked
 from accelbench.schema import vocab
 from accelbench.schema.cell import MAX_STEPS, UNUSED, Cell, KerasSettings, Options, Server
-from accelbench.schema.serialize import canonical_json, safe
-from accelbench.schema.setting import Declared, declared
+from accelbench.schema.serialize import canonical_json, load, plain, safe
+from accelbench.schema.setting import declared
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from accelbench.settings.config import GROUPS, Executor, LrScale, RunConfig, SweepOptions
@@ -200,30 +197,12 @@ def check_limits(run: RunConfig) -> None:
     """Checks every setting's limits. Raises UserError, which names the flag and the range: a value is out of it."""
     for each in DECLARED:
         value = each.value(run)
-        _check_range(each, value)
+        try:
+            load(each.kind, plain(value))
+        except ValueError as error:
+            raise UserError(f"{each.path}={value}: {error}") from None
         if each.path not in PATHS:  # no record keeps them
             _check_content(each.path, value)
-
-
-def _check_range(setting: Declared, value: Any) -> None:
-    flag = setting.path
-    bounds = _range(setting.kind)
-    if bounds is None or value is None:
-        return
-    number = min(value, default=0) if isinstance(value, list) else value
-    if bounds.gt is not None and number <= bounds.gt:
-        raise UserError(f"{flag}={number:g}: should be above {bounds.gt:g}")
-    if bounds.ge is not None and number < bounds.ge:
-        raise UserError(f"{flag}={number}: should be at least {bounds.ge:g}")
-    if number > bounds.le:
-        raise UserError(f"{flag}={number}: should be at most {bounds.le}")
-
-
-@functools.cache
-def _range(kind: Any) -> Any:
-    if get_origin(kind) is Annotated:
-        return next((each for each in get_args(kind) if isinstance(each, Meta)), None)
-    return next((found for part in get_args(kind) if (found := _range(part))), None)
 
 
 def _check_content(flag: str, value: Any) -> None:
