@@ -17,12 +17,12 @@ MAX_PIXELS = 50_000_000
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
-def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uint8]:
+def decode(content: bytes, side: int) -> NDArray[np.uint8]:
     """Decodes a picture of one of `FORMATS`, whatever its name says.
 
     The Exif orientation is applied; grey, palette and CMYK become RGB, transparent pixels white. Of several frames the
     first is taken. Pictures are resized to `side` x `side` with Pillow's antialiased bilinear filter, without keeping
-    the aspect ratio; with `resizes=False` another size is an error. The result is uint8, side x side x 3.
+    the aspect ratio. The result is uint8, side x side x 3.
 
     Pillow may warn of unusual Exif data. Raises DataError: the bytes are no picture, or only a part of one.
     """
@@ -32,8 +32,6 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
         with Image.open(BytesIO(content), formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"too large ({image.width} x {image.height} pixels)")
-            if not resizes and image.size != (side, side):
-                raise DataError(f"not of {side} x {side} pixels but {image.width} x {image.height}")
             image.load()
             with suppress(Exception):  # broken Exif data is ignored
                 ImageOps.exif_transpose(image, in_place=True)

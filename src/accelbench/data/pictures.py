@@ -10,12 +10,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +22,6 @@ from accelbench.data.decode import decode
 from accelbench.data.obtain import Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
-from accelbench.project import resolved
 
 MAX_FILE_BYTES = 64 << 20  # of a picture's file
 MAX_UNPACKED = 100  # bytes that an archive unpacks to, for each of its own; pictures hardly shrink
@@ -42,16 +39,6 @@ SPLIT_WORDS = {
     **dict.fromkeys(("train", "training", "training_set"), "train"),
     **dict.fromkeys(("test", "test_set", "val", "valid", "validation"), "test"),
 }
-
-
-class Source(Protocol):
-    """Files by name."""
-
-    def names(self) -> list[str]:
-        """The files' names, as relative paths with slashes."""
-
-    def read(self, name: str) -> bytes:
-        """One file's bytes. Raises DataError if it is damaged or no file, OSError if the disk fails."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +60,8 @@ class Folder:
         return [path.relative_to(self.path).as_posix() for path in paths]
 
     def read(self, name: str) -> bytes:
+        """One file's bytes. Raises DataError: it is too large or no file; OSError: the disk fails."""
         path = self.path / name
-        if not resolved(path).is_relative_to(resolved(self.path)):
-            raise DataError("a link out of the folder")
         if not path.is_file():
             raise DataError("no file, but a folder, a device or a link to nothing")
         _check_size(path.stat().st_size, MAX_FILE_BYTES)
@@ -111,6 +97,9 @@ class Zip:
             return self._archive.read(name)
         except DAMAGED as error:
             raise DataError(f"damaged in the archive ({error})") from error
+
+
+Source = Folder | Zip
 
 
 def _check_size(num_bytes: int, most: int) -> None:
@@ -216,15 +205,13 @@ def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Pict
     return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
 
 
-def convert(
-    source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, exact: bool = False, max_images: int = 0
-) -> Obtained:
+def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
     `folder` gets {train,test}_{images,labels}.npy, and the files' bytes, concatenated, and where each ends, for
     `data.pipeline=jpeg`. `classes` are names in lower case and singular, in the order of the labels; None: those of the
-    folders. With `exact`, pictures of another size are refused, not resized, and only the arrays are written. Of more
-    than `max_images` pictures (0: any number), so many are taken, the same share of each split, in its random order.
+    folders. Of more than `max_images` pictures (0: any number), so many are taken, the same share of each split, in its
+    random order.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
@@ -239,7 +226,7 @@ def convert(
     _check_classes(splits, known, refused)
     seen: dict[bytes, str] = {}
     for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-        _write(source, splits[split], folder, split, side, exact, seen)
+        _write(source, splits[split], folder, split, side, seen)
         _check_refused(splits[split], known)
         refused += _lines(splits[split])
         splits[split] = [picture for picture in splits[split] if not picture.refused]
@@ -255,7 +242,6 @@ def _write(
     folder: Path,
     split: str,
     side: int,
-    exact: bool,
     seen: dict[bytes, str],
 ) -> None:
     """Writes the good pictures of a split, and notes in the others why they are refused, such as a copy.
@@ -267,7 +253,7 @@ def _write(
         """The bytes of the file and of its pixels. Pillow computes without Python's lock: a thread for each core."""
         try:
             content = source.read(picture.name)
-            return content, decode(content, side, resizes=not exact).tobytes()
+            return content, decode(content, side).tobytes()
         except DataError as error:
             picture.refused = str(error)
         except OSError as error:  # the disk fails
@@ -278,7 +264,7 @@ def _write(
     with (
         warnings.catch_warnings(action="ignore"),  # of unusual Exif data; in all threads
         row_file(array_path(folder, split, "images"), (side, side, 3)) as images,
-        nullcontext() if exact else row_file(array_path(folder, split, "encoded"), ()) as encoded,
+        row_file(array_path(folder, split, "encoded"), ()) as encoded,
         ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool,
     ):
         for start in range(0, len(pictures), CHUNK):
@@ -292,11 +278,9 @@ def _write(
                     picture.refused = f"{SAME} {first}"
                     continue
                 images.write(pixels)
-                if encoded is not None:
-                    encoded.write(content)
-                    sizes.append(len(content))
-    if not exact:
-        np.save(array_path(folder, split, "ends"), np.cumsum(sizes, dtype=np.int64))
+                encoded.write(content)
+                sizes.append(len(content))
+    np.save(array_path(folder, split, "ends"), np.cumsum(sizes, dtype=np.int64))
 
 
 def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[str], refused: Sequence[str]) -> None:

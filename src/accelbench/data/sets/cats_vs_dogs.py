@@ -1,14 +1,13 @@
 """Cats and dogs: the photographs of Microsoft's or Kaggle's release; drawn digits as a stand-in."""
 
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from PIL import Image
 
 from accelbench.data.obtain import File, FileSet, Obtained, Target
-from accelbench.data.pictures import Source, convert, open_source
+from accelbench.data.pictures import Folder, Source, convert, open_source
 from accelbench.data.stand_ins import draw
 
 CLASSES = ("cat", "dog")
@@ -26,34 +25,21 @@ def read(path: Path, target: Target) -> Obtained:
 
 def stand_in(target: Target) -> str:
     """Draws digits as JPEG files, so that the same code as for photographs decodes them."""
-    drawn = Drawn(min(NUM_DRAWN, target.settings["max_images"]))
-    _convert(drawn, target)
-    return f"a drawn digit for each class, {drawn.num:,} pictures"
+    num = min(NUM_DRAWN, target.settings["max_images"])
+    with TemporaryDirectory() as folder:
+        for number in range(num):
+            label = number % 2
+            rng = np.random.default_rng(number)
+            # A side of 200 to 300 pixels, since most of the photographs have a few hundred.
+            pixels = draw(label, int(rng.integers(200, 301)), rng, in_colour=True)
+            Image.fromarray(pixels).save(Path(folder, f"{CLASSES[label]}.{number}.jpg"), quality=90)
+        _convert(Folder(Path(folder)), target)
+    return f"a drawn digit for each class, {num:,} pictures"
 
 
 def _convert(source: Source, target: Target) -> Obtained:
     settings = target.settings
     return convert(source, CLASSES, settings["image_size"], target.folder, max_images=settings["max_images"])
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Drawn digits as a source of JPEG files, with the same bytes each time."""
-
-    num: int
-
-    def names(self) -> list[str]:
-        """Names such as `cat.0.jpg`, the classes in turn."""
-        return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
-
-    def read(self, name: str) -> bytes:
-        """Draws one picture with a side of 200 to 300 pixels, since most of the photographs have a few hundred."""
-        kind, number, _ = name.split(".")
-        rng = np.random.default_rng(int(number))
-        pixels = draw(CLASSES.index(kind), int(rng.integers(200, 301)), rng, in_colour=True)
-        content = BytesIO()
-        Image.fromarray(pixels).save(content, "JPEG", quality=90)
-        return content.getvalue()
 
 
 DATA_SET = FileSet(

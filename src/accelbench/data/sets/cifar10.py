@@ -22,7 +22,7 @@ BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": 
 def read(path: Path, target: Target) -> Obtained:
     """Reads the original archive, or PNG files by class (folder or zip)."""
     if not path.name.endswith((".tar.gz", ".tgz")):
-        return convert(open_source(path), CLASSES, SIDE, target.folder, exact=True)
+        return convert(open_source(path), CLASSES, SIDE, target.folder)
     # Unpickling can run code: only the very bytes that have the checksum are unpickled.
     with tarfile.open(fileobj=BytesIO(ARCHIVE.read(path))) as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's, of what Python 2 pickled
