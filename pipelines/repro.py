@@ -134,9 +134,8 @@ class Job(contextlib.ExitStack):
         parts = [f"{duration(length.seconds)} of cells"] if length.seconds else []
         parts += [f"{duration(confirm_s)} to measure the best again"] if confirm_s else []
         parts += [f"{duration(others_s)} for data and report"]
-        details = "; ".join(filter(None, [", ".join(parts), evidence.roughness(self._left())]))
         about = replace(length, seconds=length.seconds + confirm_s + others_s)
-        self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({details}).")
+        self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({', '.join(parts)}).")
 
     def dvc(self, *words: str) -> bool:
         """Runs `dvc repro`, which ends when this process ends, and logs its lines; returns whether it succeeded."""

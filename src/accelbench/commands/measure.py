@@ -15,7 +15,7 @@ from rich.console import Console
 from accelbench.commands.command import command, flag, say, width
 from accelbench.commands.shared import names_of, show_sweep, words_of
 from accelbench.errors import UserError
-from accelbench.presentation import counted, duration
+from accelbench.presentation import counted
 from accelbench.project import Workplace, shown, workplace
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ LABEL_WIDTH = 42
 # How many times as fast a setting may be that gets to a target first, and the relative deviation of the times of seeds.
 RATIOS = (1.1, 1.2, 1.3, 1.5)
 SPREAD = 0.1
-TO_START = "To start: an engine is imported for its first cell, a network exported once."
 
 
 def settings() -> str:
@@ -187,17 +186,14 @@ def plan(chosen: Namespace, console: Console) -> int:
     known = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
     if len(suites) > 1:
         say(console, *(f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()))
-    rough = evidence.roughness(cells)
     in_all = "in all: " if len(suites) > 1 else ""
-    say(console, in_all + _counted(items, known) + (f" ({rough})" if rough else ""), "")
+    say(console, in_all + _counted(items, known), "")
     listed = 0 if len(suites) > 1 else MAX_LISTED
     named = runs if chosen.cells else runs[:listed]
     say(console, *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named))
     if len(runs) > len(named):
         more = f"and {len(runs) - len(named)} more: " if named else ""
         say(console, f"{more}--cells names every cell")
-    if any(known[id(item)].start_s for item in named):
-        say(console, TO_START)
     say(console, *_seeds(cells))
     data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
     if missing := [shown(place.data / name) for name, spec in data.items() if not is_prepared(place, spec)]:
@@ -247,9 +243,7 @@ def _counted(planned: "Sequence[Planned]", known: "Mapping[int, Length]") -> str
 
 
 def _of_one(length: "Length") -> str:
-    if length.num_unknown:
-        return "unknown until it has run once"
-    return f"{length} ({duration(length.start_s)} to start)" if length.start_s else str(length)
+    return "unknown until it has run once" if length.num_unknown else str(length)
 
 
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:

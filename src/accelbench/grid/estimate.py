@@ -64,15 +64,9 @@ class Length:
     seconds: float = 0.0  # without those of unknown length
     num: int = 0  # of cells
     num_unknown: int = 0  # of those of unknown length
-    start_s: float = 0.0  # of all seconds: until the framework is imported, and the network exported
 
     def __add__(self, other: "Length") -> "Length":
-        return Length(
-            self.seconds + other.seconds,
-            self.num + other.num,
-            self.num_unknown + other.num_unknown,
-            self.start_s + other.start_s,
-        )
+        return Length(self.seconds + other.seconds, self.num + other.num, self.num_unknown + other.num_unknown)
 
     def __str__(self) -> str:
         """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
@@ -168,11 +162,6 @@ class Evidence:
     def _is_known(self, cell: Cell) -> bool:
         return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
 
-    def roughness(self, cells: Iterable[Cell]) -> str:
-        """Such as `rough: not checked on gpu`, if the time of some cells is only known by such shares; else empty."""
-        unchecked = sorted({cell.device for cell in self.unmeasured(cells)} - {Device.cpu})
-        return f"rough: not checked on {', '.join(unchecked)}" if unchecked else ""
-
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
         """A cell of each network among `cells` whose operations are unknown, that with the smallest batch."""
         found: dict[str, Cell] = {}
@@ -201,7 +190,7 @@ class Evidence:
         took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
         if took_s is None:
             return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
-        return Length(start_s + min(took_s, cell.timeout_s), 1, start_s=start_s)
+        return Length(start_s + min(took_s, cell.timeout_s), 1)
 
     def _estimated_s(self, cell: Cell) -> float | None:
         step_s = self._step_s(cell)

@@ -54,7 +54,6 @@ MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-CARD = Path(__file__).parent / "card.html"  # it draws what replaces the word CONTENT
 
 Key = tuple[str, int]  # a record's name and when it began, which identify its run
 
@@ -121,7 +120,7 @@ def of_process(record: Record) -> Run:
     run = _run(Process.of(record), [record])
     return run._replace(
         tags=run.tags | {RECORD: record.name},
-        files=run.files | {"record.json": json.dumps(record.to_json(), indent=1)},
+        files={"record.json": json.dumps(record.to_json(), indent=1)},
         series=_thinned([*_curves(record), *_system(record)]),
     )
 
@@ -186,31 +185,24 @@ def _run(
     """The run of a process, or of a cell of several, with how it compares with its group."""
     record = process.record
     assert record is not None
-    name = run_name(process.cell)
-    metrics = _metrics(process, record, share)
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
-    bars = list(map(vars, Answer(group).candidates)) if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
-    if bars:
-        rows = [f"| {bar['text']} | {bar['rate']} | {bar['verdict']} |" for bar in bars]
+    if group:
+        rows = [f"| {each.text} | {each.rate} | {each.verdict} |" for each in Answer(group).candidates]
         note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
-    card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
-    # A text can't end the script that it is in.
-    html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
     return Run(
-        name,
+        run_name(process.cell),
         min(map(start_ms, records)),
         max(map(_end_ms, records)),
         tags,
-        metrics,
+        _metrics(process, record, share),
         _params(record),
-        files={"card.html": html},
         data=None if record.cell.model.batch else record.data,
         # A disturbed process finished: its description reports what became of its speed.
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
