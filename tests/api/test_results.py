@@ -16,8 +16,7 @@ from accelbench.answers.sentences import answers
 from accelbench.report import csv_file
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
-from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, Generation
 from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.sweep import terminal
 from fakes import make_cell, make_measurement, make_record

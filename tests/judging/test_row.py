@@ -1,8 +1,7 @@
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Block, Breakdown, Epoch, SystemSeries, Work
+from accelbench.schema.measurement import Block, Breakdown, Epoch, Generation, SystemSeries, Work
 from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
 

@@ -4,8 +4,7 @@ import pytest
 
 from accelbench.answers.sentences import answers
 from accelbench.report.questions import questions
-from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Work
+from accelbench.schema.measurement import Generation, Work
 from accelbench.schema.vocab import Mode
 from report.pictures.samples import served, working
 

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
-from accelbench.schema.generation import Generation
-from accelbench.schema.measurement import Block, Epoch, SystemSeries
+from accelbench.schema.measurement import Block, Epoch, Generation, SystemSeries
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress

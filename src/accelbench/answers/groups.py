@@ -7,9 +7,8 @@ from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, environment_names, short_text, workload_text
-from accelbench.compare.matching import flat
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
-from accelbench.schema.serialize import grouped
+from accelbench.schema.serialize import flat, grouped
 
 MAX_PACKAGES = 3  # named of one group
 # Criterion -> its column of cells.csv, and 1 if more is better, -1 if less is.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.compare.matching import Match, Matching, flat, match
+from accelbench.compare.matching import Match, Matching, match
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved
@@ -23,6 +23,7 @@ from accelbench.errors import UserError
 from accelbench.presentation import counted, say
 from accelbench.schema.interpreters import UNASKED
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
+from accelbench.schema.serialize import flat
 from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.

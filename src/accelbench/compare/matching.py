@@ -1,14 +1,14 @@
 """The processes of A and B -> pairs of cells that are equal in all settings but those compared."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.errors import UserError
 from accelbench.schema.plan_file import labels
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, flat
 from accelbench.schema.vocab import Status
 
 Settings = dict[str, str]  # a setting's dotted name -> its value as JSON
@@ -57,15 +57,6 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
     names = labels(matched.values())
     pairs = [Match(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
     return Matching(pairs, varied, len(set(a) ^ set(b)))
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
-    """Nested settings by their dotted names, each value as JSON."""
-    found: Settings = {}
-    for name, value in settings.items():
-        is_nested = isinstance(value, Mapping)
-        found |= flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: canonical_json(value)}
-    return found
 
 
 def _label(process: ComparedProcess) -> str:

@@ -25,12 +25,12 @@ from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observat
 from accelbench.measuring.clock import Limits
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import Cell
-from accelbench.schema.generation import Generation
 from accelbench.schema.measurement import (
     Breakdown,
     Check,
     Epoch,
     Evaluation,
+    Generation,
     Measurement,
     Observed,
     Operator,

@@ -91,7 +91,7 @@ ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
     *("judging/roofline.py", "judging/verdict.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
-    *("schema/cell.py", "schema/generation.py", "schema/measurement.py", "schema/workload.py"),
+    *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
     "engines/pytorch/probe.py",  # every engine's cells are judged by what it finds
 )
 # The folders of engines/ whose code runs in the cells of other engines, too.

@@ -1,7 +1,7 @@
 """The columns of a cell that generated text, from the raw times of its tokens."""
 
 from accelbench.schema.cell import Cell
-from accelbench.schema.generation import Generation
+from accelbench.schema.measurement import Generation
 from accelbench.schema.record import Row
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR, Sample
 

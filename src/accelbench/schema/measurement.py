@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from accelbench.schema.generation import Generation
 from accelbench.schema.ranges import (
     AtLeastOne,
     Count,
@@ -239,6 +238,23 @@ class TargetTraining:
     def __post_init__(self) -> None:
         if (self.hit or 0) >= len(self.evaluations):
             raise ValueError("evaluations should have that of the hit, and at least one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """Raw times of generated tokens: the generations of the steady state, in order.
+
+    Each is a step, of one sequence for each sample of the batch.
+    """
+
+    prefill_s: list[Duration] = field(default_factory=list)  # of each, until the first token of all its sequences
+    # of each, the times of its further tokens: one decode step gives one token of each sequence
+    decode_s: list[list[Duration]] = field(default_factory=list)
+    cache_bytes: Count  # of the tensors of the key-value cache, once the last token was decoded
+
+    def __post_init__(self) -> None:
+        if len(self.prefill_s) != len(self.decode_s) or not all(self.decode_s):
+            raise ValueError("decode_s should have the times of each generation's further tokens")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """plan.json: the cells of a sweep, with a record or not yet; and race.json: how a search for the best cell went."""
 
 import fnmatch
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,14 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import is_missing, load, read_json, safe, write_json
+from accelbench.schema.serialize import flat, is_missing, load, read_json, safe, write_json
 from accelbench.schema.text import one_line
 
 MAX_DEPTH = 20
@@ -164,24 +164,19 @@ def labels(
         if len(group) == 1:
             names[next(iter(group))] = one_line(label)
             continue
-        flat = {cell_id: _flat(cell.settings()) for cell_id, cell in group.items()}
-        every = dict.fromkeys(name for settings in flat.values() for name in settings)
-        varied = [name for name in every if len({settings.get(name) for settings in flat.values()}) > 1]
-        for cell_id, settings in flat.items():
-            words = [settings[name] for name in varied if name in settings]
+        settings_of = {cell_id: flat(cell.settings()) for cell_id, cell in group.items()}
+        every = dict.fromkeys(name for settings in settings_of.values() for name in settings)
+        varied = [name for name in every if len({settings.get(name) for settings in settings_of.values()}) > 1]
+        for cell_id, settings in settings_of.items():
+            words = [_word(name, settings[name]) for name in varied if name in settings]
             names[cell_id] = one_line("-".join([label, *words]))
     return names | dict(known)
 
 
-def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{path}{name}.")
-        else:
-            # data.name is the only name in which cells of one label differ.
-            flat[path + name] = argument_text("data" if path + name == "data.name" else name, value)
-    return flat
+def _word(path: str, text: str) -> str:
+    # data.name is the only name in which cells of one label differ.
+    name = path.removesuffix(".name").rpartition(".")[2]
+    return argument_text(name, json.loads(text))
 
 
 class RaceOutcome(StrEnum):

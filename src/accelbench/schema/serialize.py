@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +92,17 @@ def canonical_json(value: object) -> str:
     Raises ValueError: it has a number that is not finite.
     """
     return CANONICAL.encode(value)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings by their dotted names, each value as JSON."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = canonical_json(value)
+    return found
 
 
 def digest(value: object) -> str:

@@ -20,7 +20,6 @@ from accelbench.answers.headline import headline
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import FASTEST, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
-from accelbench.compare.matching import flat
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
 from accelbench.judging.warnings import Kind, relative_half_width
@@ -28,7 +27,7 @@ from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, digest, grouped
+from accelbench.schema.serialize import canonical_json, digest, flat, grouped
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status

@@ -20,7 +20,7 @@ from accelbench.engines.pytorch.own_batches import OwnTask, TransformersWorkload
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.generation import Generation
+from accelbench.schema.measurement import Generation
 
 NUM_COMPARED = 8  # tokens, at most, whose logits are compared with fp32's: the first, the last, and some in between
 CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
