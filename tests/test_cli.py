@@ -95,7 +95,6 @@ def complaint(words, capsys, project):
             "optimizer: takes no value, but has settings of its own: optimizer.scale. Did you mean model.",
         ),
         ("-m model.input_shape=3,32,32", "model.input_shape: should be a list: 'model.input_shape=[3,32,32]'"),
-        ("model=mlp_cifar10 data=mnist", "images of 3 x 32 x 32, data=mnist has 28 x 28: use data=cifar10. To"),
         ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
         ("measure_s=3", "measure_s: unknown setting. Did you mean window.measure_s? `accelbench --cfg job` prints"),
         ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),

@@ -57,7 +57,6 @@ MISTAKES = (
     Rule("data!=module model=lightning", "data=module and model=lightning go together: a LightningModule and its DataModule"),
     Rule("data=folder !data.path", "data.path: it is missing: data=folder needs the path of a folder with a folder of pictures for each class"),
     Rule("data=arrays !data.path", "data.path: it is missing: data=arrays needs the path of an .npz file"),
-    Rule("unlike_study", "{unlike_study}"),
     Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no rate", "optimizer.scale=none"),
     Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own rate", "optimizer.scale=none"),
     Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine", "engine.tpu=local, or engine.backend=tensorflow"),

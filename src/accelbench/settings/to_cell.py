@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.images import why_unfit
 from accelbench.errors import UserError
 from accelbench.rules.combinations import MISTAKES, NEEDS, USED
 from accelbench.rules.conditions import Asked
@@ -16,7 +15,7 @@ from accelbench.schema.cell import MAX_STEPS, UNUSED, Cell, KerasSettings, Optio
 from accelbench.schema.serialize import canonical_json, load, plain, safe
 from accelbench.schema.setting import declared
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import GROUPS, Executor, LrScale, RunConfig, SweepOptions
 from accelbench.settings.own_code import SEQ_LEN, checked
 from accelbench.settings.suites import PATHS
@@ -73,25 +72,6 @@ class RunFacts(Asked):
     @property
     def most_generations(self) -> int:
         return MAX_STEPS // self.run.generate.new_tokens
-
-    @property
-    def unlike_study(self) -> str:
-        """Why a study's network would have other parameters on this data set's images; empty if it would not."""
-        # Pictures and arrays of the user's own are in no study.
-        model = self.run.model
-        data = self.run.data.name
-        if model.library != vocab.Library.accelbench or model.input_shape is None or data not in SHAPES:
-            return ""
-        made_for = tuple(model.input_shape)
-        shape = SHAPES[data]
-        if made_for == shape or why_unfit(_taken(ModelSpec, model), shape, data):  # then the plan says it
-            return ""
-        fitting = [name for name, other in SHAPES.items() if other == made_for] or [vocab.RANDOM]
-        expected, given = (" x ".join(map(str, each)) for each in (made_for, shape))
-        return (
-            f"model={model.name} is made for images of {expected}, data={data} has {given}: use data={fitting[0]}. To "
-            f"measure the network of other parameters that it is there: 'model.input_shape={list(shape)}'"
-        )
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
