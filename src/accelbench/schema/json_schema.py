@@ -24,40 +24,6 @@ REFERENCE = "#/definitions/{name}"
 MODULES = (cell, measurement, plan_file, record_file, workload)
 NAMED = {name: value for module in MODULES for name, value in vars(module).items()}
 CLASSES = {name: value for name, value in NAMED.items() if isinstance(value, type)}
-# Columns of processes.csv that are no settings, and no numbers.
-TEXTS = (
-    "suite",
-    "mode",
-    "engine",
-    "model",
-    "arguments",
-    "data",
-    "device",
-    "weights",
-    "input_shape",
-    "scaling",
-    "status",
-    "reason",
-    "cell_id",
-    "identity",
-    "started_at",
-    "node",
-    "data_source",
-    "stopped",
-    "busiest_operators",
-    "bound",
-    "energy_provenance",
-    "time_provenance",
-    "device_name",
-    "allocator_library",
-    "disturbed",
-    "warnings",
-    "tips",
-    "notes",
-    "cell",
-    "verdict",
-)
-FLAGS = ("stand_in", "settled", "cudnn_benchmark", "counts", "target_reached")
 COMMENT, FIELD = re.compile(r"    # (.*)"), re.compile(r"    (\w+): [^#]*(?:# (.*))?")
 Schema = dict[str, Any]
 
@@ -89,8 +55,8 @@ def processes(columns: Sequence[str]) -> Schema:
 
     null stands for what is unknown; a later release may have more columns.
     """
-    kinds = {each.column: each.kind for each in declared(Cell)} | dict.fromkeys(TEXTS, str) | dict.fromkeys(FLAGS, bool)
-    types = [kinds.get(name, float) | None for name in columns]
+    kinds = {each.column: each.kind for each in declared(Cell) if each.said.column}
+    types = [kinds.get(name, float | str | bool) | None for name in columns]
     schemas, definitions = msgspec.json.schema_components(types, ref_template=REFERENCE)
     row = {"type": "object", "properties": dict(zip(columns, schemas, strict=True)), "required": [*columns]}
     return _headed("processes", {"type": "array", "items": row, "definitions": definitions})
