@@ -10,7 +10,7 @@ import pytest
 from fakes import TESTS, copy_package, make_project
 
 DECLARATION = """
-    toy: AtLeastOne = setting(3, "how many toys the cell has", most=9, column=True)
+    toy: Annotated[int, Meta(ge=1, le=9)] = setting(3, "how many toys the cell has", column=True)
 """
 BEFORE = "    mode: vocab.Mode = _shown("
 CODE = """
