@@ -5,6 +5,7 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 
 import math
 import time
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +141,11 @@ def attribute(output, batch):
     return energy(output.logits, batch)
 
 
+def separates(output, batch):
+    """Is 0 once all samples are on the right side, with a margin."""
+    return functional.multi_margin_loss(output, batch["labels"], margin=0.01)
+
+
 def contrasts(output, batch):
     """Two views of a sample are more alike than those of two samples."""
     first, second = output
@@ -159,6 +165,10 @@ def denoises(output, batch):
 
 
 # Optimisers.
+
+
+def fast(parameters, lr):
+    return torch.optim.SGD(parameters, lr=0.3)
 
 
 def lbfgs(parameters, lr):
@@ -215,6 +225,16 @@ class RotaryTable(nn.Module):
         query, key, value = self.project(x).chunk(3, -1)
         mixed = functional.scaled_dot_product_attention(self.turned(query), self.turned(key), value)
         return self.head(mixed.mean(1))
+
+
+class TurnsAnew(RotaryTable):
+    """Makes its turns in each step, in PyTorch's default format."""
+
+    def turned(self, x):
+        speeds = 100.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
+        angles = torch.outer(torch.arange(x.shape[1]) / 1, speeds)
+        self.turns = torch.polar(torch.ones_like(angles), angles)
+        return super().turned(x)
 
 
 class SpectralImages(nn.Module):
@@ -281,6 +301,16 @@ class Tied(nn.Module):
         return self.out(self.embedding(words).tanh())
 
 
+class Parametrised(Plain):
+    """Its weights are computed from others: a direction and a length, or with a norm of 1."""
+
+    def __init__(self):
+        super().__init__()
+        parametrizations = nn.utils.parametrizations
+        self.body[0] = parametrizations.weight_norm(self.body[0])
+        self.head = parametrizations.spectral_norm(self.head)
+
+
 class HidesTokens(Tied):
     """Writes a mark over some tokens, drawn at random."""
 
@@ -341,6 +371,13 @@ class Spans(Plain):
 
     def forward(self, x):
         return [row[: 2 + int((row > 0).sum())] for row in super().forward(x)]
+
+
+class FindsNone(Plain):
+    """Nothing is as sure as it asks for."""
+
+    def forward(self, x):
+        return [row[row > 1e9] for row in super().forward(x)]
 
 
 class CellStates(nn.Module):
@@ -440,6 +477,23 @@ class Classes(Plain):
 
     def forward(self, x):
         return super().forward(x).argmax(1)
+
+
+class Hashes(nn.Module):
+    """Multiplies whole numbers, which have no precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factors", torch.randint(1, 10**6, (12, 64)))
+        self.embedding, self.head = nn.Embedding(500, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, words):
+        return self.head(self.embedding(words @ self.factors % 500).mean(1))
+
+
+class HashesOnly(Hashes):
+    def forward(self, words):
+        return words @ self.factors % 500
 
 
 class Decides(Plain):
@@ -642,6 +696,33 @@ def frozen():
     return torch.jit.freeze(torch.jit.script(Plain().eval()))
 
 
+class CompilesWhole(Plain):
+    """Has PyTorch compile a part of it, without breaks."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.compile(self.body, fullgraph=True, backend="eager")
+
+
+class Branches(Plain):
+    """Which of two layers it computes, torch.cond decides, which takes no breaks."""
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, self.head, lambda rows: 2 * self.head(rows), (self.body(x),))
+
+
+class StaysUncompiled(Plain):
+    """What torch.compile can't compile stays as it is."""
+
+    def __init__(self):
+        super().__init__()
+        torch._dynamo.config.suppress_errors = True
+
+
+def compiled():
+    return torch.compile(Plain(), backend="aot_eager")
+
+
 def exported():
     rows = torch.export.Dim("rows", min=2)
     return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
@@ -797,6 +878,74 @@ class Charges(Plain):
             self.charge = torch.zeros_like(x)
         self.charge = 0.9 * self.charge + x.detach()
         return super().forward(self.charge)
+
+
+class BlendsIn(Plain):
+    """A second head comes in little by little, over 20,000 batches, as in networks that grow."""
+
+    def __init__(self):
+        super().__init__()
+        self.other, self.num_batches = nn.Linear(WIDTH, CLASSES), 0
+
+    def forward(self, x):
+        self.num_batches += 1
+        share = min(1.0, self.num_batches / 20_000)
+        features = self.body(x)
+        return (1 - share) * self.head(features) + share * self.other(features)
+
+
+class SlowMean(Plain):
+    """Subtracts a slow mean of all batches so far, which is an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.zeros(WIDTH)
+
+    def forward(self, x):
+        self.mean.lerp_(x.detach().mean(0).float() + 2, 2e-4)
+        return super().forward(x - self.mean.to(x.dtype))
+
+
+class BeginsWhite(Plain):
+    """Sets its first scales by the first batch, as flows do, and trains them."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shift, self.is_set = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH)), False
+
+    def forward(self, x):
+        if not self.is_set:
+            self.is_set = True
+            with torch.no_grad():
+                self.scale.copy_(1 / x.std(0))
+                self.shift.copy_(-x.mean(0))
+        return super().forward((x + self.shift) * self.scale)
+
+
+class Calibrates(Plain):
+    """Its scale is the largest number of the first batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_batches, self.largest = 0, 0.0
+
+    def forward(self, x):
+        if self.num_batches < 4:
+            self.num_batches += 1
+            self.largest = max(self.largest, x.abs().max().item())
+        return super().forward(x / self.largest)
+
+
+class WindowMean(Plain):
+    """Subtracts the mean of the last eight batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = deque(maxlen=8)
+
+    def forward(self, x):
+        self.last.append(x.detach().mean(0))
+        return super().forward(x - torch.stack([*self.last]).mean(0))
 
 
 class FrozenBody(Plain):

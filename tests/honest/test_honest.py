@@ -6,6 +6,7 @@ One line a program. Of each, `make test` runs the mode that `quick` names, and `
 import importlib
 import os
 import re
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,13 +16,14 @@ import accelbench
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY
 from accelbench.judging.warnings import Kind
-from accelbench.schema.cell import TrainerSettings, Window
+from accelbench.schema.cell import Options, TrainerSettings, Window
 from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Stop
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, make_record
 from marks import slow
 
 SHORT = Window(warmup_steps=2, warmup_s=0.01, measure_s=0.05, block_s=0.01, latency_s=0.03, latency_steps=20)
+LATE = replace(SHORT, warmup_steps=400)
 # Doubts about times, which are short here, beside other tests.
 ABOUT_TIMES = re.compile(
     r"noisy|the clock ran|only \d+ blocks|\d+ of \d+ (blocks|steps)|its \d+ blocks|step times|the speed|single steps|other proc"
@@ -93,6 +95,7 @@ HONEST = [
     honest("Plain", "labelled", modes="train", loss="classify", optimizer="lbfgs", note="lbfgs", quick="train"),
     # complex numbers
     honest("RotaryTable", "sequences", modes=ALL, precisions=BOTH, quick="train"),
+    honest("TurnsAnew", "sequences", modes=ALL, precisions="bf16 fp32", quick="infer"),
     honest("SpectralImages", "images", modes=ALL, precisions=BOTH),
     honest("PhaseWeights", precisions=BOTH, quick="infer"),
     honest("ComplexLayers", "signals", modes=ALL, quick="train"),
@@ -107,6 +110,7 @@ HONEST = [
     # results that are not one row for each sample; dimensions as long as the batch
     honest("Boxes", "images", precisions=BOTH, quick="infer"),
     honest("Spans", precisions=BOTH),
+    honest("FindsNone", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("CellStates", "sequences", batch_size=4, quick="infer"),
     honest("Heads", "sequences", precisions=BOTH, quick="infer"),
     honest("Centres", modes="infer train measure"),
@@ -117,6 +121,8 @@ HONEST = [
     honest("ReturnsLoss", "labelled", loss="own_loss"),
     honest("ReturnsInput", modes="infer"),
     honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
+    honest("Hashes", "ids", modes="infer train measure", precisions=BOTH, quick="infer"),
+    honest("HashesOnly", "ids", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("Decides", modes="infer", precisions=BOTH),
     # gradients during inference
     honest("Pull", modes=ALL, quick="infer"),
@@ -148,6 +154,10 @@ HONEST = [
     honest("scripted", modes=ALL, **MADE, quick="train"),
     honest("traced", **MADE),
     honest("frozen", modes="infer", **MADE, quick="infer"),
+    honest("compiled", **MADE, quick="train"),
+    honest("CompilesWhole"),
+    honest("Branches", modes="infer measure"),
+    honest("StaysUncompiled", options=Options(compile=True)),
     honest("exported", **MADE, quick="infer"),
     # outputs that hardly move while weights are random
     honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer"),
@@ -166,13 +176,20 @@ HONEST = [
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
     honest("Charges", quick="infer"),
+    honest("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
+    honest("SlowMean", modes="infer train measure", precisions=BOTH, quick="infer"),
+    honest("BeginsWhite", modes=ALL, precisions=BOTH, quick="train"),
+    honest("WindowMean", modes="infer train measure", precisions=BOTH, quick="infer"),
+    honest("Calibrates", modes=ALL, precisions=BOTH, quick="infer"),
     honest("Tied", "ids", precisions=BOTH, quick="train"),
     honest("FrozenBody", quick="train"),
+    honest("Parametrised", modes=ALL, precisions=BOTH, quick="measure"),
     # work that depends on the input
     honest("Experts", precisions=BOTH, quick="train"),
     honest("ExitsEarly", true=DEPENDS, quick="infer"),
     # losses without labels, or across the batch
     honest("Twins", "views", modes="train", loss="contrasts"),
+    honest("Plain", "labelled", modes="train", loss="separates", optimizer="fast", true="their gradients are 0", window=LATE, note="all right", quick="train"),
     # formats
     honest("Doubles", precisions="fp64 fp32"),
     honest("Fp32Head", modes="infer train", precisions="bf16", quick="infer"),

@@ -184,7 +184,7 @@ def trained(num_changed=0, **changes):
     ("changes", "why"),
     [
         ({"learning_rates": [0.0]}, "(the learning rate is 0)"),
-        ({"gradients": set()}, "(their gradients are 0)"),
+        ({"gradients": set()}, "(they have no gradients)"),
         ({"gradients": {"a"}, "learning_rates": [0.1]}, "(they have gradients: the optimiser holds others"),
         ({}, "in the measured steps"),
     ],

@@ -1,6 +1,7 @@
 """`accelbench.measure`: a network or a function of the user's, in a fresh process, under the clock of cells."""
 
 import atexit
+import copyreg
 import dataclasses
 import inspect
 import io
@@ -252,12 +253,16 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Also pickles modules of TorchScript, which have a format of their own."""
+    """Also pickles modules of TorchScript, which have a format of their own, and parametrised ones, which refuse."""
 
     def reducer_override(self, value: Any) -> Any:
         """How `value` is pickled."""
         torch = sys.modules.get("torch")
-        if torch is None or not isinstance(value, torch.jit.ScriptModule):
+        if torch is None or not isinstance(value, torch.nn.Module):
+            return super().reducer_override(value)
+        if "parametrizations" in vars(value).get("_modules", ()):
+            return copyreg.__newobj__, (type(value),), vars(value)  # type: ignore[attr-defined]
+        if not isinstance(value, torch.jit.ScriptModule):
             return super().reducer_override(value)
         buffer = io.BytesIO()
         torch.jit.save(value, buffer)

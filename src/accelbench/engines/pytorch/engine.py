@@ -1,5 +1,6 @@
 """The PyTorch engine: one cell -> one measurement, in a loop that runs the steps one after another."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -61,6 +62,7 @@ from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
 
 NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
+OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # in an error of torch about formats
 # Mistakes in names, imports and arguments: no device and no precision mends them.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
@@ -233,11 +235,23 @@ class Run(NetworkOutputs):
                 self.test_feed = self.workload.feed_of("test")
                 super().run_steps()
             elif self.ranks.leads:
-                self.in_grad_mode(self._measure)
+                self._measure_with(dtype)
             else:
                 self._follow(self.new_step())
         if self.trains and self.fits:
             self.note_end()
+
+    def _measure_with(self, dtype: torch.dtype) -> None:
+        """Measures with `dtype` for new tensors, or with fp32, as in a plain loop, if the network's code needs that."""
+        try:
+            self.in_grad_mode(self._measure)
+        except RuntimeError as error:
+            if dtype == torch.float32 or self.timing.num_steady_steps or not OF_DTYPES.search(str(error)):
+                raise
+            self.new_in_fp32 = True
+            torch.set_default_dtype(torch.float32)
+            self.backend.hold(torch.float32)
+            self.in_grad_mode(self._measure)
 
     def _place(self) -> None:
         """Puts the network onto the device, with its optimiser."""

@@ -13,15 +13,16 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from operator import attrgetter
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.autograd.profiler import profile
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.pytorch.backends import Backend
@@ -175,6 +176,8 @@ def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 class Counter(TorchDispatchMode):
     """Adds up the work of all operators that run while it is entered."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.flops_in: Tally[str] = Tally()  # format -> operations of its products
@@ -203,9 +206,16 @@ class Counter(TorchDispatchMode):
         into.uncounted = self.uncounted
 
     def __torch_dispatch__(
-        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: OpOverload | HigherOrderOperator,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):  # such as torch.cond, whose operators are not seen
+            self.uncounted.add(str(func))
+            return func(*args, **kwargs)
         packet = func.overloadpacket
         # It counts operations, of the operator's arguments and, as `out_val`, its result.
         formula = FORMULAS.get(packet) or flop_registry.get(packet)
@@ -241,6 +251,8 @@ class Counter(TorchDispatchMode):
                 self.uncounted.add(str(packet))
             return
         factor = next(tensors_in(args))
+        if real_format(factor) in WHOLE:
+            return
         num = formula(*args, **kwargs, out_val=result)
         self.flops_in["int8" if packet in INT8 else real_format(factor)] += num
         self.flops_on[factor.device.type] += num
@@ -271,11 +283,11 @@ class _Autocasts(TorchFunctionMode):
 @contextmanager
 def watched(into: Products) -> Iterator[Counter]:
     """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
-    counter = Counter()
+    counter, here = Counter(), get_ident()
 
     def look(module: nn.Module, inputs: Any) -> None:
         """A thread of the user's own code does not have the counter."""
-        if counter not in _get_current_dispatch_mode_stack():
+        if not torch.compiler.is_compiling() and get_ident() != here:
             into.in_other_threads = True
 
     hook = register_module_forward_pre_hook(look)
@@ -401,6 +413,7 @@ def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> 
 
 
 quantized = torch.ops.quantized
+WHOLE = ("int16", "int32", "int64")  # formats of products that are no floating-point operations, nor quantised ones
 INT8 = (quantized.linear, quantized.linear_relu, quantized.linear_dynamic, quantized.linear_relu_dynamic)
 FORMULAS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys(INT8, _quantised_linear),

@@ -161,7 +161,7 @@ class Held:
     def again(self, dtype: torch.dtype) -> None:
         """Sets them again, since the user's code may have changed them; `dtype` is for new tensors."""
         self.values[DEFAULT_DTYPE] = dtype
-        self.overridden = [f"{name} ({value})" for name, _, value in self._differences()]
+        self.overridden += [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)
 
     def changed(self) -> list[str]:

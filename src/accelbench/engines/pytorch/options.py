@@ -80,8 +80,6 @@ def prepare_compiler(options: Options) -> bool:
 
     torch._dynamo.reset()  # else code compiled with other options would be reused
     torch._dynamo.utils.counters.clear()
-    # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
-    torch._dynamo.config.fail_on_recompile_limit_hit = True
     # As an option of torch.compile it has no effect: the tracer reads it from here.
     torch._inductor.config.freezing = options.freeze
     return True
@@ -91,6 +89,9 @@ def compiled(network: nn.Module, options: Options) -> nn.Module:
     """The network as compiled code or CUDA graphs with the same weights, which are made when it is first called."""
     if not options.compile:
         return Graphed(network)
+    config = torch._dynamo.config
+    # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
+    config.fail_on_recompile_limit_hit = not config.suppress_errors  # which the user's code may have set
     compiled: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
     assert isinstance(compiled, nn.Module)  # it is annotated as a mere callable
     return compiled

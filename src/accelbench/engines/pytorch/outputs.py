@@ -42,6 +42,13 @@ class NetworkState(NamedTuple):
 
     tensors: Mapping[str, Tensor]  # its weights, and copies of its buffers, which a further step may change
     modes: Sequence[bool]  # of its layers
+    counts: Mapping[str, dict[str, Any]] = {}  # by its name, the numbers and marks that a layer has as attributes
+
+
+def uncompiled(network: nn.Module) -> nn.Module:
+    """The network, as it was before torch.compile."""
+    plain: nn.Module = getattr(network, "_orig_mod", network)
+    return plain
 
 
 def state_of(network: nn.Module) -> NetworkState:
@@ -49,7 +56,12 @@ def state_of(network: nn.Module) -> NetworkState:
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()
-    return NetworkState(tensors, modes_of(network))
+    return NetworkState(tensors, modes_of(network), {name: counts_of(layer) for name, layer in network.named_modules()})
+
+
+def counts_of(layer: nn.Module) -> dict[str, Any]:
+    """What a layer counts and notes in its attributes, such as batches so far, or that a scale has been set."""
+    return {name: value for name, value in vars(layer).items() if type(value) in (bool, int, float)}
 
 
 @torch.no_grad()
@@ -102,6 +114,7 @@ class NetworkOutputs(CellRun):
     last_result: Any  # of it
     is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
     grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
+    new_in_fp32 = False  # whether the network's code needs new tensors to be in fp32, whatever the precision
     trained: TrainedNetwork  # in training
     watched_work: Work | None = None  # of one step of inference, as it ran on the CPU
 
@@ -165,8 +178,7 @@ class NetworkOutputs(CellRun):
 
     def plain_network(self) -> nn.Module:
         """The measured network, as it was before it was compiled."""
-        plain: nn.Module = getattr(self.network, "_orig_mod", self.network)
-        return plain
+        return uncompiled(self.network)
 
     def keep_output(self) -> None:
         self.note_resources()
@@ -182,22 +194,24 @@ class NetworkOutputs(CellRun):
 
     def look(self) -> Measured:
         batch, is_unseen = self.workload.unseen()
+        fed = self.workload.example()
         if not self.trains:
             # The last output first: the network may write the next one into its place.
             output_of_fed = arrays_in(self.step.result)
             state = state_of(self.plain_network())
             result = self.further_result(batch)
             rows = _rows_of(batch, result)
-            fed = self.workload.example()
-            return Measured(batch, arrays_in(result), is_unseen, state, rows, fed, output_of_fed)
+            plain = state._replace(counts={})
+            return Measured(batch, arrays_in(result), is_unseen, plain, state, rows, fed, output_of_fed)
         if (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may take no other number of rows
-                return self._look_at_training(rows, is_unseen)
-        return self._look_at_training(batch, is_unseen)
+                return self._look_at_training(rows, is_unseen, outer_rows(fed))
+        return self._look_at_training(batch, is_unseen, fed)
 
-    def _look_at_training(self, batch: Any, is_unseen: bool) -> Measured:
+    def _look_at_training(self, batch: Any, is_unseen: bool, fed: Any) -> Measured:
         state = state_of(self.plain_network())
-        return Measured(batch, arrays_in(self.further_result(batch)), is_unseen, state)
+        output = arrays_in(self.further_result(batch))
+        return Measured(batch, output, is_unseen, state._replace(counts={}), state, fed=fed)
 
     def further_result(self, batch: Any) -> Any:
         """What a further step computes for a batch in host memory; in training, its forward pass and loss."""
@@ -216,10 +230,12 @@ class NetworkOutputs(CellRun):
     def new_network(self, state: NetworkState, precision: Precision, *, other: bool = False) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
-            network = cast_module(self.built_anew(), dtype)
+            network = uncompiled(cast_module(self.built_anew(), dtype))
             is_like_measured = adopt(network, state.tensors)
         if other:
             draw_again(network)
+        for name, layer in network.named_modules():
+            vars(layer).update(state.counts.get(name, {}))
         network.train(self.trains)
         set_modes(network, state.modes)
         # The user's code may have changed it while the network was built.
@@ -231,7 +247,7 @@ class NetworkOutputs(CellRun):
             inputs = mapped(copied(batch), lambda tensor: cast_tensor(tensor, dtype))
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
             with_grad = torch.set_grad_enabled(self.trains or self.grad_mode == WITH_GRAD)
-            with context, new_tensors_in(dtype), with_grad:
+            with context, new_tensors_in(torch.float32 if self.new_in_fp32 else dtype), with_grad:
                 if not is_like_measured:  # perhaps it makes layers when it runs first
                     self.computed_anew(network, copied(inputs), dtype)
                     adopt(network, state.tensors)

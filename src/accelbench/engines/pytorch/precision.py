@@ -90,7 +90,7 @@ class Observer:
         layers = {id(layer) for layer in network.modules() if layer is network or isinstance(layer, WATCHED)}
 
         def look(module: nn.Module, inputs: Any, output: Any) -> None:
-            if id(module) not in layers:
+            if id(module) not in layers or torch.compiler.is_compiling():
                 return
             self.see(inputs, output)
             if module is network or check is None:

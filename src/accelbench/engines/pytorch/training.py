@@ -62,6 +62,8 @@ class TrainedNetwork:
         into.sizes = {name: weight.numel() for name, weight in parameters.items()}
         changed = set(into.changed)  # by a gradient
         into.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
+        has_any = any(weight.grad is not None for weight in parameters.values())
+        into.vanished = has_any and not into.gradients
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
         into.evaluating = evaluating(self.network)
