@@ -11,7 +11,6 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
 from five_studies import batches, beside, devices, frames, pictures, power, published, speedups, steps, times, training
-from five_studies.claims import claims as claims
 from five_studies.comparison import METRICS, published_for_sweep
 from five_studies.headline import headline as headline
 

@@ -17,7 +17,7 @@ from accelbench.grid.estimate import (
     read_evidence,
 )
 from accelbench.measuring import clock
-from accelbench.measuring.breakdown import breakdown
+from accelbench.measuring.clock import breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema import record as records
 from accelbench.schema.cell import KerasSettings, Server, Window

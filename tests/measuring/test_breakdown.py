@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, breakdown
+from accelbench.measuring.clock import MAX_PHASED, MIN_PHASED, breakdown
 from accelbench.measuring.runner import Runner
 from accelbench.schema.vocab import Phase
 
@@ -69,5 +69,5 @@ def test_a_device_that_runs_whole_steps_has_no_phases_within():
 
 def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
     device = Device()
-    assert len(measured(device, 1e-9).undisturbed_s) == MIN_STEPS
-    assert len(measured(device, 1e9).undisturbed_s) == MAX_STEPS
+    assert len(measured(device, 1e-9).undisturbed_s) == MIN_PHASED
+    assert len(measured(device, 1e9).undisturbed_s) == MAX_PHASED

@@ -26,16 +26,13 @@ from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import and_more, duration, say, significant
 from accelbench.project import REPLAY, RUNS, shown, workplace
-from accelbench.report import extension
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import SERVING, Library, Protocol
 from accelbench.settings.compose import one_cell
-from accelbench.settings.params import report_extension
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 
-STUDY = "study:"
 LONGEST = 0.1  # of the budget, that one process may take
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 MAX_NAMED = 3  # claims that are not measured for one reason
@@ -56,13 +53,13 @@ def key_of(cell: Cell) -> str:
 
 
 def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False) -> int:
-    """Measures at most `num` cells of a bundle or study for `budget_s`; prints and keeps what becomes of its claims.
+    """Measures at most `num` cells of a bundle for `budget_s`; prints and keeps what becomes of its claims.
 
     The exit status is 1 if something is not as claimed, or nothing could be told. `trusts`: cells may call what they
-    name. Raises UserError: there is no such bundle or study, or something in the bundle is wrong.
+    name. Raises UserError: there is no such bundle, or something in it is wrong.
     """
     ends_s = time.monotonic() + budget_s
-    claims = _of_study(name) if name.startswith(STUDY) else _of_bundle(Path(name))
+    claims = _of_bundle(Path(name))
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     findings = list[dict[str, str]]()
     measured = set[str]()
@@ -110,14 +107,6 @@ def _claims(group: Group, others: Sequence[MeasuredCell]) -> Iterator[Claim]:
         if gap.word != Word.cant_tell:
             what = f"{group.what}: {group.text(gap.first)} over {group.text(gap.second)}"
             yield Claim(what, (gap.first.cell, gap.second.cell), gap)
-
-
-def _of_study(name: str) -> list[Claim]:
-    claims = getattr(extension.load(report_extension(workplace().project)), "claims", None)
-    if claims is None:
-        raise UserError(f"{name}: the studies are not here: only accelbench's own checkout has them")
-    found: list[Claim] = claims(name.removeprefix(STUDY))
-    return found
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:

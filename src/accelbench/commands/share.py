@@ -130,7 +130,7 @@ def verify(chosen: Namespace, console: Console) -> int:
     flag("--cells", metavar="N", type=int, default=5, help="cells that are measured, at most (5)"),
     BUDGET,
     flag("--trust", help="also use code and files that cells name, and that are here"),
-    flag("bundle", metavar="BUNDLE", help=f"{BUNDLE_HELP}, or study:003"),
+    flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
     usage="[flags] BUNDLE",
     description=REPLAY,
 )

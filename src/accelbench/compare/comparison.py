@@ -138,26 +138,16 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     return 0
 
 
-def check_decided(found: Sequence[SpeedRatio], terms: Terms) -> None:
-    """Raises a UserError if `--fail-if` can't be decided, and may not pass: it says what is missing."""
+def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
+    """Raises a UserError if `--fail-if` can't be decided, and may not pass."""
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
-    missing = next(filter(None, (_missing(each, limit) for each in found)), "" if found else "a pair of cells that ran")
-    if missing:
-        raise UserError(f"--fail-if slower:{100 * limit:g}%: can't be decided: needs {missing}, or --anyway")
-
-
-def _missing(found: SpeedRatio, limit: float) -> str:
-    for letter, num in (("A", found.num_first), ("B", found.num_second)):
-        if num < MIN_PROCESSES:
-            return f"{MIN_PROCESSES} processes a side: {letter} has {num}; measure with repeats={MIN_PROCESSES}"
-    if not found.interleaved:
-        return "interleaved processes: measure with `compare --run`"
-    if found.low is None or found.low >= 1 - limit:
-        return ""
-    num = 2 * max(found.num_first, found.num_second)
-    return f"more processes: the interval holds -{100 * limit:g} %; measure with repeats={num}"
+    if not pairs or not all(pair.interleaved and pair.tells_slower_by(limit) is not None for pair in pairs):
+        raise UserError(
+            f"--fail-if slower:{100 * limit:g}%: can't be decided: needs an interval that does not hold "
+            f"-{100 * limit:g} %, of {MIN_PROCESSES} or more interleaved processes a side, or --anyway"
+        )
 
 
 def difference(comparison: SpeedRatio) -> str:

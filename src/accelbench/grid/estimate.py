@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.engines.registry import host_spec
-from accelbench.measuring.breakdown import MIN_STEPS
-from accelbench.measuring.clock import EARLY_S, LEAST_WARMUP, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
+from accelbench.measuring.clock import EARLY_S, LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
 from accelbench.schema.ceilings import Ceilings, ceilings_in
@@ -92,7 +91,7 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
     window = cell.window
     num_checks = NUM_CHECK_STEPS
     if cell.breakdown_s:
-        num_checks += 2 * MIN_STEPS
+        num_checks += 2 * MIN_PHASED
     if cell.protocol == Protocol.steps:
         timed_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
         steps_s = (cell.warmup + num_checks) * step_s + timed_s

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from accelbench.measuring import breakdown
-from accelbench.measuring.runner import Clock, Compiles, Ends, Now, Runner, Step, Timing
+from accelbench.measuring.runner import Ask, Clock, Compiles, Ends, Now, Runner, Stamps, Step, Timing
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import SERVING, Stop
+from accelbench.schema.measurement import Block, Breakdown
+from accelbench.schema.vocab import SERVING, Phase, Stop
 from accelbench.stats import order_statistics
 
 # Step times have settled when their level differs by at most this share between two thirds of the warm-up.
@@ -52,6 +51,11 @@ NUM_INFER_EPOCHS = 3
 # The rest is for what comes before, such as starting a device, and after it.
 MAX_UNTIL_MEASURED = 0.8
 MAX_UNTIL_CHECKED = 0.9
+# Steps timed by phase, and as many as a whole: at least MIN_PHASED, however slow.
+MIN_PHASED = 3
+MAX_PHASED = 200
+# A breakdown whose fewest steps would take more of the cell's time limit is skipped: that limit loses the record.
+MAX_PHASED_SHARE = 0.1
 NUM_PROFILED = 2  # steps that one takes as long as while its operators are profiled
 
 
@@ -75,9 +79,9 @@ class Limits:
         """Whether the phases of steps, of `step_s` each, are to be timed: as is asked for, and if there is time."""
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
-        phases_s = 2 * breakdown.MIN_STEPS * step_s
+        phases_s = 2 * MIN_PHASED * step_s
         end_s = time.perf_counter() + phases_s + (NUM_PROFILED + self.ends.num_checks) * step_s
-        is_short = phases_s <= breakdown.MAX_SHARE * self.cell.timeout_s
+        is_short = phases_s <= MAX_PHASED_SHARE * self.cell.timeout_s
         if is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s):
             return True
         why = "budget_s" if end_s > self.ends.budget_s else "timeout_s"
@@ -299,6 +303,25 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
         elapsed += step.seconds
         if timing.steps_are_blocks:
             timing.blocks.append(step)
+
+
+def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
+    """Times the phases of steps, alternating with steps that are timed as a whole, for so many seconds, at least.
+
+    The phases of a step add up to its wall time.
+    """
+    plain: list[float] = []
+    phased: list[dict[Phase, float]] = []
+    elapsed = 0.0
+    while len(plain) < MIN_PHASED or (elapsed < seconds and len(plain) < MAX_PHASED):
+        whole = yield Ask(copies_out=True)
+        in_phases = yield Ask(stamps=stamps)
+        plain.append(whole.seconds)
+        phased.append(in_phases.phases_s)
+        elapsed += whole.seconds + in_phases.seconds
+    seen = dict.fromkeys(phase for phases in phased for phase in phases)  # not every step need have every phase
+    phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in seen}
+    return Breakdown(phases_s=phases_s, undisturbed_s=plain)
 
 
 class EpochTime(NamedTuple):

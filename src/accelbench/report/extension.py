@@ -37,7 +37,7 @@ class Addition:
 
 
 class Extension(Protocol):
-    """The functions of such a module; `claims` of a study, for `accelbench replay`, may be missing."""
+    """The functions of such a module."""
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
         """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""
