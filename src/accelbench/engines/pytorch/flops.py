@@ -408,6 +408,15 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
+def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
+    """The gradients that are required; those of the first layer's input and first state are not counted."""
+    steps, batch = sequence.shape[:2]
+    state = args[2]  # after the biases
+    of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0
+    of_states = 2 * (steps - (not state.requires_grad)) * batch * recurrent.numel()
+    return _lstm(sequence, weight, recurrent) + of_sequence + of_states
+
+
 def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> int:
     return 2 * inputs.numel() * out_val.shape[-1]
 
@@ -425,8 +434,7 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     aten._native_multi_head_attention: _self_attention,
     aten._transformer_encoder_layer_fwd: _encoder_layer,
     aten.mkldnn_rnn_layer: _lstm,
-    # The gradients of the weights, and those of the inputs and states.
-    aten.mkldnn_rnn_layer_backward: lambda *args, **_: 2 * _lstm(*args),
+    aten.mkldnn_rnn_layer_backward: _lstm_backward,
     aten.mv: lambda matrix, *_, **__: 2 * matrix.numel(),
     aten.dot: lambda vector, *_, **__: 2 * vector.numel(),
     aten.addmv: lambda addend, matrix, *_, **__: 2 * matrix.numel(),
