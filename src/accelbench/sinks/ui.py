@@ -5,25 +5,21 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.devices import packages
 from accelbench.errors import UserError, how_to_install
 from accelbench.lifeline import ending_as_ctrl_c
-from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
 
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
 ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*"  # any port, for a tunnel's other end
-START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a busy one
 
 
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
@@ -49,8 +45,9 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     experiment_id = _newest_experiment(root)
     # Else SIGTERM would leave the server running.
     with ending_as_ctrl_c(), suppress(KeyboardInterrupt), _server(root, port) as server:
-        _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
-        print("Ctrl-C ends it.", flush=True)
+        if server.poll() is None:
+            _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
+            print("Ctrl-C ends it.", flush=True)
         raise UserError(f"MLflow's server ended by itself (exit status {server.wait()})")
     return 0
 
@@ -74,39 +71,29 @@ def _show(url: str, open_browser: bool) -> None:
 def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running MLflow server; the server and its workers are ended with the block."""
     command = [sys.executable, *f"-m mlflow server --host {HOST} --port {port} --workers 1".split()]
-    command += ["--artifacts-destination", str(artifacts(root))]
+    command += ["--artifacts-destination", str(artifacts(root)), "--uvicorn-opts", "--log-level warning"]
     # By default it also answers to names such as 10.x.example, which a page can have point to this machine.
     command += ["--allowed-hosts", ALLOWED_HOSTS]
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # other users see a command's words
-    environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"  # into a file, which is shown if the server does not start
-    with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=artifacts(root).parent,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # else the terminal would send Ctrl-C to it, too
-        )
-        try:
-            _wait_until_it_answers(server, port, log)
-            yield server
-        finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                    os.killpg(server.pid, number)
-                    server.wait(timeout=10)
-
-
-def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with DIRECT.open(f"http://{HOST}:{port}/health", timeout=5):
-                return
-        except OSError:
+    environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"
+    # In a session of its own: else the terminal would send Ctrl-C to it, too.
+    server = subprocess.Popen(
+        command, env=environment, cwd=artifacts(root).parent, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        while server.poll() is None and not _answers(port):
             time.sleep(0.2)
-    log.seek(0)
-    raise UserError(f"MLflow's server did not start:\n{masked(log.read().decode(errors='replace'))[-2000:]}")
+        yield server
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(server.pid, number)
+                server.wait(timeout=10)
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), DIRECT.open(f"http://{HOST}:{port}/health", timeout=5):
+        return True
+    return False
