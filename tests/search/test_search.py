@@ -91,7 +91,7 @@ def test_the_same_command_again_measures_nothing_again(done, shared, tmp_path, m
     assert written(copied) == before
     assert {process.record for process in second.processes} == {process.record for process in first.processes}
     assert search(batches(1, 8, 32, 64), OPTIONS, GOAL, console, shared) == 0
-    assert re.search("-b64-infer: fastest, ", console.file.getvalue())
+    assert re.search("-b64-infer-1thread: fastest, ", console.file.getvalue())
     assert before.items() <= written(copied).items()
 
 
@@ -194,7 +194,7 @@ def test_real_cells_race_and_a_search_goes_on(project, hosts, monkeypatch, capsy
     monkeypatch.setattr(isolated, "Hosts", lambda: contextlib.nullcontext(hosts))
     assert main(["best", "--search", "--budget", "60s", *words]) == 0
     text = capsys.readouterr().out
-    assert re.search("-b64-infer: fastest, ", text), text
+    assert re.search("-b64-infer-1thread: fastest, ", text), text
     before = written(project)
     assert main(["best", "--search", "--budget", "60s", *words]) == 0
     assert written(project) == before

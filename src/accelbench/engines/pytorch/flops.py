@@ -73,7 +73,8 @@ VIEWS = {
     "new_empty",
     "new_empty_strided",
 }
-# Operators that read only the rows of their first argument that they return.
+# OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
+OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
@@ -349,7 +350,9 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
     name, num = func.overloadpacket.__name__, 0
     moved = [args, kwargs, result]
-    if name in PICKING:
+    if name in OVERWRITING:
+        moved = [args[1:], kwargs, result]
+    elif name in PICKING:
         moved = [args[1:], kwargs, result, result]
     for tensor in tensors_in(moved):
         # An expanded axis, whose stride is 0, repeats the same memory.
