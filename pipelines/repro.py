@@ -28,6 +28,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
+from accelbench.answers.sentences import answers
 from accelbench.commands.show import open_viewer
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import Evidence, total
@@ -38,8 +39,11 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.presentation import counted, duration
-from accelbench.project import PACKAGE, PARAMS, PLAN, Workplace
+from accelbench.presentation import counted, duration, say
+from accelbench.project import PACKAGE, PARAMS, PLAN, RESULTS, Workplace
+from accelbench.report import gains
+from accelbench.report.read import cells_in
+from accelbench.report.read import read_all as read_sweeps
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_plan, read_planned
 from accelbench.schema.record import read_all
@@ -53,7 +57,6 @@ from accelbench.sweep.forecast import forecast
 
 LOG = "runs/repro.log"  # what DVC and its stages print
 MAX_TAIL = 20  # lines of it that are shown after a failure
-HEADLINE = "report/headline.txt"
 # What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
 # DVC's start, its stages and the report; each suite's data and stages.
 STARTED_S = time.process_time()
@@ -236,16 +239,23 @@ class Job(contextlib.ExitStack):
                 load(extension)
         except UserError as error:
             self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
-        with contextlib.suppress(OSError):
-            self._say("\n" + clean((ROOT / HEADLINE).read_text(encoding="utf-8")))
+        self._conclude()
         page = ROOT / "report" / "index.html"
-        self._say(f"Report:  {page}", wraps=False)
-        self._say(f"Log:     {ROOT / LOG} (DVC's lines; why stand-ins)\nMLflow:  make ui", wraps=False)
+        self._say(f"Report  {page.relative_to(ROOT)}   ({duration(time.monotonic() - self.began)}; log: {LOG})")
+        commands = ["make ui", "accelbench best"]
         if _lock_differs():
-            self._say('Commit:  git add dvc.lock && git commit -m "What was measured"  (docs/dvc.md)')
-        self._say(f"Took:    {duration(time.monotonic() - self.began)}")
+            commands.append("git add dvc.lock && git commit")
+        self._say(f"Next    {' · '.join(commands)}", wraps=False)
         open_viewer(page)  # where there is a display
         return int(bool(problems) and params.load(ROOT).strict)
+
+    def _conclude(self) -> None:
+        """Prints what the answers of all suites come to."""
+        with contextlib.suppress(UserError):
+            cells = cells_in(read_sweeps(ROOT / RESULTS, wanted=params.suite_names(ROOT)))
+            self.console.print()
+            for line in gains.summary(answers(cells), cells, self.console.width):
+                say(self.console, line)
 
     def _say(self, text: str, style: str | None = None, *, wraps: bool = True) -> None:
         self.console.print(text, style=style, markup=False, soft_wrap=not (wraps and self.console.is_terminal))

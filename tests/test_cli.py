@@ -264,7 +264,7 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     out, err = capsys.readouterr()
     _, said, again = err.splitlines()
     assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
-    assert "All figures: accelbench best" in out
+    assert "Page  accelbench report" in out
     assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
     assert main(shlex.split(again.partition("accelbench ")[2])) == 0
     assert "2 of 3 cells have their record already." in capsys.readouterr().out

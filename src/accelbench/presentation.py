@@ -68,6 +68,12 @@ def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
     return f"{prefix}{'OP/s' if is_quantized else 'FLOP/s'}", size
 
 
+def shortened(text: str, width: int) -> str:
+    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
+    num = 11 * width // 20  # so that a model's name stays
+    return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
+
+
 def counted(num: int, thing: str) -> str:
     """Such as `1 job`, `3,000 jobs`, `2 processes`."""
     if num == 1:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.groups import groups
+from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
 from accelbench.report import build, csv_file, read
 from accelbench.report.page import compose
@@ -31,7 +32,7 @@ from report.conftest import ENVIRONMENT
 
 NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
 SENTENCE = re.compile(
-    rf"(?P<first>[^:;.]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) samples/s.*?; "
+    rf"(?P<first>[^:;.●○?=]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) samples/s.*?; "
     rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
@@ -160,8 +161,8 @@ def of_what_to_use(said, surface, rows) -> None:
         where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
         first = said.names[where, row["most samples/s with"]]
         said.speed(surface, first, row["samples/s"])
-        if row.get("next best", "–") != "–":
-            second = said.names[where, row["next best"]]
+        if row.get("compared with", "–") != "–":
+            second = said.names[where, row["compared with"]]
             said.speed(surface, second, row["its samples/s"])
             said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
 
@@ -174,19 +175,27 @@ def in_markdown(text, title):
 
 
 def of_every_cell(said, page) -> None:
-    """The page's table of every cell: its speeds, and how each stands to the fastest of its group."""
-    fastest = {cell.measured_key: answer.fastest.measured_key for answer in page.answers for cell in answer.group.cells}
+    """The page's table of every cell: its speeds, and how each stands to the reference of its batch."""
+    references = references_of(answer.group for answer in page.answers)
     for row in page.cells.rows:
         said.speed("every cell", row["cell"], row["samples_per_s"])
-        if row["verdict"] not in (None, "fastest"):
-            ratio, _, word = row["verdict"].partition(" times as slow, ")
-            said.pair("every cell", fastest[row["cell"]], row["cell"], ratio, word)
+        if row["cell"] in references:
+            ratio, _, word = row["against"].partition(" times, ")
+            said.pair("every cell", row["cell"], references[row["cell"]], ratio, word)
+        else:
+            assert row["against"] in (None, "", REFERENCE)
+
+
+def references_of(of_groups):
+    """The key of each cell that is compared with a reference -> that of the reference."""
+    gains = [group.gain(cell) for group in of_groups for cell in group.cells]
+    return {gain.first.measured_key: gain.second.measured_key for gain in gains if gain}
 
 
 def of_headline(said, page) -> None:
     """The networks that it names are of the first cards that tell their settings apart, those without doubts first."""
     shown = [answer for answer in page.answers if answer.group.others] or page.compared
-    told = [answer for answer in shown if answer.lead.is_told]
+    told = [answer for answer in shown if answer.lead and answer.lead.is_told]
     text = page.headline[0].text if page.headline else ""
     for each in HEADLINE.finditer(text):
         of_name = [a for a in told if each["name"] == a.name_among(shown)]
@@ -211,18 +220,18 @@ def of_csv(said, root, sweeps) -> None:
 
 def of_mlflow(said, cells) -> None:
     by_key = {each.measured_key: each for each in cells}
-    fastest = {each.measured_key: group.fastest.measured_key for group in groups(cells) for each in group.cells}
+    references = references_of(groups(cells))
     for run in of_cells(cells):
         key = run.tags["cell"]
         if by_key[key].speed:
             assert run.metrics["speed"] == pytest.approx(by_key[key].speed, rel=0.005)
-        ratio, _, rest = run.tags[NOTE].removeprefix("**").partition(" times as slow as ")
+        ratio, _, rest = run.tags[NOTE].removeprefix("**").partition(" times as fast as ")
+        assert bool(rest) == (key in references)
         if rest:
             assert f"({run.tags['word']})**" in rest
-            said.pair("MLflow", fastest[key], key, ratio, run.tags["word"])
-            assert run.metrics["share"] == pytest.approx(1 / float(ratio), rel=0.01)
+            said.pair("MLflow", key, references[key], ratio, run.tags["word"])
         else:
-            assert run.tags["word"] in ("fastest", ALONE, by_key[key].outcome)
+            assert run.tags["word"] in (REFERENCE, ALONE, by_key[key].outcome)
 
 
 def of_python(said, root) -> None:
@@ -301,9 +310,7 @@ def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsy
     text = " ".join(capsys.readouterr().out.split())
     said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
     said.text("best", "", text)
-    said.speed("bars", said.names["", "cpu bf16 b32"], re.search(rf"cpu bf16 b32 ({NUMBER}) samples/s", text)[1])
-    said.speed("bars", said.names["", "cpu fp32 b32"], re.search(rf"cpu fp32 b32 ({NUMBER}) samples/s", text)[1])
-    ratio, word = re.search(rf"({NUMBER}) times as slow, ([a-z']+)", text).groups()
-    said.pair("bars", said.names["", "cpu bf16 b32"], said.names["", "cpu fp32 b32"], ratio, word)
+    for name in ("cpu bf16 b32", "cpu fp32 b32"):
+        said.speed("bars", said.names["", name], re.search(rf"{name} ━+ ({NUMBER}) samples/s", text)[1])
     assert said.pairs
     said.check()

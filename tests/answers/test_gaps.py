@@ -25,13 +25,11 @@ def test_one_process_a_side_is_never_a_proof(sides) -> None:
     assert gap(*sides(1000, 1010)).how_sure == "can't tell: the intervals overlap"
 
 
-def test_five_interleaved_processes_tell_and_need_no_command(sides) -> None:
+def test_five_interleaved_processes_tell(sides) -> None:
     assert gap(*sides(2000, 1000, num=5)).how_sure.startswith("sure: 2.00 to 2.00 times")
     assert gap(*sides(1000, 2000, num=5)).how_sure.startswith("sure: 0.49")
     assert gap(*sides(1000, 1001, num=5)).how_sure.startswith("same: ")
     assert gap(*sides(1000, 2000, num=5, is_interleaved=False)).word == Word.likely
-    assert gap(*sides(2000, 1000, num=5)).command() is None
-    assert gap(*sides(6000, 1000)).command() is None  # no short words give this network
 
 
 @pytest.mark.parametrize("num", [1, 2, 5])

@@ -96,7 +96,7 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
         "cell",
         *(f"mlp-cpu-{each}-infer" for each in ("bf16-b32", "fp32-b32", "fp32-b4")),
     ]
-    assert [row[5] for row in texts[1:]] == ["fastest", "2.00 times as slow, likely", None]
+    assert [row[5] for row in texts[1:]] == ["2.00 times, likely", "reference", None]
     assert text.count("bold") == len(texts[1]) - 2  # but for the bar and the warnings
     assert results[0].label in results[0]._repr_html_()
     lines = repr(results).splitlines()

@@ -87,7 +87,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"clock_drift": 0.01}, "doubt", ("the clock ran +1.00 % against the machine's raw clock",)),
         ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("more threads may be faster: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
-        ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks were measured",)),
+        ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
         ({"blocks": blocks([0.001, *[0.1] * 7]), "latency_s": [0.025] * 9}, "doubt", ("1 of 8 blocks are shorter",)),
         ({"blocks": JUMPING, "latency_s": [0.025] * 20}, "doubt", ()),
         (

@@ -75,9 +75,9 @@ def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cel
     out, _ = built([*cells, *cnn, alone, *others])
     assert json.loads((out / "metrics.json").read_text()) == {
         "jobs": 3,
-        "faster": 2,
-        "max_gain": 3.0,
-        "median_gain": 2.5,
+        "faster": 1,  # at the fastest batch, 128, mlp gains too little to be told
+        "max_gain": 2.0,
+        "median_gain": 2.0,
         "ok": 7,
         "in_doubt": 1,
         "failed": 1,

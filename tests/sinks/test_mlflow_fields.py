@@ -125,6 +125,7 @@ def test_what_went_wrong_shows_no_speed(status):
     assert run.metrics.keys() <= {"peak_host_mb", "batch_size"}
     assert run.status == ("KILLED" if status == Status.killed else "FAILED")
     assert run.tags[NOTE].startswith(f"**{status}: {record(status=status).reason}**")
+    assert record(status=status).error is None or "RuntimeError: shapes" in run.files["card.html"]
 
 
 @pytest.mark.parametrize(("num_samples", "num_points"), [(240, 240), (241, 121), (36_000, 241)])
@@ -147,13 +148,14 @@ def test_a_stand_in_never_passes_for_the_set():
     assert "stand-in for mnist" in run.tags[NOTE].splitlines()[0]
 
 
-def test_no_text_of_a_run_holds_an_escape():
+def test_no_text_of_a_run_holds_an_escape_or_ends_its_script():
     wicked = "a\x1b[2J\u202e</script>"
     of = cell(wicked, suite=wicked)
     run = of_process(record(of, Status.failed, reason=wicked, error=wicked, environment={"git": {"revision": wicked}}))
-    texts = [*run.params.values(), *run.tags.values(), run.name]
+    texts = [*run.params.values(), *run.tags.values(), run.name, run.files["card.html"]]
     assert not set("\x1b\u202e") & set("".join(texts))
     assert run.params["model"] == r"a\x1b[2J\u202e</script>"
+    assert run.files["card.html"].count("</script>") == 1
 
 
 def test_every_metric_and_parameter_of_the_view_exists():

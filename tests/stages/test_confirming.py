@@ -11,9 +11,9 @@ from accelbench.answers.groups import groups
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
+from accelbench.search.top import answer, questions
 from accelbench.sinks.delivery import relate
 from accelbench.stages import work
-from accelbench.stages.work import questions
 from accelbench.sweep import run
 from fakes import make_cell, make_options
 from report.conftest import Maker
@@ -46,7 +46,7 @@ def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_pat
     assert questions(sweeps, 0.0) == []
 
 
-def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store):
+def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store, monkeypatch):
     shutil.copy(empty_store / "mlflow.db", project)
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
     options = make_options(out=None, tracking="mlflow")
@@ -54,9 +54,9 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     run.run(cells, options, console, project / "results" / "test", hosts=shared)
     (question,) = questions(read.read_all(project / "results"), 1000.0)
     folder = project / "confirmed"
-    done = work.answer([question], folder, console, shared)
+    done = answer([question], folder, console, shared)
     assert [record.status for record in done] == [Status.ok] * 10
-    assert work.answer([question], folder, console, shared) == done
+    assert answer([question], folder, console, shared) == done
     sweeps = read.read_all(project / "results")
     assert [each.key for each in questions(sweeps, 1000.0)] == [question.key]  # it keeps what it has
     assert len(sweeps[0].cells) == 2
@@ -72,6 +72,8 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert {run.data.tags["cell"] for run in measured} == {cell.measured_key for cell in found.cells}
     assert "Question 1 of 1" in console.file.getvalue()
 
-    work.answer([], folder, console, None)
+    monkeypatch.setattr(work.params, "suite_names", lambda root: ["test"])
+    monkeypatch.setattr(work.params, "confirm_s", lambda root: 0.0)  # no question is asked any more
+    work.confirm_best(project, console, shared)
     assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
     assert [cell.num_processes for cell in read.read_all(project / "results")[0].cells] == [1, 1]

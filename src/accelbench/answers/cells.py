@@ -14,7 +14,6 @@ from statistics import geometric_mean
 from typing import Any
 
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.compare.command_words import settling_command
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, judge
 from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
@@ -210,17 +209,6 @@ class Gap(Judgement):
     def is_doubtful(self) -> bool:
         """Whether a number of either cell is in doubt."""
         return any(warnings_of(each.row) for each in (self.first, self.second))
-
-    def command(self, words: Sequence[str] = ()) -> str | None:
-        """The command that may decide; None if interleaved processes have decided or could not, or if none is short.
-
-        `words` are further ones of both sides, such as `tracking=none`, which no record holds.
-        """
-        if self.is_interleaved:
-            return None
-        machine = self.first.environment.get("machine", {})
-        has_others = bool(machine.get("gpus") or machine.get("tpus"))
-        return settling_command(self.first.cell, self.second.cell, words, names_cpu=has_others)
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:

@@ -41,6 +41,7 @@ class Group:
     """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone."""
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
+    reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first: what its user runs today
     where: str = ""  # on which machine, with which settings and packages, or when; empty if nothing else did the same
 
     @property
@@ -62,20 +63,48 @@ class Group:
         return list(by_setting.values())[1:]
 
     @property
-    def lead(self) -> Gap | None:
-        """The fastest cell over that of the other settings, or of the other batch sizes of the only one; None alone."""
-        return next(map(self.gap_to, self.others or self.cells[1:]), None)
+    def rival(self) -> MeasuredCell | None:
+        """What the fastest cell is compared with: its reference, or else the fastest other cell of its batch.
 
-    def gap_to(self, other: MeasuredCell) -> Gap:
-        """How many times as fast the fastest cell is as `other`."""
-        return gap(self.fastest, other)
+        Of a single setting, the fastest cell of another batch; None if there is no such cell.
+        """
+        others = self.cells[1:]
+        if self.others:
+            others = [each for each in others if each.cell.batch_size == self.fastest.cell.batch_size]
+        return next(filter(self.is_reference, others), None) or next(iter(others), None)
+
+    @property
+    def lead(self) -> Gap | None:
+        """How many times as fast the fastest cell is as its rival; None without one."""
+        return gap(self.fastest, self.rival) if self.rival else None
+
+    def is_reference(self, cell: MeasuredCell) -> bool:
+        """Whether other cells of its batch are compared with this one."""
+        return setting_key(cell) == self.reference
+
+    def gain(self, cell: MeasuredCell) -> Gap | None:
+        """How many times as fast as the reference of the same batch it is; None of a reference, and without one."""
+        for other in self.cells:
+            if self.is_reference(other) and other is not cell and other.cell.batch_size == cell.cell.batch_size:
+                return gap(cell, other)
+        return None
+
+    @cached_property
+    def gains(self) -> list[Gap]:
+        """That of each other setting, at its fastest batch that has a reference; the largest first."""
+        by_setting: dict[tuple[object, ...], Gap] = {}
+        for cell in self.cells:
+            found = self.gain(cell)
+            if found is not None:
+                by_setting.setdefault(setting_key(cell), found)
+        return sorted(by_setting.values(), key=lambda found: -found.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
         """The cells whose latency is known and within the limit; None if no cell's is."""
         if limit is None:
             return self
         inside = [cell for cell in self.cells if (cell.number(limit.column) or float("inf")) <= limit.ms]
-        return Group(inside, self.where) if inside else None
+        return replace(self, cells=inside) if inside else None
 
     @cached_property
     def has_engines(self) -> bool:
@@ -141,7 +170,11 @@ def alike(
         sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
         for of_work in by_work.values()
     ]
-    made = _told_apart(Group(list(map(plain_of, of_work))) for of_work in every)
+    firsts = [next(iter(of_work.values())) for of_work in by_work.values()]
+    made = _told_apart(
+        Group(list(map(plain_of, of_work)), setting_key(plain_of(first)))
+        for of_work, first in zip(every, firsts, strict=True)
+    )
     return list(zip(made, every, strict=True))
 
 

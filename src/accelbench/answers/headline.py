@@ -47,7 +47,7 @@ def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published
         Line("In doubt", _in_doubt(cells)),
         Line("Precision", worth(cells)),
         Line("Studies", published),
-        Line("Missing", _missing(cells)),
+        Line("Missing", missing(cells)),
     ]
     return [line for line in lines if line.text]
 
@@ -80,7 +80,7 @@ def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
     return [*served, *(each.sentence for each in target_answers(cells))]
 
 
-def _missing(cells: Sequence[MeasuredCell]) -> str:
+def missing(cells: Sequence[MeasuredCell]) -> str:
     """How many cells have no numbers, on which device, and why."""
     reasons: Counter[str] = Counter()
     for cell in cells:

@@ -1,5 +1,6 @@
 """The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,13 +9,14 @@ from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.groups import Group, Limit, groups, setting_key
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
+from accelbench.compare.command_words import command_words
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
 from accelbench.schema.vocab import Protocol
 
 MAX_CANDIDATES = 4
-FASTEST = "fastest"
+REFERENCE = "reference"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Candidate:
     text: str  # such as `bf16, batch 16`
     label: str  # the same in short, such as `cpu bf16 b16`
     device: str
-    verdict: str  # `fastest`, or how many times as slow as the fastest it is, and how sure that is
+    verdict: str  # how many times as fast as the reference of its batch it is, and how sure that is
     share: float  # its speed as a share of the largest that is shown, whiskers included
     low_share: float | None  # the 95 % interval of its speed, the same; None if unknown
     high_share: float | None
@@ -81,13 +83,21 @@ class Answer:
 
     @property
     def lead(self) -> Gap | None:
-        """The fastest cell over the next one; None if nothing else was measured."""
+        """The fastest cell over its rival, which has the same batch if there are several settings; None without one."""
         return self.group.lead
 
-    @cached_property
+    @property
+    def best(self) -> Gap | None:
+        """The largest gain over a reference that can be told; None if no setting has one."""
+        return next((gain for gain in self.group.gains if gain.is_told and gain.ratio > 1), None)
+
+    @property
     def command(self) -> str | None:
-        """The command that may decide between the two fastest; None if none is needed, or none is short."""
-        return self.lead.command() if self.lead else None
+        """The command that measures the fastest cell again; None if it takes more than a few words."""
+        machine = self.fastest.environment.get("machine", {})
+        has_others = bool(machine.get("gpus") or machine.get("tpus"))
+        words = command_words(self.fastest.cell, names_cpu=has_others)
+        return None if words is None else shlex.join(["accelbench", *words])
 
     @property
     def gives(self) -> str:
@@ -102,8 +112,11 @@ class Answer:
         rate = self.rate + self._latency
         lead = self.lead
         if lead is None:
-            alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
-            return f"{self.gives} {alone}"
+            if within:
+                return f"{self.gives} Nothing else of this batch is{within}."
+            if self.others:
+                return f"{self.gives} No other setting was measured with this batch."
+            return f"{self.gives} Nothing else was measured to compare it with."
         other = self.group.text(lead.second)
         if lead.word == Word.same:
             return f"{first} and {other} are equally fast{within}, {rate} ({lead.how_sure})."
@@ -174,11 +187,11 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """`fastest`; else how many times as slow as the group's fastest cell it is, and how sure that is."""
-    if cell is group.fastest:
-        return FASTEST
-    found = group.gap_to(cell)
-    return f"{significant(found.ratio)} times as slow, {found.word}"
+    """How many times as fast as the reference of its batch the cell is, and how sure that is; empty if unknown."""
+    if group.is_reference(cell):
+        return REFERENCE
+    found = group.gain(cell)
+    return f"{significant(found.ratio)} times, {found.word}" if found else ""
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:

@@ -9,7 +9,7 @@ from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.groups import Group, Limit, groups
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
-from accelbench.answers.sentences import FASTEST, answers, verdict_text
+from accelbench.answers.sentences import answers, verdict_text
 from accelbench.answers.words import disturbed_text, speed_text, speed_unit, workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
@@ -171,7 +171,7 @@ class Results(list[Result]):
     def _answers(self) -> list[str]:
         cells = [result._cell for result in self]
         several = [answer for answer in answers(cells) if answer.others or answer.fastest.cell.mode == Mode.generate]
-        sentences = (clean(terminal.sentence(answer).plain) for answer in several[: terminal.MAX_WORKLOADS])
+        sentences = (clean(f"{answer.title}: {answer.sentence}") for answer in several[: terminal.MAX_WORKLOADS])
         return [*beside_speeds(cells), *sentences]
 
 
@@ -219,12 +219,12 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
             share = (counted.speed or 0.0) / (group.fastest.speed or 1.0)
             if len(group.cells) > 1:
                 against = verdict_text(group, counted)
+                if counted is group.fastest:
+                    marked.append(len(rows))
         if result.is_ok:
             about = "; ".join(filter(None, [served_text(cell.row), *result.warnings]))
         else:
             about = ": ".join(filter(None, [result.status, result.reason]))
-        if against == FASTEST:
-            marked.append(len(rows))
         rows.append([*row, against, about])
         shares.append(share)
     headings = ["cell", unit, "95 % interval", *times, "p50 (ms)", "", "doubts, or why there is no number"]

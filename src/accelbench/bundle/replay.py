@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.cells import Word
 from accelbench.answers.groups import Group
 from accelbench.answers.sentences import answers
 from accelbench.bundle.verify import verify
@@ -60,6 +60,8 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     """
     ends_s = time.monotonic() + budget_s
     claims = _of_bundle(Path(name))
+    if not claims:
+        raise UserError(f"{name}: claims nothing: no comparison in it is sure, likely or the same")
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     findings = list[dict[str, str]]()
     measured = set[str]()
@@ -92,21 +94,20 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """The fastest setting over the next one, in each group, then over the third one."""
+    """The largest gain over its reference in each group, then the next one."""
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed: `accelbench verify` names what ({verified.problems[0]})")
     cells = sorted((each for sweep in verified.sweeps for each in sweep.cells), key=lambda each: each.started_at)
-    by_group = [list(_claims(answer.group, answer.others)) for answer in answers(cells)]
+    by_group = [list(_claims(answer.group)) for answer in answers(cells)]
     return [claim for of_rank in zip_longest(*by_group) for claim in filter(None, of_rank)]
 
 
-def _claims(group: Group, others: Sequence[MeasuredCell]) -> Iterator[Claim]:
-    for other in others:
-        gap = group.gap_to(other)
-        if gap.word != Word.cant_tell:
-            what = f"{group.what}: {group.text(gap.first)} over {group.text(gap.second)}"
-            yield Claim(what, (gap.first.cell, gap.second.cell), gap)
+def _claims(group: Group) -> Iterator[Claim]:
+    for gain in group.gains or filter(None, [group.lead]):
+        if gain.word != Word.cant_tell:
+            what = f"{group.what}: {group.text(gain.first)} over {group.text(gain.second)}"
+            yield Claim(what, (gain.first.cell, gain.second.cell), gain)
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:

@@ -156,8 +156,8 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     from accelbench.answers.words import disturbed_text, workload_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
-    from accelbench.report.tables.best import NOTE, OF_ONE
-    from accelbench.report.tables.table import bars, rendered, tabulate_known
+    from accelbench.report.tables.best import NOTE, OF_ALL
+    from accelbench.report.tables.table import rendered, tabulate_known
     from accelbench.settings import params
     from accelbench.sweep import terminal
 
@@ -179,17 +179,14 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         unread = [each.problem for each in planned if each.problem]
         say(console, "\n  ".join([problem, *unread[:1], *notes]))
         return 1
-    say(console, *(f"{text}\n" for text in speeds))
+    say(console, *speeds)
+    terminal.show_answers(found, planned, console)
+    chosen_cells = [choice for answer in found for choice in choices(answer.group)]
+    is_choice = len(found) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(found)
     explained = []
-    for answer in found:
-        best = choices(answer.group)
-        say(console, terminal.sentence(answer))
-        if answer.others:
-            console.print(bars(answer))
-        if (len(best) > 1 or chosen.price_per_hour) and (table := tabulate_known("", OF_ONE, best)) is not None:
-            console.print(rendered(table, console.width))
-            explained = [NOTE]
-        say(console, *terminal.remarks(answer, planned), "")
+    if (is_choice or chosen.price_per_hour) and (table := tabulate_known("", OF_ALL, chosen_cells)) is not None:
+        console.print(rendered(table, console.width))
+        explained = [NOTE]
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
     outside = [group for group in groups(cells) if group.within(limit) is None]
     missing = [f"{workload_text(each.fastest)}: no cell is within {limit}" for each in outside]

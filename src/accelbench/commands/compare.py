@@ -14,20 +14,20 @@ from rich.console import Console
 from accelbench import project
 from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, command, flag, say
-from accelbench.commands.shared import BUDGET, budget_in_s, check, words_of
+from accelbench.commands.shared import BUDGET, budget_in_s, check, default_folder, words_of
 from accelbench.errors import UserError
 from accelbench.rules.conditions import Rule
+from accelbench.schema.vocab import UNEXPECTED
 
 if TYPE_CHECKING:
     from accelbench.compare.comparison import CellChange, Terms
 
 COMPARE = """\
-Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. \
-The 95 % interval of B's samples/s over A's, less 1, is a bootstrap over 5 fresh processes of each, \
-interleaved (A and B alternate, so that drift affects both alike).
-  same        the interval lies within the margin
-  faster      else, if it lies above 0; slower: else, if it lies below 0
-  can't tell  else; of fewer than 5 processes; on one machine, not interleaved
+Pairs cells that are equal but for the settings in which A and B differ. Judges by the 95 % interval of B's \
+samples/s over A's, of 5 fresh processes of each, in turns.
+  same            the interval lies within the margin
+  faster, slower  else, if it lies above 0, or below
+  can't tell      else; of fewer than 5 processes; not in turns
 """
 BISECT = """\
 Halves the commits between GOOD and BAD. It measures each in a worktree, in processes interleaved with GOOD's. A \
@@ -38,7 +38,14 @@ The same command goes on from the records of one that was stopped.
 RULES = (
     *to_target.RULES,
     Rule("target !run", "--target: goes with --run: both sides are trained to the target"),
-    Rule("budget !target", "--budget: goes with --run --target: both sides are trained to the target"),
+    Rule("budget !target !top", "--budget: goes with --top, or with --run --target"),
+    Rule("top run", "--top: goes without --run: it measures what a folder's answers compare"),
+    Rule("top others", "--top: takes one folder of records"),
+    Rule("top target", "--top: goes without --target"),
+    Rule("top repeats", "--top: goes without --repeats"),
+    Rule("top margin", "--top: goes without --margin"),
+    Rule("top fail_if", "--top: goes without --fail-if"),
+    Rule("!top !first", "compare: takes A and B: folders of records, or cells with --run"),
     Rule("target repeats", "--repeats: goes without --target; --seeds says how many trainings"),
     Rule("target margin", "--margin: goes without --target"),
     Rule("target fail_if", "--fail-if: goes without --target"),
@@ -51,20 +58,24 @@ RULES = (
     "compare",
     "say whether B is as fast as A: same, faster, slower or can't tell",
     flag("--run", help="A and B are cells, each in quotes: measure them"),
+    flag("--top", help="measure the best cells of folder A again, to be sure"),
     flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),
-    flag("--anyway", help="compare even if the work differs or was not interleaved; undecided passes"),
+    flag("--anyway", help="compare other work, too; undecided passes"),
     flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
     flag(
         "first",
         metavar="A",
+        nargs="?",
         help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
         "(default: results) of this git revision, branch, CPU, GPU or TPU",
     ),
     flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
-    usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
+    usage="[flags] A [B]\n"
+    "       accelbench compare --run [flags] A B\n"
+    "       accelbench compare --top [--budget 5m] [A]",
     description=COMPARE,
 )
 def compare(chosen: Namespace, console: Console) -> int:
@@ -72,8 +83,10 @@ def compare(chosen: Namespace, console: Console) -> int:
     from accelbench.compare import comparison, record_sets
     from accelbench.sweep import interleaved
 
-    names = [chosen.first, *chosen.others]
     check(chosen, RULES)
+    if chosen.top:
+        return _measure_top(chosen, console)
+    names = [chosen.first, *chosen.others]
     anyway = chosen.anyway or chosen.run or len(names) == 1
     terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) > 2 or (chosen.run and len(names) < 2):
@@ -86,6 +99,28 @@ def compare(chosen: Namespace, console: Console) -> int:
     kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
     first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
     return comparison.answer(first, second, terms, console)
+
+
+def _measure_top(chosen: Namespace, console: Console) -> int:
+    """Measures again, interleaved, what the answers of a folder compare; `best` and `report` count these records."""
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.report import read
+    from accelbench.search import top
+    from accelbench.settings import params
+
+    place = project.workplace()
+    folder = place.root / (chosen.first or default_folder(place, console))
+    sweeps = read.read_all(folder, wanted=params.wanted_suites(place.project, folder))
+    questions = top.questions(sweeps, budget_in_s(chosen, "5m"))
+    if not questions:
+        say(
+            console, "nothing to measure: each answer is sure, has nothing to compare with, or takes more than --budget"
+        )
+        return 0
+    with Hosts() as hosts:
+        records = top.answer(questions, read.confirmed_of(folder), console, hosts)
+    say(console, f"Counted by: accelbench best {chosen.first or ''}".rstrip())
+    return int(any(record.status in UNEXPECTED for record in records))
 
 
 def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Console) -> int:

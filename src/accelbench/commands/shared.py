@@ -11,7 +11,7 @@ from rich.console import Console
 from accelbench.commands.command import VERBOSE, flag, say
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.presentation import seconds_of
-from accelbench.project import RECORDS, RESULTS, RUNS, Workplace, shown
+from accelbench.project import CONFIRMED, RECORDS, RESULTS, RUNS, Workplace, shown
 from accelbench.rules.conditions import Asked, Rule
 from accelbench.schema.vocab import Device, Status
 
@@ -49,7 +49,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
     from accelbench.sweep import terminal
 
     terminal.conclude(result, console)
-    terminal.show_answer(result.records, shown(result.folder), console, options.words)
+    terminal.show_answer(result.records, shown(result.folder), console)
 
 
 def words_of(chosen: Namespace) -> list[str]:
@@ -76,6 +76,8 @@ def default_folder(place: Workplace, console: Console) -> str:
         return RESULTS
     folders: dict[Path, float] = {}  # -> when its newest record was written
     for folder in sweep_folders(place.root / RUNS):
+        if folder.parent.name == CONFIRMED:
+            continue
         for path, _ in read_all(folder.glob(RECORDS)).by_path():  # another program's files are no records
             folders[folder] = max(folders.get(folder, 0.0), path.stat().st_mtime)
     if not folders:

@@ -1,8 +1,7 @@
-"""A cell -> the words of the command line that measure it again; two cells -> the command that compares them."""
+"""A cell -> the words of the command line that measure it again."""
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -64,15 +63,6 @@ def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
 def _value_word(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text.removesuffix(".0") if isinstance(value, float) else text
-
-
-def settling_command(first: Cell, second: Cell, more: Sequence[str] = (), *, names_cpu: bool = False) -> str | None:
-    """The command that may say which of two cells is faster, with `more` for both; None if no short one can."""
-    # Without `out`: `compare --run` needs a folder without other records.
-    sides = [command_words(cell, names_cpu=names_cpu) for cell in (first, second)]
-    if None in sides:
-        return None
-    return f"accelbench compare --run {' '.join(shlex.quote(' '.join([*words, *more])) for words in sides if words)}"
 
 
 def _model_words(cell: Cell) -> list[str] | None:

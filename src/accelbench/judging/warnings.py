@@ -116,7 +116,7 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
     yield from _about_end(cell, measured)
     if blocks:
         if len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-            yield doubt("had few blocks", f"only {len(blocks)} blocks were measured")
+            yield doubt("had few blocks", f"only {len(blocks)} block{'s' * (len(blocks) > 1)} measured")
         yield from _about_length(cell, measured)
         yield from _about_rates(measured, row)
     if len(measured.epochs) == 1 and cell.mode == Mode.train:

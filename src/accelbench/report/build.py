@@ -17,17 +17,17 @@ import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from accelbench.answers.cells import gap, process_rows
+from accelbench.answers.cells import process_rows
 from accelbench.answers.sentences import Answer
 from accelbench.errors import UserError, writing_errors
 from accelbench.judging.costs import Cost, price_notes
 from accelbench.judging.row import warnings_of
 from accelbench.project import check_inside, shown
-from accelbench.report import csv_file
+from accelbench.report import csv_file, gains
 from accelbench.report.extension import DPI, load
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, cells_in, newest, read_all
-from accelbench.schema.serialize import grouped, write_json
+from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import Device, Status
 
 _BASE = Environment(
@@ -40,6 +40,7 @@ _BASE = Environment(
 # A speed in doubt: a screen reader would skip the mark itself.
 MARK = Markup(' <span role="img" aria-label="in doubt" title="in doubt">!</span>')
 _BASE.filters["marked"] = lambda text: Markup(escape(text).replace(" !", MARK))
+HEADLINE_WIDTH = 80  # columns of headline.txt
 SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
 
 
@@ -62,11 +63,6 @@ def _policy(scripts: Sequence[str]) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def headline(page: Page) -> str:
-    """The headline alone: a line of text for each of its lines."""
-    return "".join(f"{line.topic}: {' '.join(line.text.split())}\n" for line in page.headline)
 
 
 def markdown(page: Page) -> str:
@@ -132,7 +128,8 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    (folder / "headline.txt").write_text(headline(page), encoding="utf-8")
+    lines = gains.summary(page.answers, cells_in(sweeps), HEADLINE_WIDTH)
+    (folder / "headline.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (folder / "report.md").write_text(markdown(page), encoding="utf-8")
     cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
     processes = csv_file.text(process_rows(cells_in(sweeps)))
@@ -147,26 +144,16 @@ def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, float
     `failed` are all cells without a number that were not skipped. Gains are left out if there are none.
     """
     cells = cells_in(sweeps)
-    places = {cell.measured_key: number for number, cell in enumerate(cells)}
-    gains = [gain for answer in found if (gain := _gain(answer, places)) is not None]
+    best = [answer.best for answer in found]
+    ratios = [gain.ratio for gain in best if gain is not None]
     outcomes = Counter(cell.outcome for cell in cells)
-    figures: dict[str, float] = {"jobs": len(found), "faster": len(gains)}
-    if gains:
-        figures |= {"max_gain": _readable(max(gains)), "median_gain": _readable(median(gains))}
+    figures: dict[str, float] = {"jobs": len(found), "faster": len(ratios)}
+    if ratios:
+        figures |= {"max_gain": _readable(max(ratios)), "median_gain": _readable(median(ratios))}
     ok = outcomes[Status.ok]
     skipped = outcomes[Status.skipped]
     doubted = sum(bool(warnings_of(cell.row)) for cell in cells if cell.is_ok)
     return figures | {"ok": ok, "in_doubt": doubted, "failed": len(cells) - ok - skipped, "skipped": skipped}
-
-
-def _gain(answer: Answer, places: Mapping[str, int]) -> float | None:
-    """How many times as fast as the reference, the cell of the same batch that was planned first; None if none is."""
-    gains = []
-    for of_batch in grouped(answer.group.cells, lambda cell: cell.cell.batch_size).values():
-        lead = gap(of_batch[0], min(of_batch, key=lambda cell: places[cell.measured_key]))
-        if lead.is_told:
-            gains.append(lead.ratio)
-    return max(gains, default=None)
 
 
 def _readable(value: float) -> float:

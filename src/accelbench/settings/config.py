@@ -4,7 +4,6 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
-import shlex
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
@@ -211,12 +210,6 @@ class SweepOptions:
     is_auto: bool = False  # whether accelbench has chosen a device
     waits_s: float | None = None  # for another measurement to end; None: as long as it takes
     ends_after_s: float | None = None  # since the machine was free: then no further cell is begun
-
-    @property
-    def words(self) -> list[str]:
-        """The words of the command line that say where the same data are read and delivered again."""
-        given = {"tracking": self.tracking if self.tracking != "mlflow" else None, "data.root": self.data_root}
-        return [f"{name}={shlex.quote(value)}" for name, value in given.items() if value is not None]
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.errors import UnknownChoiceError
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
-from accelbench.schema.plan_file import record_paths
+from accelbench.schema.plan_file import read_plan, record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.vocab import Status
@@ -151,7 +152,19 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
         process = Process.of(record).without_samples()
         placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
         found.setdefault(key_of(placed), placed)  # it may lie in two folders
-    return list(found.values()), readable.problems()
+    places = _places({path.parent for path, _ in readable.by_path()})
+    ordered = sorted(found.values(), key=lambda each: (places.get(each.name, len(places)), each.started_at))
+    return ordered, readable.problems()
+
+
+def _places(folders: Iterable[Path]) -> dict[str, int]:
+    """Record's name -> its place in the plan of its folder; empty without plans."""
+    places: dict[str, int] = {}
+    for folder in sorted(folders):
+        with suppress(UserError):
+            for wanted in read_plan(folder).cells:
+                places.setdefault(wanted.record_name, len(places))
+    return places
 
 
 def _deliver(root: Path, found: list[Process]) -> int:

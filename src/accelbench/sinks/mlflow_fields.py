@@ -18,7 +18,7 @@ from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
 from accelbench.answers.groups import Group, groups
 from accelbench.answers.headline import headline
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.sentences import FASTEST, Answer, answers
+from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
@@ -53,6 +53,7 @@ MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+CARD = Path(__file__).parent / "card.html"  # it draws what replaces the word CONTENT
 
 Key = tuple[str, int]  # a record's name and when it began, which identify its run
 
@@ -119,7 +120,7 @@ def of_process(record: Record) -> Run:
     run = _run(Process.of(record), [record])
     return run._replace(
         tags=run.tags | {RECORD: record.name},
-        files={"record.json": json.dumps(record.to_json(), indent=1)},
+        files=run.files | {"record.json": json.dumps(record.to_json(), indent=1)},
         series=_thinned([*_curves(record), *_system(record)]),
     )
 
@@ -138,15 +139,14 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
     word: str = ALONE if cell.speed else cell.outcome
     answer, share = "", None
     others = group if group and len(group.cells) > 1 else None
-    if others and others.fastest.measured_key == cell.measured_key:
-        word = FASTEST
-        answer = f"{FASTEST} of {len(others.cells)}"
-        share = 1.0
-    elif others:
-        gap = others.gap_to(cell)
-        word = gap.word
-        share = min(1.0, 1 / gap.ratio)
-        answer = f"{significant(gap.ratio)} times as slow as {others.text(gap.first)} ({word})"
+    if others:
+        share = (cell.speed or 0.0) / (others.fastest.speed or 1.0)
+        gain = others.gain(cell)
+        if others.is_reference(cell):
+            word = answer = REFERENCE
+        elif gain is not None:
+            word = gain.word
+            answer = f"{gain.text} as {others.text(gain.second)} ({word})"
     run = _run(cell, records, answer, share, others)
     params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
     return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
@@ -184,24 +184,31 @@ def _run(
     """The run of a process, or of a cell of several, with how it compares with its group."""
     record = process.record
     assert record is not None
+    name = run_name(process.cell)
+    metrics = _metrics(process, record, share)
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
+    bars = list(map(vars, Answer(group).candidates)) if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
-    if group:
-        rows = [f"| {each.text} | {each.rate} | {each.verdict} |" for each in Answer(group).candidates]
+    if bars:
+        rows = [f"| {bar['text']} | {bar['rate']} | {bar['verdict']} |" for bar in bars]
         note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
+    card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
+    # A text can't end the script that it is in.
+    html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
     return Run(
-        run_name(process.cell),
+        name,
         min(map(start_ms, records)),
         max(map(_end_ms, records)),
         tags,
-        _metrics(process, record, share),
+        metrics,
         _params(record),
+        files={"card.html": html},
         data=None if record.cell.model.batch else record.data,
         # A disturbed process finished: its description reports what became of its speed.
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),

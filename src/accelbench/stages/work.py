@@ -10,28 +10,22 @@ from typing import Any
 from rich.console import Console
 
 from accelbench import project
-from accelbench.answers.cells import cells_of as joined
-from accelbench.answers.groups import groups
-from accelbench.answers.process import Process
 from accelbench.cluster import dispatch
 from accelbench.commands import show
-from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
-from accelbench.presentation import duration, say
-from accelbench.report.read import Sweep, read_all
+from accelbench.report.read import read_all
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_planned
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import digest, write_json, writing
+from accelbench.schema.serialize import write_json, writing
 from accelbench.schema.vocab import UNEXPECTED
+from accelbench.search import top
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import run as sweep
 from accelbench.sweep import terminal
-from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
 
@@ -90,89 +84,22 @@ def problems(root: Path) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class Question:
-    """Which of the two best cells of a model and a mode is faster; their order does not depend on their speeds."""
-
-    first: Process
-    second: Process
-    cost_s: float  # that its processes will take, from what one of each took
-    ratio: float  # of the faster one's speed to the other's
-
-    @property
-    def key(self) -> str:
-        """Hexadecimal digits; equal for the same two cells."""
-        return digest([self.first.cell.id, self.second.cell.id])[:8]
-
-    @property
-    def name(self) -> str:  # of its folder
-        return f"{self.first.cell.suite}-{self.key}"
-
-    @property
-    def title(self) -> str:
-        return f"{self.first.label} or {self.second.label}"
-
-
-def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
-
-    The same questions are chosen before and after they were answered. All of them together take `budget_s`.
-    """
-    found = []
-    for group in groups(joined(process for each in sweeps for process in each.planned)):
-        other = next(iter(group.others), None)
-        if other is not None and not (lead := group.gap_to(other)).is_interleaved:
-            first, second = sorted((group.fastest, other), key=lambda each: each.cell.id)
-            cost_s = MIN_PROCESSES * sum(each.record.wall_s for each in (first, second) if each.record)
-            found.append(Question(first, second, cost_s, lead.ratio))
-    chosen = []
-    for question in sorted(found, key=lambda each: (round(each.cost_s), each.ratio)):
-        if question.cost_s <= budget_s:
-            chosen.append(question)
-            budget_s -= question.cost_s
-    return chosen
-
-
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError."""
+    """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError.
+
+    The folders of other questions lose their plans, so that the report does not read them; their records stay.
+    """
     sweeps = read_all(root / project.RESULTS, wanted=params.suite_names(root))
-    chosen = questions(sweeps, params.confirm_s(root))
+    chosen = top.questions(sweeps, params.confirm_s(root))
     folder = root / project.CONFIRMED
     project.check_inside(folder, root)
-    answer(chosen, folder, console, hosts)
-    with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
-        file.write_text("".join(f"{each.name}: {each.title}\n" for each in chosen))
-
-
-def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
-    """Answers the questions, each into a folder of its own below `folder`; returns the records.
-
-    Records of an earlier call count if they are of the same cells, machine and code. The folders of other questions
-    lose their plans, so that the report does not read them; their records stay.
-    """
-    folder.mkdir(exist_ok=True)
     names = [question.name for question in chosen]
     for plan in folder.glob(f"*/{project.PLAN}"):
         if plan.parent.name not in names:
             plan.unlink()
-    records = []
-    for number, question in enumerate(chosen, 1):
-        took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
-        say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
-        # The same order each time: after an interruption, the records that are there are those of the first processes.
-        runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
-        suite = question.first.cell.suite
-        place = folder / question.name
-        options = SweepOptions(
-            suite=suite, title=question.title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
-        )
-        result = sweep.run(runs.cells, options, console, place, hosts=hosts, show=lambda _: None)
-        save_comparison(runs, (question.first.label, question.second.label), result.records, place)
-        records += result.records
-        for group in groups(joined(map(Process.of, result.records))):
-            if lead := group.lead:
-                say(console, f"{group.text(group.fastest)}: {lead.text} as {group.text(lead.second)} ({lead.how_sure})")
-    return records
+    top.answer(chosen, folder, console, hosts)
+    with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
+        file.write_text("".join(f"{each.name}: {each.title}\n" for each in chosen))
 
 
 def run_suite(console: Console, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.cells import cells_of
 from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
@@ -24,11 +24,19 @@ from accelbench.judging.row import phases_ms, remarks_in, summarise, tails, warn
 from accelbench.judging.served import limit_text, served_text
 from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE, DISTURBED, why_disturbed
 from accelbench.judging.warnings import Kind, counted_samples, output_error_text, relative_half_width
-from accelbench.presentation import and_more, checked_words, counted, duration, say, significant, unit_of_work
+from accelbench.presentation import (
+    and_more,
+    checked_words,
+    counted,
+    duration,
+    say,
+    shortened,
+    significant,
+    unit_of_work,
+)
 from accelbench.project import shown
+from accelbench.report import gains
 from accelbench.report.read import read
-from accelbench.report.tables import best
-from accelbench.report.tables.table import Column, rendered, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.record import Record, Row, number_of
@@ -42,14 +50,13 @@ DRAWN_HZ = 5
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
 LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
-OUTCOME_WIDTH = 34  # columns of ` ok       71.91 samples/s ±22.1 %`
+OUTCOME_WIDTH = 37  # columns of ` ok       71.91 samples/s ±22.1 %  !`
 STYLES: dict[str, str] = {Status.ok: "green", Status.skipped: "dim"}
 UNCOUNTED = "no answer counts such a cell"
 BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} has such cells count"
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 MAX_DOUBTS = 2  # of a card or an answer
-FIGURES = ("samples/s", "tokens/s", "± (%)", "first token (ms)", "a token (ms)", "p50 (ms)", "doubts")
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
@@ -119,7 +126,7 @@ class SweepProgress:
         elif expected is not None:
             took += f" of {expected}" if took_s <= max(1.0, expected.seconds) else f", {expected} expected"
         room = self.console.width - ECHO_WIDTH - len(f"{spin}{count}  {took}{self._then}")
-        what = without_middle(self.what, max(LEAST_NAME, room))
+        what = shortened(self.what, max(LEAST_NAME, room))
         line = Text.assemble((spin, "cyan"), count, f"{what}  ", (f"{took}{self._then}", "dim"))
         line.truncate(self.console.width - ECHO_WIDTH, overflow="ellipsis")
         return line
@@ -144,18 +151,16 @@ class SweepProgress:
             self._told = reason
         if self.console.is_terminal:  # one line: a name loses its middle, then figures after the speed go
             width = min(width, max(LEAST_NAME, self.console.width - len(count) - OUTCOME_WIDTH))
-            while len(words) > 1 and len(count) + width + len("  ".join([word, *words])) >= self.console.width:
+            is_doubted = len(words) > 1 and words[-1].endswith(("doubt", "doubts"))
+            if is_doubted:
+                words[-1] = gains.DOUBT
+            least = 2 if is_doubted else 1
+            while len(words) > least and len(count) + width + len("  ".join([word, *words])) >= self.console.width:
                 del words[1]
-        name = without_middle(record.label, width)
+        name = shortened(record.label, width)
         line = Text.assemble((count, "dim"), f"{name:<{width}} ", (word, STYLES.get(word, "bold red")))
         line.append("".join(f"  {each}" for each in words))
         say(self.console, line, "dim" if is_disturbed else "")
-
-
-def without_middle(text: str, width: int) -> str:
-    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
-    num = 11 * width // 20  # so that the model's name stays
-    return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
 
 
 def outcome(record: Record) -> list[str]:
@@ -217,10 +222,10 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
         say(console, f"  skipped {num}: {reason}", "dim")
 
 
-def show_answer(records: Sequence[Record], folder: str, console: Console, words: Sequence[str] = ()) -> None:
-    """Prints which cell is the fastest, for each model, and the figures of cells that compare with no other.
+def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
+    """Prints what to use for each model and mode, how to be sure, and where to look further.
 
-    Nothing without an ok cell. `words` are the sweep's, such as `tracking=none`, for commands that measure again.
+    Nothing without an ok cell.
     """
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
@@ -229,44 +234,30 @@ def show_answer(records: Sequence[Record], folder: str, console: Console, words:
     trained = target_answers(read(Path(folder)).cells) if has_targets else []  # with the seeds that are missing
     if not of_works and not trained:
         return
-    chosen = [answer for answer in of_works if answer.others]
-    alone = [answer for answer in of_works if not answer.others]
     for training in trained[:MAX_WORKLOADS]:
         say(console, f"\n{training.sentence}")
-    for answer in chosen[:MAX_WORKLOADS]:
-        console.print()
-        say(console, sentence(answer))
-        _show_figures("with", answer.group.short_text, answer.group.cells, console)
-        for line in remarks(answer, planned):
-            say(console, line)
-    if len(chosen) > MAX_WORKLOADS:
-        say(console, f"and {len(chosen) - MAX_WORKLOADS} other models or modes")
-    if alone:
-        say(console, "\nOne cell of each model and mode, which no other compares with:")
-        _show_figures("cell", lambda cell: cell.label, [answer.fastest for answer in alone[:MAX_CELLS]], console)
-        say(console, f"and {len(alone) - MAX_CELLS} more" if len(alone) > MAX_CELLS else "")
+    show_answers(of_works, planned, console)
     for tip in tips(cells):
         say(console, tip, "dim")
-    for answer in chosen[:MAX_WORKLOADS]:
-        if answer.lead and (command := answer.lead.command(words)):
-            say(console, f"How to be sure: {command}")
-    say(console, f"All figures: accelbench best {folder}")
-    say(console, f"A page to share: accelbench report {folder}")
+    console.print()
+    if any(answer.lead and not answer.lead.is_interleaved for answer in of_works):
+        say(console, f"Sure  accelbench compare --top {folder}")
+    say(console, f"Page  accelbench report {folder}")
 
 
-def _show_figures(
-    heading: str, name: Callable[[MeasuredCell], str], cells: Sequence[MeasuredCell], console: Console
-) -> None:
-    """Prints a line for each cell, if they are few."""
-    shown = [column for column in best.FIGURES if column.heading in FIGURES]
-    columns = [Column(heading, lambda cell: word(name(cell))), *shown]
-    if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
-        console.print(rendered(table, console.width))
-
-
-def sentence(answer: Answer) -> Text:
-    """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 samples/s; ...`."""
-    return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")
+def show_answers(found: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
+    """Prints the gains of many jobs over what their users run today; of few, the cells of each, the fastest first."""
+    if len(found) > MAX_WORKLOADS:
+        console.print()
+        for line in gains.of_jobs(found, console.width):
+            say(console, line)
+        return
+    for answer in found:
+        console.print()
+        for line in gains.of_one(answer, console.width, MAX_CELLS):
+            say(console, line)
+        for line in remarks(answer, planned):
+            say(console, line)
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:

@@ -16,9 +16,9 @@ NOTE = (
     "nearest to it. ± is half of the speed's 95 % interval. Doubts: how many the cell has; the table of every cell has "
     "their text."
 )
-NEXT_BEST = (
-    "Next best: the fastest cell that differs in device, precision, engine or options; of a single setting, in the "
-    "batch size. Times as fast: the fastest over it. Doubts: how many these two have."
+COMPARED = (
+    "Compared with: the setting that was asked for first, at the same batch; else the fastest other one of that batch. "
+    "Times as fast: the fastest over it. Doubts: how many these two have."
 )
 # A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
@@ -73,11 +73,11 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
         Column("most samples/s with", lambda answer: answer.group.short_text(answer.fastest)),
         Column("samples/s", lambda answer: speed(answer.fastest)),
         Column("± (%)", lambda answer: _half_width(answer.fastest)),
-        Column("next best", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
+        Column("compared with", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
         Column("its samples/s", lambda answer: answer.lead and speed(answer.lead.second)),
         Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
         Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
         Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),
-        Column("doubts", lambda answer: _num_doubts([answer.fastest, *answer.others[:1]]), count),
+        Column("doubts", lambda answer: _num_doubts([answer.fastest, *filter(None, [answer.group.rival])]), count),
     ]
-    return tabulate_known("What to use", columns, answers, [NEXT_BEST, SURENESS])
+    return tabulate_known("What to use", columns, answers, [COMPARED, SURENESS])

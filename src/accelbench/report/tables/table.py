@@ -6,16 +6,13 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rich import box
-from rich.bar import Bar
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.sentences import Answer
 from accelbench.answers.words import speed_text
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
-from accelbench.schema.vocab import Device
 
 Subject = TypeVar("Subject")
 Part = TypeVar("Part")
@@ -127,17 +124,7 @@ def tabulate_known(
     return replace(made, headings=headings, rows=rows) if made.rows else None
 
 
-BAR_WIDTH = 8
 WORD_WIDTH = 12  # of words that stay whole on a narrow terminal; names of cells are longer ones
-LEAST_WIDTH = 6  # of names: a narrower terminal folds numbers at spaces, and cuts off bars and words to their right
-COLOURS = {
-    Device.cpu: "blue",
-    Device.gpu: "green",
-    Device.tpu: "red",
-    Device.xla_cpu: "magenta",
-    Device.xpu: "cyan",
-    Device.mps: "yellow",
-}
 
 
 def rendered(table: Table, width: int) -> RichTable:
@@ -155,18 +142,4 @@ def rendered(table: Table, width: int) -> RichTable:
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold", max_width=taken)
     for row in table.rows:
         made.add_row(*(Text(entry.text) for entry in row))
-    return made
-
-
-def bars(answer: Answer) -> RichTable:
-    """A line for each of an answer's fastest settings, with a bar in the colour of its device."""
-    made = RichTable.grid(padding=(0, 2, 0, 0))
-    made.add_column(overflow="fold", min_width=LEAST_WIDTH)
-    rate_width = max((len(word) for candidate in answer.candidates for word in candidate.rate.split()), default=0)
-    made.add_column(justify="right", overflow="fold", min_width=rate_width)
-    made.add_column(min_width=BAR_WIDTH)
-    made.add_column(overflow="fold", min_width=LEAST_WIDTH)
-    for candidate in answer.candidates:
-        bar = Bar(1.0, 0.0, candidate.share, width=BAR_WIDTH, color=COLOURS[Device(candidate.device)])
-        made.add_row(Text(f"  {candidate.label}"), Text(candidate.rate), bar, Text(candidate.verdict))
     return made
