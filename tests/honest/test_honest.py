@@ -128,6 +128,7 @@ HONEST = [
     honest("Pull", modes=ALL, quick="infer"),
     honest("PullOnDemand", modes="infer measure", precisions=BOTH),
     honest("PullOutside", modes="infer measure", quick="infer"),
+    honest("PullByFunction", modes="infer measure", precisions=BOTH, quick="infer"),
     # numbers that are not finite on purpose
     honest("Forbids", "labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
     honest("MarksMissing", modes="infer measure", precisions=BOTH, quick="infer"),
