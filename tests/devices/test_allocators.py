@@ -27,9 +27,11 @@ def ran(variables):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
-def test_without_variables_glibc_gives_memory_and_maps_large_blocks_by_themselves():
+def test_without_variables_glibc_gives_memory_and_maps_large_blocks_by_themselves(monkeypatch):
     assert allocators.environment(Allocator.default, {"LD_PRELOAD": "libmine.so"}) == {}
     assert ran({}).word == "glibc"
+    monkeypatch.setenv("GLIBC_TUNABLES", allocators.REUSE)  # too late for this process
+    assert allocators.running().word == "glibc"
     reuse = allocators.environment(Allocator.glibc_reuse, {"GLIBC_TUNABLES": "glibc.malloc.check=0"})
     assert reuse["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:")
 

@@ -22,6 +22,8 @@ LIBRARIES = {
 WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
 # No block is mapped by itself, and the heap is not trimmed: what a step frees, the next one gets without page faults.
 REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
+# More than glibc's heap has free by chance. The block is never written to, so that it takes no memory.
+LARGE_BYTES = 256 << 20
 
 
 class Running(NamedTuple):
@@ -72,13 +74,14 @@ def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> 
 
 def running() -> Running | None:
     """What gives this process its memory, as the linker has resolved the function; None if that can't be told."""
+    program = ctypes.CDLL(None)
     # The function that frameworks get their tensors' memory from.
-    path = _mapped_at(ctypes.cast(ctypes.CDLL(None).posix_memalign, ctypes.c_void_p).value or 0)
+    path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
     if path is None:
         return None
     name = Path(path).name
     word = next((word for beginning, word in WORDS.items() if name.startswith(beginning)), name)
-    if word == "glibc" and REUSE in os.environ.get("GLIBC_TUNABLES", ""):
+    if word == "glibc" and _large_blocks_come_from_heap(program):
         word = Allocator.glibc_reuse.value
     with contextlib.suppress(OSError):  # the file may have been replaced
         name = f"{name} {checksum(Path(path))[:8]}"
@@ -92,3 +95,14 @@ def _mapped_at(address: int) -> str | None:
             if low <= address < high:
                 return (line.split(maxsplit=5)[5:] or [""])[0].strip() or None
     return None
+
+
+def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
+    program.malloc.restype = ctypes.c_void_p
+    program.malloc.argtypes = [ctypes.c_size_t]
+    program.free.argtypes = [ctypes.c_void_p]
+    block: int | None = program.malloc(LARGE_BYTES)
+    try:
+        return block is not None and _mapped_at(block) == "[heap]"
+    finally:
+        program.free(block)
