@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -37,11 +39,11 @@ class Given(nn.Module):
 
 
 class Scaled(nn.Linear):
-    """A layer with a tensor that is no weight, built without contents."""
+    """A layer with a tensor that is no weight."""
 
-    def __init__(self):
-        super().__init__(5, 7, bias=False, device="meta")
-        self.scale = torch.ones(7, device="meta")
+    def __init__(self, device="meta"):
+        super().__init__(5, 7, bias=False, device=device)
+        self.scale = torch.ones(7, device=device)
 
     def forward(self, images):
         return super().forward(images) * self.scale
@@ -117,6 +119,11 @@ def test_operators_read_their_inputs_and_write_their_outputs_once(precision, siz
     assert found.bytes == size * ((3 * 5 + 5 * 7 + 7 + 3 * 7) + 2 * 3 * 7)
 
 
+def test_a_tensor_that_is_no_weight_stays_in_its_format():
+    found = counted(Scaled("cpu"), torch.rand(3, 5).bfloat16(), Precision.bf16)
+    assert found.bytes == 2 * (3 * 5 + 5 * 7 + 3 * 7) + (2 * 3 * 7 + 4 * 7 + 4 * 3 * 7)
+
+
 def test_an_operator_of_ones_own_makes_the_flops_unavailable():
     with torch.library._scoped_library("accelbench_test", "FRAGMENT") as library:
         library.define("doubled(Tensor x) -> Tensor")
@@ -158,3 +165,25 @@ def test_the_parts_of_an_operator_are_cast_as_where_nobody_watches():
             exact = torch.einsum("ij,jk->ik", left, right)
     assert (product.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
     assert seen.flops == {"bfloat16": 120, "float32": 120}
+
+
+def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there():
+    layer, images, seen = nn.Linear(5, 7), torch.rand(3, 5), Products()
+    with watched(seen) as counter, ThreadPoolExecutor(1) as threads:
+
+        def again():
+            with counter:  # as autograd gives it to the thread of a GPU
+                layer(images)
+
+        threads.submit(again).result()
+    assert (seen.in_other_threads, seen.flops) == (False, {"float32": 2 * 3 * 5 * 7})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("dtype", "name"), [(torch.qint8, "int8"), (torch.float16, "float16")])
+def test_quantised_layers_multiply_in_their_format(dtype, name):
+    network = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 7)), dtype=dtype)
+    seen = Products()
+    with torch.inference_mode(), watched(seen):
+        network(torch.rand(3, 5))
+    assert (seen.flops, seen.uncounted) == ({name: 2 * 3 * 5 * 7}, set())

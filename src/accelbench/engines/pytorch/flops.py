@@ -22,7 +22,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.autograd.profiler import profile
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
 
 from accelbench.engines.pytorch.backends import Backend
@@ -163,8 +163,9 @@ def _fake_tensors() -> Any:
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
     memo: dict[int, Any] = {}
-    attributes = [vars(layer) for layer in network.modules()]
-    for tensor in [*network.parameters(), *network.buffers(), *tensors_in(attributes)]:
+    for tensor in tensors_in([vars(layer) for layer in network.modules()]):
+        memo[id(tensor)] = _empty(tensor, tensor.dtype)  # an attribute stays in its format
+    for tensor in [*network.parameters(), *network.buffers()]:
         fake = _empty(tensor, dtype if tensor.is_floating_point() else tensor.dtype)
         memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
     return copy.deepcopy(network, memo)
@@ -255,7 +256,7 @@ class Counter(TorchDispatchMode):
         if real_format(factor) in WHOLE:
             return
         num = formula(*args, **kwargs, out_val=result)
-        self.flops_in["int8" if packet in INT8 else real_format(factor)] += num
+        self.flops_in[QUANTIZED.get(packet) or real_format(factor)] += num
         self.flops_on[factor.device.type] += num
         if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
             self.flops_of_large_kernels += num
@@ -288,7 +289,10 @@ def watched(into: Products) -> Iterator[Counter]:
 
     def look(module: nn.Module, inputs: Any) -> None:
         """A thread of the user's own code does not have the counter."""
-        if not torch.compiler.is_compiling() and get_ident() != here:
+        if torch.compiler.is_compiling() or get_ident() == here:
+            return
+        # A GPU's backward pass, which may run layers again, has a thread of its own, with the counter.
+        if counter not in _get_current_dispatch_mode_stack():
             into.in_other_threads = True
 
     hook = register_module_forward_pre_hook(look)
@@ -426,9 +430,14 @@ def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> 
 
 quantized = torch.ops.quantized
 WHOLE = ("int16", "int32", "int64")  # formats of products that are no floating-point operations, nor quantised ones
-INT8 = (quantized.linear, quantized.linear_relu, quantized.linear_dynamic, quantized.linear_relu_dynamic)
+# Operators of quantised layers -> the format that they multiply in.
+QUANTIZED = {
+    **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
+    **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
+}
 FORMULAS: dict[Any, Callable[..., int]] = {
-    **dict.fromkeys(INT8, _quantised_linear),
+    **dict.fromkeys(QUANTIZED, _quantised_linear),
     aten.convolution_backward: _convolution_backward,
     # In inference mode: without it, the operator would be taken apart, and compute in another format.
     aten.scaled_dot_product_attention: functools.partial(_attention, 2),
