@@ -117,7 +117,7 @@ def test_what_is_not_one_cell_is_refused(project, words):
         ),
         (["executor.ray.address=auto"], "executor.ray.address=auto: goes with executor=ray, and not with executor=loc"),
         (["executor.name=slurm"], "executor.name=slurm: without executor.slurm.nodes: use executor=slurm"),
-        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be `int` >= 1"),
+        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
     ],
 )
 def test_a_setting_of_another_executor_or_out_of_range_is_named(project, words, told):

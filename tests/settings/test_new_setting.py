@@ -59,9 +59,9 @@ def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_
         status, out, _ = told[name]
         assert (status, json.loads(out)["toy"]) == (0, number)
     assert len(set(told["ids"])) == 2
-    assert told["too large"] == [2, "", "accelbench: toy=10: should be `int` <= 9\n"]
-    assert told["too small"] == [2, "", "accelbench: toy=0: should be `int` >= 1\n"]
-    assert told["no number"][2] == "accelbench: toy: Value 'many' of type 'str' could not be converted to Integer\n"
+    assert told["too large"] == [2, "", "accelbench: toy=10: should be at most 9\n"]
+    assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
+    assert told["no number"] == [2, "", "accelbench: toy=many: should be a whole number\n"]
     assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
     assert "| `toy` | how many toys the cell has | – |\n" in told["columns.md"]
     assert told["completed"]

@@ -92,7 +92,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*CUSTOM, "model.target=a.B", "model.metric=m.mae"], "model.metric=m.mae: goes with protocol=target, and not"),
         ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own rate: use opt"),
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
-        ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be `int` >= 2"),
+        ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
         ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
         ([*GENERATE, "protocol=steps", "steps=40000"], "steps=40000: a record keeps .* tokens: use at most 31250"),
         (["generate.new_tokens=9"], "generate.new_tokens=9: goes with mode=generate, and not with mode=train"),

@@ -10,6 +10,8 @@ from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserErr
 from accelbench.settings.config import meant
 from accelbench.settings.libraries import words_for
 
+KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+
 
 def user_error_behind(error: BaseException) -> UserError | None:
     """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
@@ -38,6 +40,10 @@ def _translated(text: str) -> UserError | None:
     problem, key = of_key.groups() if of_key else ("", "")
     if found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         return UnknownChoiceError(key.removesuffix(".name"), found[1], map(str.strip, found[2].split(",")))
+    if found := re.search(r"Value '([^']*)' (?:of type .*could not be converted to|is not a valid) (\w+)", text):
+        return UserError(f"{key}={found[1]}: should be {KINDS.get(found[2], found[2])}")
+    if found := re.search(r"field '([\w.]+)' is not Optional", text):
+        return UserError(f"{key or found[1]}: should have a value")
     if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):
         return UserError(f"{key}: should be a list: '{key}=[3,32,32]'")
     if found := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):

@@ -1,6 +1,7 @@
 """A composed configuration -> a frozen cell and the options of its sweep, once every setting's limits are checked."""
 
 import math
+import re
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # samples that are there at once
 DECLARED = tuple(declared(RunConfig))
+BOUNDS = {">=": "at least", ">": "above", "<=": "at most"}  # msgspec's words for a range, and ours
 
 
 class RunFacts(Asked):
@@ -180,7 +182,8 @@ def check_limits(run: RunConfig) -> None:
         try:
             load(each.kind, plain(value))
         except ValueError as error:
-            raise UserError(f"{each.path}={value}: {error}") from None
+            text = re.sub(r"`\w+` (>=|>|<=) (\S+)", lambda found: f"{BOUNDS[found[1]]} {found[2]}", str(error))
+            raise UserError(f"{each.path}={value}: {text.removesuffix('.0')}") from None
         if each.path not in PATHS:  # no record keeps them
             _check_content(each.path, value)
 
