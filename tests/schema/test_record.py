@@ -11,6 +11,7 @@ import fakes
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
+from accelbench.schema.cell import id_of
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
 from accelbench.schema.vocab import Status
 from fakes import make_cell, make_measurement, write_plan_of
@@ -116,6 +117,21 @@ def changed(values, path, value):
         inner = inner[int(part) if part.isdecimal() else part]
     inner[last] = value
     return values
+
+
+@pytest.mark.parametrize("place", ["cell", "cell.window"])
+def test_a_cell_with_a_setting_of_another_release_is_no_cell_without_it(tmp_path, place):
+    values = changed(make_record().to_json(), f"{place}.toy", 5)
+    values["cell_id"] = id_of(values["cell"])
+    path = tmp_path / f"{values['cell_id']}-{values['identity'][:8]}.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=rf"\({place}: unknown field 'toy'\)"):
+        record.read(path)
+    plan = {"suite": "s", "title": "", "study": None, "profile": None, "schema_version": record.SCHEMA_VERSION}
+    entry = {name: values[name] for name in ("cell_id", "label", "cell")} | {"record": path.stem}
+    (tmp_path / "plan.json").write_text(json.dumps(plan | {"cells": [entry]}))
+    with pytest.raises(UserError, match=rf"{place}: unknown field 'toy'"):
+        plan_file.read_plan(tmp_path)
 
 
 @pytest.mark.parametrize(

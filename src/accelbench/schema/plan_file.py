@@ -15,7 +15,7 @@ from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.ranges import Count, NotNegative
-from accelbench.schema.serialize import flat, is_missing, load, read_json, safe, write_json
+from accelbench.schema.serialize import flat, is_missing, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
 
 MAX_DEPTH = 20
@@ -74,7 +74,8 @@ def read_plan(folder: Path) -> PlanFile:
         for entry in values["cells"]:
             entry["record_name"] = entry.pop("record")
         plan = load(PlanFile, values)
-        for cell_id, name, wanted in zip(ids, named, plan.cells, strict=True):
+        for entry, cell_id, name, wanted in zip(values["cells"], ids, named, plan.cells, strict=True):
+            refuse_unknown(entry["cell"], plain(wanted.cell), f"{name}.cell")
             vars(wanted.cell)["id"] = cell_id
             if name != cell_id or not wanted.record_name.startswith(f"{cell_id}-"):
                 raise ValueError(f"{wanted.record_name}: not the name of its cell's record")

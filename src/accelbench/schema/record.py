@@ -25,6 +25,7 @@ from accelbench.schema.serialize import (
     loads,
     plain,
     read_json,
+    refuse_unknown,
     safe,
     write_json,
 )
@@ -128,6 +129,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
         parts["reason"] = beginning(one_line(reason), MAX_REASON)
     environment = read_environment(dumps(values["environment"]))
     record = load(Record, {**parts, "environment": environment})
+    refuse_unknown(parts["cell"], plain(record.cell), "cell")  # it would pass for a cell without that setting
     vars(record)["environment"] = environment  # and no copy
     vars(record.cell)["id"] = id_of(values["cell"])
     if values["cell_id"] != record.cell.id:

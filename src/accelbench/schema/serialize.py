@@ -51,6 +51,15 @@ def load(cls: type[T], values: Any, place: str = "") -> T:
         raise ValueError(one_line(text).removeprefix(".").removeprefix(": ")) from None
 
 
+def refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], place: str) -> None:
+    """Raises a ValueError if `values` have an entry that `known`, the JSON of what was made of them, lacks."""
+    for name, value in values.items():
+        if name not in known:
+            raise ValueError(f"{place}: unknown field {name!r}")
+        if isinstance(value, dict):
+            refuse_unknown(value, known[name], f"{place}.{name}")
+
+
 def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:
     """The JSON with texts that are safe to show, and cut (`text.beginning`); or changed otherwise."""
     if isinstance(value, str):
