@@ -81,7 +81,10 @@ def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypat
     with_scalar = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.tensor(1.0))  # noqa: E731
     monkeypatch.setattr(own_code, "with_scalar", with_scalar, raising=False)
     target = "Tokens" if batch == "ragged_tokens" else "Scaled"
-    with pytest.raises(UserError, match=r"model\.batch=own_code\..* name a function in model\.collate"):
+    with pytest.raises(
+        UserError,
+        match=r"model\.batch=own_code\..* shapes \(.*\) of one sample and of \d+,.* name a function in model\.collate",
+    ):
         engine.run(own_cell(target, batch, **SERVES), tmp_path)
 
 

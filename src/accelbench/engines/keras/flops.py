@@ -15,6 +15,14 @@ from accelbench.measuring.checks import Products, State
 from accelbench.schema.measurement import Work
 
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
+WITHOUT_FLOPS = (
+    layers.InputLayer,
+    layers.Flatten,
+    layers.Reshape,
+    layers.Dropout,
+    layers.MaxPooling2D,
+    layers.BatchNormalization,
+)
 
 
 class Observer:
@@ -65,6 +73,8 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
     """Multiply-adds per sample: with the input, with the state, and with the first state alone."""
+    if isinstance(layer, WITHOUT_FLOPS):
+        return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):
         positions = math.prod(layer.output.shape[1:-1])
         return positions * math.prod(layer.kernel.shape), 0, 0
@@ -72,7 +82,7 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
         num_times = layer.input.shape[1]
         of_state = math.prod(layer.cell.recurrent_kernel.shape)
         return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
-    return 0, 0, 0
+    raise NotImplementedError(f"the operations of {type(layer).__name__} are not counted yet")
 
 
 def state_of(tensor: NDArray[np.floating]) -> State:

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from random import SystemRandom
 from typing import Any
 
@@ -39,16 +38,17 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
     return tensors
 
 
-def check_joined(flag: str, pool: Sequence[Any], whole: Any) -> None:
+def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
     """Raises a UserError if batches of one sample can't be joined into one like `whole`, tensor by tensor."""
-    rows = [(len(pool), *tensor.shape[1:]) for tensor in tensors_in(whole)]
-    with suppress(RuntimeError):
-        if [tuple(tensor.shape) for tensor in tensors_in(structure.joined(pool))] == rows:
-            return
-    raise UserError(
-        f"{flag}: its batches of one sample can't be joined along the first dimension of their tensors: name a "
-        "function in model.collate that joins them"
-    )
+    shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
+    for index, tensor in enumerate(tensors_in(whole)):
+        shapes = sorted({of_batch[index] for of_batch in shapes_of_pool})
+        if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
+            shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
+            raise UserError(
+                f"{flag}: makes tensors of the shapes {shown} of one sample and of {num_samples}, which can't be "
+                "joined along their first dimension: name a function in model.collate that joins batches of one sample"
+            )
 
 
 class BatchMaker:
@@ -252,7 +252,7 @@ class OwnWorkload:
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            check_joined(f"model.batch={model.batch}", pool, self.first)
+            check_joined(f"model.batch={model.batch}", pool, self.first, self.num_counted)
         return pool
 
     def example(self) -> Any:
