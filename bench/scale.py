@@ -82,7 +82,7 @@ def comparing() -> None:
         records = read_all(paths)
         for what, target, call in (
             (f"`accelbench compare` of {len(paths):,} records", COMPARE_TARGET_S, comparison),
-            ("reading and summarising them", READ_TARGET_S, lambda: list(records.each(summarise))),
+            ("reading and summarising them", READ_TARGET_S, lambda: list(map(summarise, records))),
         ):
             print(f"{what}: {seconds_per_step(call, 1):.1f} s (target: at most {target:g} s)", flush=True)
 
