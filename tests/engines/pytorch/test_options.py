@@ -95,3 +95,12 @@ def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
     counters["inductor"]["cudagraph_skips"] = 2  # as inductor counts them
     (told,) = options.compile_warnings(asked)
     assert told == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"
+
+
+def test_that_what_fails_to_compile_runs_uncompiled_is_noted():
+    asked = Options(compile=True)
+    options.prepare_compiler(asked)
+    assert list(options.compile_notes(asked)) == []
+    with torch._dynamo.config.patch(suppress_errors=True):  # by the user's code, or TORCHDYNAMO_SUPPRESS_ERRORS
+        (told,) = options.compile_notes(asked)
+    assert "ran uncompiled" in told

@@ -418,6 +418,7 @@ class Run(NetworkOutputs):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
+        yield from options.compile_notes(self.cell.options)
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
             yield "the code changes its batch: each step gets a copy of the batch"
         elif pins(self.cell, self.backend):

@@ -110,6 +110,12 @@ def compile_warnings(options: Options) -> Iterator[str]:
         yield f"cuda_graphs=true: {num} compiled parts are not replayed as CUDA graphs"
 
 
+def compile_notes(options: Options) -> Iterator[str]:
+    """Says that the user's code, or a variable, has torch.compile go on where it fails."""
+    if options.compile and torch._dynamo.config.suppress_errors:
+        yield "torch._dynamo.config.suppress_errors is set: what torch.compile fails on ran uncompiled"
+
+
 class Graphed(nn.Module):
     """The network, its own kernels recorded for each kind of input, and then launched together.
 
