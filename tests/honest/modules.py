@@ -4,6 +4,7 @@ The latter are not in `accidents`, since each cell's process imports that file, 
 """
 
 import copy
+import warnings
 
 import pytorch_lightning as pl
 import torch
@@ -87,6 +88,12 @@ class Lit(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+
+class TakesNoWarning(Lit):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        warnings.simplefilter("error")
 
 
 class Embeds(Lit):

@@ -198,6 +198,7 @@ HONEST = [
     module("Lit", "infer train", quick="infer"),
     module("Lit", "train", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
     module("Lit", "train", data="Stream", note="stream"),
+    module("TakesNoWarning", "infer train", quick="train"),
     module("Lit", "infer", batch_size=1, note="one sample"),
     module("Embeds", "infer", batch_size=1, data_args={"tokens": True}),
     module("Embeds", "infer", data_args={"tokens": True, "same": True}, note="the same"),
