@@ -157,6 +157,6 @@ def test_of_many_jobs_each_is_a_line_the_largest_gain_first():
     assert len(rows[0][1]) == pytest.approx(2 * len(rows[1][1]), abs=1)  # their logarithms
     words = " ".join(text.split())
     assert words.startswith("2 of 4 jobs run faster than pytorch fp32 on cpu (same batch)")
-    assert "keep what you run rnn infer ○ bf16 is 0.50x can't tell lstm infer ? bf16 is 1.0x" in words
-    assert "one setting only mlp train: 99.7 samples/s" in words
+    assert "keep what you run: rnn infer ○ bf16 0.50x can't tell: lstm infer ? bf16 1.0x" in words
+    assert "one setting only: mlp train 99.7/s" in words
     assert all(len(line) <= 100 for line in text.splitlines())

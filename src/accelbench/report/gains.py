@@ -1,7 +1,10 @@
 """What a terminal draws of answers: the gain of each job over what its user runs today, and the cells of one job."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -9,10 +12,11 @@ from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.headline import beside_speeds, missing
 from accelbench.answers.headline import stand_ins as stand_ins_of
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import speed_text
+from accelbench.answers.words import feeding_text, model_text, speed_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import counted, shortened, significant
+from accelbench.schema.vocab import Protocol
 
 MARKS = {Word.sure: "●", Word.likely: "○", Word.same: "=", Word.cant_tell: "?"}
 MEANINGS = {
@@ -24,7 +28,7 @@ MEANINGS = {
 DOUBT = "!"
 BAR = "━"
 MOST_BAR = 40  # characters
-MAX_NAME, MAX_SETTING = 22, 20
+MAX_NAME, MAX_SETTING = 26, 20
 MAX_LISTED = 6  # jobs without a bar
 FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
 
@@ -42,61 +46,111 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     """A line for each job with a setting that is faster than its reference, the largest gain first; then the others."""
-    faster = [answer for answer in answers if answer.best]
-    compared = [answer for answer in answers if answer.group.gains]
-    others = [answer for answer in compared if not answer.best]
-    kept = [answer for answer in others if answer.group.gains[0].is_told or answer.group.gains[0].word == Word.same]
-    untold = [answer for answer in others if answer not in kept]
+    jobs = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
+    compared = [job for job in jobs if job.gains]
+    faster = sorted((job for job in compared if job.answer.best), key=lambda job: -job.gain.ratio)
+    others = [job for job in compared if job not in faster]
     if compared:
         yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {_today(compared)}", "bold")
         yield Text()
-    gains = sorted(((answer.best, answer) for answer in faster if answer.best), key=lambda pair: -pair[0].ratio)
-    yield from _rows(gains, answers, width)
-    yield from _list("keep what you run", [_best_of(answer, answers) for answer in kept])
-    yield from _list("can't tell", [_best_of(answer, answers) for answer in untold])
-    alone = [answer for answer in answers if not answer.group.gains]
-    yield from _list("one setting only", [f"{_name(answer, answers)}: {answer.rate}" for answer in alone])
-    words = [gain.word for gain, _ in gains] + [answer.group.gains[0].word for answer in others]
+    yield from _rows(faster, width)
+    kept = [job for job in others if job.gain.is_told or job.gain.word == Word.same]
+    untold = [job for job in others if job not in kept]
+    yield from _list("keep what you run", [_beside(job) for job in kept], width)
+    yield from _list("can't tell", [_beside(job) for job in untold], width)
+    alone = [job for job in jobs if not job.gains]
+    yield from _list("one setting only", [f"{job.name} {_rate(job.answer.fastest)}" for job in alone], width)
+    words = {job.gain.word for job in compared}
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
         yield Text(f"\n  {legend}", "dim")
 
 
-def _list(title: str, lines: Sequence[str]) -> Iterator[Text]:
-    if lines:
-        yield Text(f"\n  {title}", "bold dim")
-    yield from (Text(f"  {line}", "dim") for line in lines[:MAX_LISTED])
-    if len(lines) > MAX_LISTED:
-        yield Text(f"  and {counted(len(lines) - MAX_LISTED, 'more job')}", "dim")
+class Job(NamedTuple):
+    """A job with its name, which no other has."""
+
+    answer: Answer
+    name: str
+
+    @property
+    def gains(self) -> Sequence[Gap]:
+        return self.answer.group.gains
+
+    @property
+    def gain(self) -> Gap:
+        """The largest gain that can be told; else the largest; only of a job with gains."""
+        return self.answer.best or self.gains[0]
+
+    @property
+    def setting(self) -> str:
+        """Of that gain; with its device if the reference has another one, and the batch if there are several."""
+        cell = self.gain.first.cell
+        text = self.answer.group.setting(self.gain.first)
+        if cell.device == self.gain.second.cell.device:
+            text = text.removeprefix(f"{cell.device} ")
+        several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
+        return text + (f" b{cell.batch_size}" if several else "")
 
 
-def _best_of(answer: Answer, answers: Sequence[Answer]) -> str:
-    """Such as `rnn train  ○ fp32 with keras, batch 32 is 0.63x`."""
-    gain = answer.group.gains[0]
-    return f"{_name(answer, answers)}  {MARKS[gain.word]} {_setting(answer, gain.first)} is {_times(gain)}"
+def _names(answers: Sequence[Answer]) -> list[str]:
+    """Such as `mlp train` and `cnn fit`; with how the data are fed, or which they are, where several are alike."""
+    names = []
+    details = []
+    for answer in answers:
+        cell = answer.fastest.cell
+        how = cell.mode if cell.protocol == Protocol.window else cell.protocol
+        names.append(f"{model_text(answer.fastest)} {how}")
+        fed = feeding_text(answer.fastest).removesuffix(cell.protocol).strip()
+        details.append(((), (fed,), (fed, answer.group.where), (fed, answer.group.where, cell.data.name)))
+    for number in range(1, 4):
+        nums = Counter(names)
+        for place, name in enumerate(names):
+            if nums[name] > 1:
+                added = [word for word in details[place][number] if word and word not in details[place][number - 1]]
+                names[place] = " ".join([name, *added])
+    return names
+
+
+def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
+    """The parts behind each other, on as many lines as it takes."""
+    if not parts:
+        return
+    more = [f"and {counted(len(parts) - MAX_LISTED, 'more job')}"] if len(parts) > MAX_LISTED else []
+    text = f"{title}: {', '.join([*parts[:MAX_LISTED], *more])}"
+    yield Text()
+    for line in wrap(text, width - 2, subsequent_indent="  ", break_on_hyphens=False):
+        yield Text(f"  {line}", "dim")
+
+
+def _beside(job: Job) -> str:
+    """Such as `rnn train ○ fp32 keras 0.63x`."""
+    return f"{job.name} {MARKS[job.gain.word]} {job.setting} {_times(job.gain)}"
+
+
+def _rate(cell: MeasuredCell) -> str:
+    return speed_text(cell.cell, cell.speed).replace(" samples/s", "/s")
 
 
 def _times(gain: Gap) -> str:
     return f"{significant(gain.ratio, 2)}x"
 
 
-def _rows(gains: Sequence[tuple[Gap, Answer]], answers: Sequence[Answer], width: int) -> Iterator[Text]:
-    if not gains:
+def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
+    if not jobs:
         return
-    names = [shortened(_name(answer, answers), MAX_NAME) for _, answer in gains]
-    settings = [shortened(_setting(answer, gain.first), MAX_SETTING) for gain, answer in gains]
+    names = [shortened(job.name, MAX_NAME) for job in jobs]
+    settings = [shortened(job.setting, MAX_SETTING) for job in jobs]
     name_width = max(map(len, names))
     setting_width = max(map(len, settings))
-    most = math.log(gains[0][0].ratio)
-    room = min(MOST_BAR, width - name_width - setting_width - FIGURES_WIDTH - 8)
-    for (gain, _), name, setting in zip(gains, names, settings, strict=True):
-        length = max(1, round(max(room, 1) * math.log(gain.ratio) / most))
+    most = math.log(jobs[0].gain.ratio)
+    room = max(1, min(MOST_BAR, width - name_width - setting_width - FIGURES_WIDTH - 8))
+    for job, name, setting in zip(jobs, names, settings, strict=True):
+        length = max(1, round(room * math.log(job.gain.ratio) / most))
         line = Text(f"  {name:<{name_width}}  {setting:<{setting_width}}  ")
         line.append(BAR * length, "green")
-        line.append(MARKS[gain.word].ljust(max(room, 1) - length + 1))
-        rate = speed_text(gain.first.cell, gain.first.speed).replace(" samples/s", "/s")
-        doubt = f" {DOUBT}" if gain.is_doubtful else ""
-        line.append(f"{_times(gain):>7}  {rate:>9}{doubt}")
+        line.append(MARKS[job.gain.word].ljust(room - length + 1))
+        doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
+        line.append(f"{_times(job.gain):>7}  {_rate(job.gain.first):>9}{doubt}")
         yield line
 
 
@@ -138,17 +192,8 @@ def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
         yield Text(f"- {text}", "dim")
 
 
-def _today(answers: Sequence[Answer]) -> str:
-    """What the references of all answers have in common, such as `fp32 (same batch)`."""
-    references = [gain.second for answer in answers for gain in answer.group.gains]
-    named = {f"{each.cell.engine} {each.cell.precision} on {each.cell.device}" for each in references}
+def _today(jobs: Sequence[Job]) -> str:
+    """What the references of all jobs have in common, such as `pytorch fp32 on cpu (same batch)`."""
+    references = [gain.second.cell for job in jobs for gain in job.gains]
+    named = {f"{cell.engine} {cell.precision} on {cell.device}" for cell in references}
     return f"{named.pop() if len(named) == 1 else 'what was asked for first'} (same batch)"
-
-
-def _name(answer: Answer, answers: Sequence[Answer]) -> str:
-    return f"{answer.name_among(answers)} {answer.fastest.cell.mode}"
-
-
-def _setting(answer: Answer, cell: MeasuredCell) -> str:
-    several = len({each.cell.batch_size for each in answer.group.cells}) > 1
-    return answer.group.setting(cell) + (f" b{cell.cell.batch_size}" if several else "")
