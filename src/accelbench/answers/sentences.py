@@ -187,10 +187,13 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """How many times as fast as the reference of its batch the cell is, and how sure that is; empty if unknown."""
-    if group.is_reference(cell):
-        return REFERENCE
+    """How many times as fast as the reference of its batch the cell is, and how sure that is.
+
+    Empty if that is unknown, and of a single setting in several batches.
+    """
     found = group.gain(cell)
+    if group.others and group.is_reference(cell):
+        return REFERENCE
     return f"{significant(found.ratio)} times, {found.word}" if found else ""
 
 
