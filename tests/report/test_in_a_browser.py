@@ -93,9 +93,9 @@ def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_
 def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skipped(show) -> None:
     browser = show("#sort=-samples_per_s")
     heads = browser.find_elements(By.CSS_SELECTOR, "#every th[scope=col]")
-    told = ["cell", "samples/s", "± (%)", "p50 (ms)", "against the fastest", "doubts, or the reason"]
+    told = ["cell", "samples/s", "± (%)", "p50 (ms)", "times the reference", "doubts, or the reason"]
     assert [head.text for head in heads if head.is_displayed()] == told
-    assert "fastest" in column(browser, "against the fastest")
+    assert "reference" in column(browser, "times the reference")
     assert text(browser, "listed") == f"{NUM_CELLS - NUM_FOLDED} of {NUM_CELLS} that pass the filters"
     (skipped, waiting) = browser.find_elements(By.CSS_SELECTOR, ".fold button")
     assert (skipped.text, waiting.text) == ("4 skipped: no NVIDIA GPU: libnvidia-ml.so.1 not found", "2 not run yet")

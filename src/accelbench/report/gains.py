@@ -27,7 +27,8 @@ MEANINGS = {
 }
 DOUBT = "!"
 BAR = "━"
-MOST_BAR = 40  # characters
+LEAST_BAR, MOST_BAR = 4, 40  # characters
+LEAST_NAME = 12
 MAX_NAME, MAX_SETTING = 26, 20
 MAX_LISTED = 6  # jobs without a bar
 FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
@@ -162,11 +163,12 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
     if len(cells) == 1:
         return
     yield Text()
-    names = [answer.group.short_text(cell) for cell in cells[:most]]
     rates = [speed_text(cell.cell, cell.speed) for cell in cells[:most]]
-    name_width = max(map(len, names))
     rate_width = max(map(len, rates))
-    room = max(1, min(MOST_BAR, width - name_width - rate_width - FIGURES_WIDTH - 6))
+    beside = width - rate_width - FIGURES_WIDTH - 7  # for names and bars
+    names = [shortened(answer.group.short_text(cell), max(LEAST_NAME, beside - LEAST_BAR)) for cell in cells[:most]]
+    name_width = max(map(len, names))
+    room = max(LEAST_BAR, min(MOST_BAR, beside - name_width))
     for cell, name, rate in zip(cells, names, rates, strict=False):
         length = max(1, round(room * (cell.speed or 0.0) / (cells[0].speed or 1.0)))
         line = Text(f"  {name:<{name_width}}  ")
