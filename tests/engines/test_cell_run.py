@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accelbench.engines.cell_run import BaseBackend, CellRun
+from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring import progress
 from accelbench.measuring.checks import NOT_IN_TIME, Measured

@@ -4,9 +4,11 @@ import pytest
 
 from accelbench.engines import images
 from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.images import check_has_epochs
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.vocab import Precision, Weights
-from accelbench.schema.workload import SHAPES, ModelSpec
+from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
+from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
+from fakes import make_cell
 
 
 def test_what_can_not_be_had_is_refused():
@@ -16,6 +18,9 @@ def test_what_can_not_be_had_is_refused():
         images.own_network(ModelSpec(name="vgg"), {"mlp": 1})
     with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has none"):
         images.own_network(ModelSpec(name="mlp", weights=Weights.pretrained), {"mlp": list})
+    data = DataSpec(name="random", pipeline=Pipeline.host)
+    with pytest.raises(UnsupportedError, match="have no epochs"):
+        check_has_epochs(make_cell(data=data, protocol=Protocol.fit))
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,6 @@ def test_what_is_refused_and_that_what_is_named_instead_runs(device, kwargs, exp
 
 GRAPHS = make_cell(device=Device.gpu, devices=2, options=Options(cuda_graphs=True))
 OWN = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
-RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 LIT = make_cell(model=ModelSpec(name="Lit", library=Library.lightning, network="my.Lit"), data=DataSpec(name="module"))
 RESIDENT = DataSpec(name="random", pipeline=Pipeline.device)
 JAX = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
@@ -130,9 +129,6 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
         (optional(cuda_graphs=True), "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
         (optional("gpu", allocator=Allocator.jemalloc), "allocator=jemalloc: a gpu computes in memory of its own"),
-        (make_cell(data=RANDOM, protocol=Protocol.fit), "random images have no epochs: use protocol=window or steps"),
-        (make_cell(engine=Engine.lightning, devices=2), "its loop is measured on one device: use devices=1"),
-        (make_cell(engine=Engine.lightning, protocol=Protocol.fit), "for protocol=fit use engine=pytorch"),
         # A LightningModule runs as it is, on one device.
         (dataclasses.replace(LIT, protocol=Protocol.fit), "model=lightning: protocol=fit"),
         (dataclasses.replace(LIT, options=Options(channels_last=True)), "use channels_last=false"),

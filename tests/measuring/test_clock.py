@@ -280,8 +280,9 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
     workload.compile_steps = 1
     timing = Timing()
     for _ in range(2):
-        step = of_epoch(workload)
-        _, took = clock.measured_epoch(step, workload.wait, timing, workload.num_compiles, workload.now)
+        epoch = clock.EpochClock(timing, workload.num_compiles)
+        took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=epoch.is_first)
+        epoch.end(took)
     assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
     assert took.first_step_s is None
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between

@@ -54,7 +54,6 @@ def with_a_gpu(project, monkeypatch):
         ("device=auto", "gpu", True),
         ("device=cuda", "gpu", False),
         ("device=cpu", "cpu", False),
-        ("engine=lightning", "gpu", True),
         ("engine=openvino mode=infer", "cpu", False),
         ("engine=openvino mode=infer device=auto", "cpu", True),
         ("-m suite=demo", "cpu", False),  # what a pipeline measures is the same on every machine

@@ -38,7 +38,7 @@ def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
     assert not cell_and_options(merged(*several))[0].xla_processes
     for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    told = "^engine.xla_processes=true: goes with engine=pytorch, and not with engine=keras"
+    told = "^engine.xla_processes=true: goes with engine=pytorch or engine=lightning, and not with engine=keras"
     with pytest.raises(UserError, match=told):
         cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from accelbench.schema.vocab import Device, Engine
+from accelbench.schema.vocab import ON_TORCH, Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +28,18 @@ def absent(device: Device, reason: str) -> DeviceReport:
     return DeviceReport(device=device, present=False, reason=reason)
 
 
-# Where an engine runs beside the CPU, the fastest first. Others than these run anywhere on the CPU, and few elsewhere.
-FASTEST: dict[str, tuple[Device, ...]] = {
-    Engine.pytorch: (Device.gpu, Device.tpu, Device.xpu, Device.mps),
-    Engine.lightning: (Device.gpu,),
-}
+FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
 
 
 @cache
 def fastest_for(engine: str) -> Device:
-    """The fastest kind of device here for an engine, looked up once per process."""
-    devices = FASTEST.get(engine, ())
-    return next((device for device in devices if look(device).present), Device.cpu)
+    """The fastest kind of device here for an engine. Others than PyTorch's run anywhere on the CPU, and few elsewhere.
+
+    It is looked up once per process.
+    """
+    if engine not in ON_TORCH:
+        return Device.cpu
+    return next((device for device in FASTEST if look(device).present), Device.cpu)
 
 
 def look(device: Device, **known: Any) -> DeviceReport:

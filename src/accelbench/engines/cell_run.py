@@ -1,8 +1,8 @@
 """The template of one cell's run: what every engine does alike, from the first step to the `Measurement`.
 
 An engine derives from `CellRun` and fills the methods that raise NotImplementedError. By default `run_steps` drives the
-steps from outside; an engine whose framework calls back overrides it, and calls `window` from
-inside those calls. Nothing here runs between the parts of a timed step.
+steps from outside; an engine whose framework calls back overrides it, and calls `measure_window`, `measure_epoch` and
+`evaluate` from inside those calls. Nothing here runs between the parts of a timed step.
 """
 
 import math
@@ -15,9 +15,10 @@ from typing import Any
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.images import is_random
+from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock, progress
@@ -44,41 +45,6 @@ from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Pre
 NUM_LOOKS = 3
 
 
-class BaseBackend:
-    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
-
-    on_host = True
-    """Whether a batch is computed in the memory where it was fetched."""
-    queues = False
-    """Whether a step may return before it is done, or waiting for it takes time of its own."""
-
-    def wait(self) -> None:
-        """Returns when everything launched on the device is done."""
-
-    def compiles(self) -> Compiles:
-        return 0, 0.0
-
-    def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
-        return None
-
-    def peak_memory_bytes(self) -> int | None:
-        """The device allocator's peak since the process started; None if the device reports none."""
-        return None
-
-    def device_name(self) -> str | None:
-        """The hardware's name; None if only `devices.registry` knows it."""
-        return None
-
-    def read_back(self) -> str | None:
-        """The settings that `changed` reads back, in words; None if it reads none."""
-        return None
-
-    def changed(self) -> list[str]:
-        """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
-        return []
-
-
 @dataclass(frozen=True)
 class Resources:
     """What the measured steps used; noted before anything else runs."""
@@ -90,7 +56,7 @@ class Resources:
 
 
 class CellRun:
-    """One cell's run in this process."""
+    """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for."""
 
     # Set by the engine:
     feed: Any  # the batches that are measured; its `num_samples` are those of an epoch
@@ -108,6 +74,7 @@ class CellRun:
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
+        check_has_epochs(cell)
         self.goal = GoalRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
         self.cell, self.data_folder = cell, data_folder
         self.backend, self.ranks = backend, ranks
@@ -210,7 +177,6 @@ class CellRun:
             self.measure_epoch(self.new_step())
             if self.trains:
                 self.evaluate(self.new_test_step())
-        self.note_resources()
 
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps, or serves requests."""
@@ -250,22 +216,36 @@ class CellRun:
             self.timing.copy_out_s = []
 
     def measure_epoch(self, step: Step) -> None:
+        epoch = self.begin_epoch()
+        took = clock.time_epoch(step, self.wait_for_ranks, waits_for_first=epoch.is_first)
+        self.end_epoch(epoch, took, step)
+
+    def begin_epoch(self) -> clock.EpochClock:
         self.ranks.end()  # so that all ranks begin together
-        began_s, took = clock.measured_epoch(step, self.wait_for_ranks, self.timing, self.backend.compiles)
+        return clock.EpochClock(self.timing, self.backend.compiles)
+
+    def end_epoch(self, epoch: clock.EpochClock, took: clock.EpochTime, step: Any) -> None:
+        """Notes an epoch, which `step` ran, or what has its outcome."""
+        epoch.end(took)
         self.changes += self.backend.changed()
         num = self.feed.num_samples
         data_s = None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
-        noted = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=began_s, data_s=data_s)
+        noted = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
         self.epochs.append(replace(noted, loss=loss, accuracy=accuracy))
 
     def evaluate(self, step: Step) -> None:
         self.ranks.end()
-        seconds = clock.time_epoch(step, self.wait_for_ranks).seconds
+        self.end_evaluation(clock.time_epoch(step, self.wait_for_ranks).seconds, step)
+
+    def end_evaluation(self, seconds: float, step: Any) -> None:
+        """Notes an evaluation of the test set, which `step` ran, or what has its outcome."""
         num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
+        if len(self.epochs) == self.cell.epochs:  # before a trainer ends, which copies the weights into host memory
+            self.note_resources()
 
     def wait_for_ranks(self) -> None:
         self.backend.wait()

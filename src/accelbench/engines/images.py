@@ -48,6 +48,12 @@ def is_random(cell: Cell) -> bool:
     return cell.data.pipeline in RANDOM_IMAGE_PIPELINES
 
 
+def check_has_epochs(cell: Cell) -> None:
+    """Raises an UnsupportedError if whole epochs of random images were asked for."""
+    if is_random(cell) and cell.protocol in EPOCHS:
+        raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs; use protocol=window or steps")
+
+
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
     """The arrays of a split of the prepared data set; of `VALIDATION`, as of training, the part that the cell uses."""
     is_test = split == "test"

@@ -354,18 +354,20 @@ def time_epoch(
     return EpochTime(now() - start, data_s, first_step_s)
 
 
-def measured_epoch(
-    step: Step, wait: Callable[[], None], timing: Timing, compiles: Callable[[], Compiles], now: Now = time.perf_counter
-) -> tuple[float, EpochTime]:
-    """When an epoch began, and what it took; noted in `timing`. The first one waits for its first step, too."""
-    before = timing.steady_boot_s
-    began_s = boot_s()
-    compiled, _ = compiles()
-    took = time_epoch(step, wait, now, waits_for_first=before is None)
-    if before is None:
-        timing.first_step_s = took.first_step_s
+class EpochClock:
+    """Notes an epoch in `timing`, which begins now. The first one compiles, and waits for its first step."""
+
+    def __init__(self, timing: Timing, compiles: Callable[[], Compiles]) -> None:
+        self.timing, self.compiles = timing, compiles
+        self.is_first = timing.steady_boot_s is None
+        self.began_s, (self._compiled, _) = boot_s(), compiles()
+
+    def end(self, took: EpochTime) -> None:
+        """Notes the epoch, which took so long."""
+        timing, began_s = self.timing, self.began_s
+        if timing.steady_boot_s is None:
+            timing.first_step_s = took.first_step_s
+        else:
+            began_s, _ = timing.steady_boot_s
+            timing.compiled_in_steady_state += self.compiles()[0] - self._compiled
         timing.steady_boot_s = began_s, boot_s()
-    else:
-        timing.compiled_in_steady_state += compiles()[0] - compiled
-        timing.steady_boot_s = before[0], boot_s()
-    return began_s, took

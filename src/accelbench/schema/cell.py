@@ -323,7 +323,7 @@ class Cell(RunSettings):
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
-        False, "engine=pytorch on a TPU: a process for each core", empty="other devices and engines"
+        False, "pytorch and lightning on a TPU: a process for each core", empty="other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None for another engine

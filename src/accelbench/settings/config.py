@@ -47,7 +47,7 @@ class EngineConfig(KerasSettings):
     jit_compile: bool | None = setting(  # type: ignore[assignment]
         None, "keras: whether it compiles with XLA; unless given, with the backend jax alone"
     )
-    xla_processes: bool = setting(False, "engine=pytorch on a TPU: a process for each core")
+    xla_processes: bool = setting(False, "pytorch and lightning on a TPU: a process for each core")
 
 
 @dataclass(frozen=True, kw_only=True)

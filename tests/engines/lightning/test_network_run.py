@@ -3,19 +3,25 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.pytorch import engine as pytorch
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.judging.verdict import judge
-from accelbench.schema.vocab import Engine, Mode, Phase, Precision, Protocol
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_module_run import pytestmark  # noqa: F401
 from engines.pytorch.test_batches import own_cell
-from fakes import make_cell
+from engines.pytorch.test_goal import cell_to_goal
+from fakes import make_cell, needs
 from marks import slow
 
 MLP = ModelSpec(name="mlp", args={"widths": [32]}, optimizer="sgd", learning_rate=0.05)  # with dropout
 STEPS = {"protocol": Protocol.steps, "warmup": 2, "steps": 10, "breakdown_s": 0.0}
+FIT = {"protocol": Protocol.fit, "epochs": 2}
 
 
 def cell(**changes):
@@ -39,6 +45,26 @@ def test_it_trains_as_the_bare_loop(digits, precision):
     assert (found.work, found.num_steady_samples) == (expected.work, expected.num_steady_samples)
 
 
+def test_whole_epochs_have_the_losses_and_the_evaluation_of_the_bare_loop(digits):
+    found, expected = measured(digits, **FIT), pytorch.run(cell(**FIT), digits)
+    for ours, theirs in zip(found.epochs, expected.epochs, strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=1e-6)
+        assert (ours.accuracy, ours.num_samples) == (theirs.accuracy, theirs.num_samples)
+        assert ours.evaluation.loss == pytest.approx(theirs.evaluation.loss, rel=1e-6)
+    assert found.evaluation.accuracy == expected.evaluation.accuracy
+    assert found.first_step_s < found.epochs[0].seconds
+    assert len(measured(digits, mode=Mode.infer, **FIT).epochs) == len(found.epochs) + 1
+
+
+@pytest.mark.parametrize("target", [{"every": 0.5}, {"definition": "fixed"}])
+def test_a_target_is_reached_where_the_bare_loop_reaches_it(digits, target):
+    asked = cell_to_goal(target=target, engine=Engine.lightning)
+    found, expected = (each.run(asked, digits).target for each in (engine, pytorch))
+    assert [each.value for each in found.evaluations] == [each.value for each in expected.evaluations]
+    assert (found.hit, found.tested) == (expected.hit, expected.tested)
+    assert [each.span for each in found.log] == [each.span for each in expected.log]
+
+
 @pytest.mark.parametrize("mode", [Mode.train, Mode.infer])
 def test_it_has_its_phases_and_its_output_is_compared(digits, mode):
     found = measured(digits, mode=mode, breakdown_s=0.02, precision=Precision.bf16)
@@ -60,3 +86,42 @@ def test_a_network_that_needs_gradients_infers(tmp_path):
     found = engine.run(asked, tmp_path)
     assert judge(asked, found) is None
     assert any("inference ran in" in note for note in found.notes)
+
+
+def test_two_devices_train_as_one(hosts, digits):
+    plain = replace(MLP, args={"widths": [32], "dropout": 0.0})
+    one, two = (hosts.run(cell(model=plain, devices=num, **FIT), digits) for num in (1, 2))
+    assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.error
+    losses = [[epoch.loss for epoch in each.measurement.epochs] for each in (one, two)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    outcome = hosts.run(cell(model=plain, devices=2, protocol=Protocol.window, breakdown_s=0.02), digits)
+    assert outcome.status == Status.ok, outcome.error
+    assert outcome.measurement.breakdown.phases_s
+
+
+class OfTorch(Backend):
+    """The CPU in the place of a device that torch.accelerator drives, which Lightning does not know."""
+
+    torch_type = "xpu"
+
+    def device(self):
+        return torch.device("cpu")
+
+
+@pytest.mark.parametrize("mode", [Mode.train, Mode.infer])
+def test_on_a_device_that_lightning_does_not_know_it_trains_as_the_bare_loop(digits, mode):
+    found = NetworkRun(cell(mode=mode), digits, OfTorch(), Ranks(1)).measure()
+    expected = pytorch.run(cell(mode=mode), digits)
+    assert found.loss == (None if mode == Mode.infer else pytest.approx(expected.loss, rel=1e-6))
+    assert found.num_steady_samples == expected.num_steady_samples
+    assert found.warnings == []
+
+
+@needs("torch_xla")
+@pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
+def test_xla_runs_what_was_asked(hosts, digits, mode):
+    data = DataSpec(name="random", pipeline=Pipeline.host)
+    asked = cell(device=Device.xla_cpu, mode=mode, data=data, protocol=Protocol.window, timeout_s=240)
+    outcome = hosts.run(asked, digits)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert outcome.measurement.warnings == []

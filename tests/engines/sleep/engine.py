@@ -3,7 +3,8 @@
 import time
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
+from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.images import order_of
 from accelbench.measuring.runner import Step
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import keras
 from numpy.typing import NDArray
 
-from accelbench.engines.cell_run import BaseBackend
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.keras.feed import Feed
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell

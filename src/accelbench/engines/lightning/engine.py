@@ -1,36 +1,14 @@
 """The Lightning engine: one cell -> one measurement, in the loop of Lightning's Trainer."""
 
-import logging
-import warnings
 from pathlib import Path
-from typing import Any
-
-from lightning_utilities.core import rank_zero
 
 from accelbench.engines.lightning.module_run import ModuleRun
 from accelbench.engines.lightning.network_run import NetworkRun
+from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.pytorch import engine
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Library
-
-
-def hush_lightning() -> None:
-    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation.
-
-    Its other ones stay warnings, whatever the user's code makes of warnings.
-    """
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    rank_zero._warn = _warn
-
-
-def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        for note in ("predict returned None", "You defined a `validation_step`"):
-            warnings.filterwarnings("ignore", message=note)
-        warnings.warn(message, stacklevel=stacklevel + 1, **kwargs)
 
 
 def run(

@@ -29,11 +29,15 @@ def callback(package: str, hooks: type, cell_run: Any) -> Any:
 
 
 class ClockHooks:
-    """Runs the steps that the clock `cell_run.conduct()` asks for: the batches of Lightning's loop."""
+    """Runs the steps that the clock `cell_run.conduct()` asks for: the batches of Lightning's loop.
+
+    The other ranks run as many batches as the first one announces.
+    """
 
     def __init__(self, cell_run: Any) -> None:
         self.cell_run = cell_run
         self.clock = cell_run.conduct()
+        self.backend, self.ranks = cell_run.backend, cell_run.ranks
         self.num_steps = 0  # that have ended
         self.num_skipped = 0  # steps whose training_step returned None, in automatic optimisation
         self.outputs: Any = None  # of the last step
@@ -98,6 +102,7 @@ class ClockHooks:
 
     def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._enter(Phase.framework)
+        self.backend.end_step()
         self._count(outputs)
 
     def _count(self, outputs: Any) -> None:
@@ -129,7 +134,10 @@ class ClockHooks:
         except StopIteration:
             self.is_over = True
             raise Stopped from None
-        self._left = self.ask.num_steps
+        self._asked = self._left = self.ranks.begin(self.ask.num_steps)
+        if not self._left:  # the first rank is done
+            self.is_over = True
+            raise Stopped
         if self.ask.stamps is not None:
             for optimizer in self.trainer.optimizers:
                 handle = optimizer.register_step_post_hook(lambda *_: self._enter(self._between))
@@ -143,10 +151,12 @@ class ClockHooks:
         if self.marks is not None:
             self.marks.launched()
             ran = self.marks.end()
+            self.ranks.end()
         else:
-            self.cell_run.backend.wait()
+            self.backend.wait()
+            self.ranks.end()
             seconds = time.perf_counter() - self._start_s
-            num_samples = self.cell_run.samples_between(self.num_steps - self.ask.num_steps, self.num_steps)
+            num_samples = self.cell_run.samples_between(self.num_steps - self._asked, self.num_steps)
             ran = Ran(seconds, num_samples, launched_s - self._start_s)
         self.outputs = outputs
         self._leave()
@@ -158,44 +168,75 @@ class ClockHooks:
         self.marks = None
 
 
-class GoalHooks:
-    """Trains a LightningModule to a target in Lightning's loop, which evaluates where an interval ends."""
+class IntervalHooks:
+    """Runs a training in Lightning's loop, which evaluates where an interval of it ends."""
+
+    is_over = False
 
     def __init__(self, cell_run: Any) -> None:
         self.cell_run = cell_run
-        self.goal = cell_run.goal
 
     def drive(self, loop: Callable[[], object]) -> None:
         """Runs Lightning's loop until its end."""
         loop()
-        if not self.goal.is_over:
+        if not self.is_over:
             raise UserError(ENDED)
+
+    def begin(self) -> None:
+        """Begins an interval."""
+        raise NotImplementedError
+
+    def ends(self) -> bool:
+        """Whether the interval ends with the batch that has ended."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Ends it: an evaluation follows."""
+        raise NotImplementedError
+
+    def evaluated(self) -> None:
+        """Notes the evaluation, and whether it was the last one."""
+        raise NotImplementedError
 
     def mark(self, phase: Phase) -> None:
         """No phase of a step is timed."""
 
     def on_train_start(self, *_: Any) -> None:
         self.cell_run.begin_loop()
-        self._begin()
-
-    def _begin(self) -> None:
-        self.next_end = self.goal.next_end()
-        self.goal.begin_training(self.cell_run)
+        self.begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        goal = self.goal
-        goal.num_calls += 1
-        ends = goal.num_calls == self.next_end or goal.ends_now()
+        ends = self.ends()
         # The Trainer validates after each so many batches: after this one, or after none.
         trainer.val_check_batch = 1 if ends else NEVER
         if ends:
             self.cell_run.wait_for_ranks()
-            goal.end_training(self.cell_run)
-            self.cell_run.begin_validation()
+            self.end()
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
-        self.cell_run.validated()
-        if self.goal.is_over:
+        self.evaluated()
+        if self.is_over:
             trainer.should_stop = True
         else:
-            self._begin()
+            self.begin()
+
+
+class GoalHooks(IntervalHooks):
+    """Runs a training to a target; see `engines.goal`."""
+
+    def begin(self) -> None:
+        self.goal = self.cell_run.goal
+        self.next_end = self.goal.next_end()
+        self.goal.begin_training(self.cell_run)
+
+    def ends(self) -> bool:
+        self.goal.num_calls += 1
+        return bool(self.goal.num_calls == self.next_end or self.goal.ends_now())
+
+    def end(self) -> None:
+        self.goal.end_training(self.cell_run)
+        self.cell_run.begin_validation()
+
+    def evaluated(self) -> None:
+        self.cell_run.validated()
+        self.is_over = self.goal.is_over

@@ -4,6 +4,7 @@ A measured step is one batch of the Trainer's own loop with everything that the 
 """
 
 import importlib
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.lightning.loop import LOOK, GoalHooks
+from accelbench.engines.lightning.loop import LOOK
 from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
@@ -53,7 +54,6 @@ class ModuleRun(NetworkRun):
         self.package = self.workload.package
         self.is_plain = False
         if self.goal is not None:
-            self.hooks = GoalHooks
             self.workload.check_validates()
 
     def new_workload(self) -> Any:
@@ -66,6 +66,7 @@ class ModuleRun(NetworkRun):
     def settings(self) -> dict[str, Any]:
         return {
             **{name: getattr(self.asked, name) for name in STEP_SETTINGS},
+            "devices": 1,
             "max_epochs": self.cell.epochs if self.fits else MAX_EPOCHS,
             "limit_val_batches": 1.0 if self.fits else 0,
             # A logger that drops everything stands in, so that `self.logger.experiment` works.
@@ -73,12 +74,18 @@ class ModuleRun(NetworkRun):
         }
 
     def arguments(self) -> dict[str, Any]:
+        setup = self.trainer.strategy.setup  # puts the module and its optimisers onto the device
+
+        def timed(trainer: Any) -> None:
+            start = time.perf_counter()
+            setup(trainer)
+            self.workload.build_s += time.perf_counter() - start
+
+        self.trainer.strategy.setup = timed
         return {"datamodule": self.workload.data}
 
     def run_steps(self) -> None:
         super().run_steps()
-        if self.goal is not None:
-            self.note_end()
         for name in STEP_SETTINGS:
             now = getattr(self.trainer, name)
             asked = getattr(self.asked, name)
@@ -90,14 +97,13 @@ class ModuleRun(NetworkRun):
         self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
         super().begin_loop()
         self.num_params = zoo.num_params(self.module)
-        if self.goal is not None:
-            self._plan(self.goal)
-        elif self.trains:
+        self.build_s = self.workload.build_s
+        if self.trains and self.goal is None:
             self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
             for config in self.trainer.lr_scheduler_configs:
                 config.strict = False  # no error without a metric of validation, which does not run
 
-    def _plan(self, goal: GoalRun) -> None:
+    def plan_goal(self, goal: GoalRun) -> None:
         length = self.trainer.num_training_batches
         if length in (0, float("inf")):
             flag = self.workload.owner_flag

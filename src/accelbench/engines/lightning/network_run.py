@@ -1,6 +1,7 @@
 """A plain network in Lightning's own loop: a small LightningModule around it, and a DataLoader over its batches."""
 
-import importlib
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -8,25 +9,25 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
-from accelbench.engines.lightning.loop import NEVER, ClockHooks, callback
+from accelbench.data.order import VALIDATION
+from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks, callback
+from accelbench.engines.lightning.trainer import of_ranks, trainer_for
 from accelbench.engines.pytorch.engine import Run
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed
 from accelbench.engines.pytorch.global_state import new_tensors_in
-from accelbench.engines.pytorch.module import InferStep, Program, TrainStep, new_optimizer
+from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, TestStep, TrainStep, new_optimizer
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
-from accelbench.engines.pytorch.precision import STORED_DTYPES, stored_in
+from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.training import trainable
-from accelbench.measuring.runner import Clock
-from accelbench.schema.vocab import Phase, Precision
+from accelbench.measuring.clock import NUM_INFER_EPOCHS, EpochTime
+from accelbench.measuring.runner import Ask, Clock
+from accelbench.schema.vocab import Phase
 
 Mark = Callable[[Phase], None]
-HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}
-MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 
 
 class Wrapped(pl.LightningModule):  # type: ignore[misc]
@@ -35,11 +36,16 @@ class Wrapped(pl.LightningModule):  # type: ignore[misc]
     def __init__(self, cell_run: "NetworkRun") -> None:
         super().__init__()
         self.cell_run, self.network, self.task = cell_run, cell_run.in_network, cell_run.workload.task
+        self.note: Callable[[Any, Tensor, Any], None] = lambda output, loss, batch: None
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        _, loss = self.task.train(self.network, batch)
+        output, loss = self.task.train(self.network, batch)
+        self.note(output, loss, batch)
         self.cell_run.last_result = loss.detach()
         return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.cell_run.tests.compute(batch)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:
         with torch.enable_grad() if self.cell_run.grad_mode == WITH_GRAD else nullcontext():  # type: ignore[no-untyped-call]
@@ -60,10 +66,14 @@ class Batches(IterableDataset[Any]):
         self.feed, self.mark = feed, mark
 
     def __iter__(self) -> Iterator[Any]:
-        self.mark(Phase.framework)
-        for batch in self.feed:
-            yield batch
+        batches = iter(self.feed)
+        while True:
             self.mark(Phase.framework)
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
 
 
 class NetworkRun(Run):
@@ -73,24 +83,35 @@ class NetworkRun(Run):
     package = "pytorch_lightning"
     trainer: Any
     module: Any
-    hooks: type = ClockHooks
-    hooks_of_loop: Any  # one of these
+    hooks_of_loop: Any  # a ClockHooks or IntervalHooks
+    tests: TestStep  # of an evaluation, which adds up its losses
 
     def run_steps(self) -> None:
-        self.in_grad_mode(self._run_loop)
+        if self.ranks.num_here > 1:
+            os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # else Lightning sets another number
+        num_runs = NUM_INFER_EPOCHS if self.fits and not self.trains else 1
+        for _ in range(num_runs):
+            self.in_grad_mode(self._run_loop)
+        if self.fits and self.trains:
+            self.note_end()
 
     def measuring_context(self) -> AbstractContextManager[Any]:
         """Lightning enters its own around its loop."""
         return nullcontext()
 
     def _run_loop(self) -> None:
-        """Has a new Trainer run its loop, in which the cell is measured."""
-        self.hooks_of_loop = callback(self.package, self.hooks, self)
+        """Has a new Trainer run its loop in this rank, in which the cell is measured."""
+        hooks: type = ClockHooks
+        if self.goal is not None:
+            hooks = GoalHooks
+        elif self.fits:
+            hooks = EpochHooks
+        self.hooks_of_loop = callback(self.package, hooks, self)
         self.module = self.new_module()
         self.trainer = trainer_for(
             self.package,
             self.cell.precision,
-            self.backend.torch_type,
+            self.backend,
             inference_mode=self.trains or self.grad_mode == INFERENCE_MODE,
             callbacks=[self.hooks_of_loop],
             **self.settings(),
@@ -106,15 +127,28 @@ class NetworkRun(Run):
 
     def settings(self) -> dict[str, Any]:
         """Those of the Trainer."""
-        return {"max_epochs": 1, "logger": False}
+        return {
+            "devices": self.ranks.num_here,
+            "num_nodes": self.ranks.num // self.ranks.num_here,
+            "strategy": of_ranks(self.ranks.num),
+            "max_epochs": self.cell.epochs if self.fits else 1,
+            "logger": False,
+        }
 
     def arguments(self) -> dict[str, Any]:
-        """What the Trainer's loop gets beside the module: the loader of batches."""
-        batches = Batches(self.feed, self.hooks_of_loop.mark)
-        # Its own generator: else it would use up a number of dropout's.
-        own = torch.Generator()
-        loader = DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch, generator=own)
-        return {"train_dataloaders" if self.trains else "dataloaders": loader}
+        """What the Trainer's loop gets beside the module: the loaders of batches."""
+        if not self.trains:
+            return {"dataloaders": self._loader(self.feed)}
+        loaders = {"train_dataloaders": self._loader(self.feed)}
+        if self.fits:
+            self.test_feed = self.workload.feed_of("test" if self.goal is None else VALIDATION)
+            loaders["val_dataloaders"] = self._loader(self.test_feed)
+        return loaders
+
+    def _loader(self, feed: Feed) -> DataLoader[Any]:
+        # Its own generator: else each epoch would use up a number of dropout's.
+        batches = Batches(feed, self.hooks_of_loop.mark)
+        return DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch, generator=torch.Generator())
 
     def samples_between(self, first: int, last: int) -> int:
         """Samples of the batches from one to before the other."""
@@ -122,21 +156,39 @@ class NetworkRun(Run):
             return sum(self.feed.given[first:last])
         return (last - first) * self.cell.batch_size
 
+    def begin_validation(self) -> None:
+        """Begins to add up the losses of an evaluation."""
+        self.tests = TestStep(self.program, iter(()))
+
+    def validated(self) -> None:
+        """Notes an evaluation of a training to a target."""
+        assert self.goal is not None
+        self.goal.evaluate(self, self.tests, self.test_feed.num_samples)
+        if self.goal.is_over:
+            self.test_goal(self.goal)
+
     def begin_loop(self) -> None:
         """Begins with what is measured: Lightning has put the model and the optimiser onto the device."""
+        self.ranks.join(self.backend.joined_by)
         optimizer = next(iter(self.trainer.optimizers), None)
-        self.program = Program(self.in_network, self.workload.task, self.backend, self.cell.precision, optimizer)
+        task, precision = self.workload.task, self.cell.precision
+        self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
         self.begin(torch.float32)  # between the steps: Lightning sets another dtype around each
+        if self.goal is not None:
+            self.plan_goal(self.goal)
 
     def conduct(self) -> Clock[None]:
         """What happens in the loop, from its begin on."""
         self.begin_loop()
+        while not self.ranks.leads:
+            yield Ask()
         yield from self.window(self.runner(None))
         yield from self.after_window()
+        self.ranks.begin(0)  # the others follow no more
         self.keep_last()
 
     def keep_last(self) -> None:
-        """Keeps an output, once everything was measured."""
+        """Keeps an output in the first rank, once everything was measured."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program, iter(()))
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:
@@ -144,35 +196,53 @@ class NetworkRun(Run):
             self.keep_last_output(step)
 
 
-def trainer_for(package: str, precision: Precision, torch_type: str, **settings: Any) -> Any:
-    """A Trainer from `package`, `pytorch_lightning` or `lightning.pytorch`, for the device and the precision.
+class EpochHooks(IntervalHooks):
+    """Runs whole epochs, with an evaluation on the test set after each in training."""
 
-    It evaluates where `GoalHooks` decides, if at all.
-    """
-    lightning = importlib.import_module(package)
-    # Lightning would import torch_xla to look for a TPU, which takes 1.5 s and replaces parts of torch.nn.
-    XLAAccelerator.is_available = staticmethod(lambda: False)
-    left_out = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return lightning.Trainer(
-        accelerator=torch_type,
-        devices=1,
-        num_sanity_val_steps=0,
-        check_val_every_n_epoch=None,
-        val_check_interval=NEVER,
-        plugins=[plugin_for(precision, torch_type, package)],
-        **left_out,
-        **settings,
-    )
+    sums: Any = None  # in training, the step that adds up the losses of an epoch
+    num_left = 0  # batches of an epoch
 
+    def begin(self) -> None:
+        run = self.cell_run
+        if run.trains:
+            self.sums = EpochStep(run.program, iter(()))
+            run.module.note = self.sums.note
+        self.num_left = len(run.feed.order)
+        self.epoch = run.begin_epoch()
+        self.first_step_s: float | None = None
+        self.start_s = time.perf_counter()
 
-def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
-    """The plugin of Lightning's `package` that computes in `precision` on `torch_type`."""
-    # The Trainer's argument `precision=` substitutes silently: `16-mixed` on the CPU becomes `bf16-mixed`.
-    plugins = importlib.import_module(f"{package}.plugins.precision")
-    if precision in MIXED:
-        return plugins.MixedPrecision(MIXED[precision], torch_type)
-    if precision == Precision.fp64:
-        return plugins.DoublePrecision()
-    plugin = plugins.HalfPrecision(HALF[precision]) if precision in HALF else plugins.Precision()
-    plugin.convert_module = partial(stored_in, precision=precision)  # that of HalfPrecision drops imaginary parts
-    return plugin
+    def ends(self) -> bool:
+        if self.epoch.is_first and self.first_step_s is None:
+            self.cell_run.wait_for_ranks()
+            self.first_step_s = time.perf_counter() - self.start_s
+        self.num_left -= 1
+        return not self.num_left
+
+    def end(self) -> None:
+        seconds = time.perf_counter() - self.start_s
+        run = self.cell_run
+        run.end_epoch(self.epoch, EpochTime(seconds, 0.0, self.first_step_s), self.sums)
+        if run.trains:
+            run.begin_validation()
+            run.ranks.end()
+            self.start_s = time.perf_counter()
+
+    def evaluated(self) -> None:
+        run = self.cell_run
+        run.wait_for_ranks()
+        run.end_evaluation(time.perf_counter() - self.start_s, run.tests)
+        self.is_over = len(run.epochs) == run.cell.epochs
+
+    def on_predict_start(self, *_: Any) -> None:
+        self.on_train_start()
+
+    def on_predict_batch_end(self, *_: Any) -> None:
+        run = self.cell_run
+        run.backend.end_step()
+        if self.ends():
+            run.wait_for_ranks()
+            self.end()
+            self.is_over = True
+            if run.ranks.leads and len(run.epochs) == NUM_INFER_EPOCHS:
+                run.keep_last()

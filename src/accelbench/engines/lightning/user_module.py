@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -120,7 +121,9 @@ class UserModule:
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
+        start = time.perf_counter()
         self.module = self._new_module()
+        self.build_s = time.perf_counter() - start
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
         self.data = None if target is None else self._new_data(target)

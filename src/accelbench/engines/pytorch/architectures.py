@@ -117,7 +117,14 @@ class TokenMaker:
             return torch.where(labelled, ids, NO_LABEL)
         num = len(ids)
         classes = self.config.num_labels
-        return torch.rand(num).to(self.dtype) if classes == 1 else torch.randint(classes, (num,))
+        problem = self.config.problem_type
+        if problem == "multi_label_classification":
+            return torch.randint(2, (num, classes)).to(self.dtype)
+        if classes == 1:
+            return torch.rand(num).to(self.dtype)
+        if problem == "regression":
+            return torch.rand(num, classes).to(self.dtype)
+        return torch.randint(classes, (num,))
 
 
 def _ids(config: Any, name: str) -> list[int]:

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.tpu import TORCH_TPU
-from accelbench.engines.cell_run import BaseBackend
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.pytorch import global_state
 from accelbench.engines.pytorch.global_state import Held
 from accelbench.engines.pytorch.ranks import Ranks

@@ -307,19 +307,28 @@ class Run(NetworkOutputs):
     def _train_to_goal(self, goal: GoalRun) -> None:
         """Trains an interval after the other, and evaluates after each; see `engines.goal`."""
         held_out = self.workload.feed_of(VALIDATION)
-        program, feed = self.program, self.feed
-        assert isinstance(self.workload, Images), "the settings refuse other batches"
-        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
-        goal.plan(feed.order)
-        if self.workload.task.own_metric is not None:
-            goal.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
-        batches = chain.from_iterable(repeat(feed, self.cell.epochs))
+        program = self.program
+        self.plan_goal(goal)
+        batches = chain.from_iterable(repeat(self.feed, self.cell.epochs))
         while not goal.is_over:
             step = TrainStep(program, goal.interval_of(batches))
             goal.train(self, step)
             self.last_result = step.result
             with self._evaluating():
                 goal.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
+        self.test_goal(goal)
+
+    def plan_goal(self, goal: GoalRun) -> None:
+        """Plans the intervals over the batches that there are."""
+        feed, workload = self.feed, self.workload
+        assert isinstance(workload, Images), "the settings refuse other batches"
+        assert not isinstance(feed, DrawnFeed), "random images have no epochs"
+        goal.plan(feed.order)
+        if workload.task.own_metric is not None:
+            goal.own_metric = lambda step, num_samples: self.ranks.total(step.metric_sum) / num_samples
+
+    def test_goal(self, goal: GoalRun) -> None:
+        """Evaluates the trained weights on the test set."""
         tested = self.workload.feed_of("test")
         with self._evaluating():
             goal.test(self, TestStep(self.program, iter(tested)), tested.num_samples)

@@ -1,0 +1,127 @@
+"""Lightning's Trainer on each kind of device, and in each precision."""
+
+import importlib
+import logging
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+from lightning_fabric.accelerators import XLAAccelerator
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from lightning_utilities.core import rank_zero
+from pytorch_lightning.plugins.precision.xla import XLAPrecision
+from pytorch_lightning.strategies import DDPStrategy
+from torch import nn
+
+from accelbench.engines.lightning.loop import NEVER
+from accelbench.engines.pytorch.backends import Backend
+from accelbench.engines.pytorch.global_state import new_tensors_in
+from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_module, cast_tensor, step_context, stored_in
+from accelbench.engines.pytorch.structure import mapped
+from accelbench.schema.vocab import Precision
+
+HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}
+MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
+
+
+def hush_lightning() -> None:
+    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation.
+
+    Its other ones stay warnings, whatever the user's code makes of warnings.
+    """
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    rank_zero._warn = _warn
+
+
+def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for note in ("predict returned None", "You defined a `validation_step`"):
+            warnings.filterwarnings("ignore", message=note)
+        warnings.warn(message, stacklevel=stacklevel + 1, **kwargs)
+
+
+def trainer_for(package: str, precision: Precision, backend: Backend, **settings: Any) -> Any:
+    """A Trainer from `package`, `pytorch_lightning` or `lightning.pytorch`, for the device and the precision.
+
+    It evaluates where `IntervalHooks` says so, if at all.
+    """
+    lightning = importlib.import_module(package)
+    kind = backend.torch_type
+    # Elsewhere Lightning would import torch_xla to look for a TPU, which takes 1.5 s and replaces parts of torch.nn.
+    XLAAccelerator.is_available = staticmethod(lambda: kind == "xla")
+    settings["accelerator"] = kind
+    if kind not in ("cpu", "cuda"):
+        settings |= _on_one_device(lightning, backend)
+    left_out = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return lightning.Trainer(
+        num_sanity_val_steps=0,
+        check_val_every_n_epoch=None,
+        val_check_interval=NEVER,
+        plugins=[plugin_for(precision, kind, package)],
+        **left_out,
+        **settings,
+    )
+
+
+def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
+    """What has the Trainer use the backend's device, where Lightning knows none: torch.accelerator's, or PJRT's CPU."""
+    device = backend.device()
+    is_xla = backend.torch_type == "xla"
+    base = lightning.accelerators.XLAAccelerator if is_xla else lightning.accelerators.CPUAccelerator
+    methods = {
+        "parse_devices": staticmethod(int),
+        "get_parallel_devices": staticmethod(lambda num: [device]),
+        "setup_device": lambda accelerator, device: None,  # the backend has chosen it
+    }
+    strategies = lightning.strategies
+    strategy = strategies.SingleDeviceXLAStrategy if is_xla else strategies.SingleDeviceStrategy
+    return {"accelerator": type("BackendsDevice", (base,), methods)(), "strategy": strategy(device)}
+
+
+def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
+    """The plugin of Lightning's `package` that computes in `precision` on `torch_type`."""
+    if torch_type == "xla":
+        return _OnXla(precision)
+    # The Trainer's argument `precision=` substitutes silently: `16-mixed` on the CPU becomes `bf16-mixed`.
+    plugins = importlib.import_module(f"{package}.plugins.precision")
+    if precision in MIXED:
+        return plugins.MixedPrecision(MIXED[precision], torch_type)
+    if precision == Precision.fp64:
+        return plugins.DoublePrecision()
+    plugin = plugins.HalfPrecision(HALF[precision]) if precision in HALF else plugins.Precision()
+    plugin.convert_module = partial(stored_in, precision=precision)  # that of HalfPrecision drops imaginary parts
+    return plugin
+
+
+def of_ranks(num: int) -> Any:
+    """Lightning's strategy for several processes, which another launcher has started; `auto` for one."""
+    return DDPStrategy(cluster_environment=TorchElasticEnvironment()) if num > 1 else "auto"
+
+
+class _OnXla(XLAPrecision):  # type: ignore[misc]
+    """One dtype for weights and inputs on XLA, and the autocast of mixed precision.
+
+    Lightning's plugin ignores `16-true`, sets a process-wide environment variable for `bf16-true`, and refuses fp64.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        super().__init__("32-true")
+        self._desired_dtype = STORED_DTYPES[precision]
+        self.autocast = step_context(precision, "xla")
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        return self.tensor_init_context() if self.autocast is nullcontext else self.autocast()
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        return cast_module(module, self._desired_dtype)
+
+    def convert_input(self, data: Any) -> Any:
+        return mapped(data, lambda tensor: cast_tensor(tensor, self._desired_dtype))
+
+    def tensor_init_context(self) -> AbstractContextManager[Any]:
+        return new_tensors_in(self._desired_dtype)
+
+    module_init_context = tensor_init_context
