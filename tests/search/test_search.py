@@ -91,7 +91,7 @@ def test_the_same_command_again_measures_nothing_again(done, shared, tmp_path, m
     assert written(copied) == before
     assert {process.record for process in second.processes} == {process.record for process in first.processes}
     assert search(batches(1, 8, 32, 64), OPTIONS, GOAL, console, shared) == 0
-    assert re.search("-b64-infer-1thread: fastest, ", console.file.getvalue())
+    assert re.search("-b64-infer: fastest, ", console.file.getvalue())
     assert before.items() <= written(copied).items()
 
 

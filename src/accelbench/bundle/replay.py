@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import Word
+from accelbench.answers.cells import Word, gap
 from accelbench.answers.groups import Group
 from accelbench.answers.sentences import answers
 from accelbench.bundle.verify import verify
@@ -104,7 +104,8 @@ def _of_bundle(path: Path) -> list[Claim]:
 
 
 def _claims(group: Group) -> Iterator[Claim]:
-    for gain in group.gains or filter(None, [group.lead]):
+    others = [] if group.others else [gap(group.fastest, other) for other in group.cells[1:]]  # of other batches
+    for gain in [*group.gains, *others]:
         if gain.word != Word.cant_tell:
             what = f"{group.what}: {group.text(gain.first)} over {group.text(gain.second)}"
             yield Claim(what, (gain.first.cell, gain.second.cell), gain)

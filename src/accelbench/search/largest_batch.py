@@ -1,12 +1,17 @@
-"""Finds the largest batch that fits in memory. Each try is one step in a process, with a record of its own."""
+"""Finds the largest batch that fits in memory. Each try is one step in a process, with a record of its own.
+
+The peak memory of small batches tells where the limit is about: large batches are tried only around it, if at all.
+"""
 
 import io
 import time
 from dataclasses import dataclass, field, replace
 
+import psutil
 from rich.console import Console
 
 from accelbench.data.arrays import read_counts
+from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
@@ -23,6 +28,11 @@ MAX_BATCH = 1 << 20
 GB = 1e9
 # The search ends when the smallest batch that does not fit exceeds the largest that fits by at most this share of it.
 TOLERANCE = 1 / 8
+# What is tried of a guess, in this order. The two enclose the limit within the tolerance if the guess is right.
+GUESS_SHARES = (0.95, 1.06)
+# A line is drawn through two peaks if they differ by this share of the memory; smaller differences are noise.
+MIN_GROWTH = 0.15
+GROWTH = 4  # from one try to the next, while the peaks draw no line: below the limit, since `MIN_GROWTH` * 4 < 1
 
 
 @dataclass
@@ -31,6 +41,7 @@ class Tries:
 
     start: int
     most: int = MAX_BATCH
+    memory: int | None = None  # bytes; None if unknown
     largest: int | None = None  # that fits
     smallest: int | None = None  # that does not
     peaks: dict[int, int] = field(default_factory=dict)  # batch -> bytes of memory that it took, where known
@@ -46,21 +57,40 @@ class Tries:
     def next(self) -> int | None:
         """The batch to try next; None once the limit is known.
 
-        Batches double until one does not fit; then the gap is halved. If the first one does not fit, it is halved.
+        It is just below or above the guess where there is one, else a larger one, or it halves the gap. If the first
+        batch does not fit, it is halved until one does.
         """
         largest, smallest = self.largest, self.smallest
         if largest is None:
             return self.start if smallest is None else smallest // 2 or None
-        if smallest is None:
-            return min(2 * largest, self.most) if largest < self.most else None
-        is_known = smallest - largest <= max(1, int(TOLERANCE * largest))
-        return None if is_known else (largest + smallest) // 2
+        gap = self.most - largest if smallest is None else smallest - largest - max(1, int(TOLERANCE * largest))
+        if gap <= 0:
+            return None
+        guess = self.guess()
+        for share in GUESS_SHARES if guess is not None else ():
+            batch = int(share * (guess or 0))
+            if largest < batch < (smallest or self.most):
+                return batch
+        return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
+
+    def guess(self) -> int | None:
+        """The largest batch that should fit, by the line through the peaks; None if they draw none."""
+        if self.memory is None or len(self.peaks) < 2:
+            return None
+        small, large = min(self.peaks), max(self.peaks)
+        growth = self.peaks[large] - self.peaks[small]
+        if growth < MIN_GROWTH * self.memory:
+            return None
+        return large + int((self.memory - self.peaks[large]) * (large - small) / growth)
 
     def say_so_far(self, console: Console) -> None:
         if self.largest is None:
             say(console, "No batch was seen to fit yet.")
-        else:
-            say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
+            return
+        say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
+        guess = self.guess()
+        if guess is not None and guess > self.largest:
+            say(console, f"About {guess:,} should fit: estimated from the memory of smaller ones.")
 
     def took(self, batch: int) -> str:
         """The memory that a batch took, in words; empty if unknown."""
@@ -84,8 +114,12 @@ def find(
         most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
-    tries = Tries(cell.batch_size, most)
-    say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples on the {cell.device} ...")
+    memory = look(cell.device).memory_bytes
+    if memory is not None and cell.device == Device.cpu:  # other programs have a part of it
+        memory = min(memory, psutil.virtual_memory().available)
+    tries = Tries(cell.batch_size, most, memory)
+    bound = "" if memory is None else f" in {memory / GB:.1f} GB of memory on the {cell.device}"
+    say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
     # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
     warmup = 1 if cell.mode == Mode.train else 0
     step = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
