@@ -97,3 +97,11 @@ def test_nineteen_of_twenty_searches_have_the_highest_rate_within_narrow_bounds(
     assert sum(low <= true <= high for low, high in zip(lows, highs, strict=True)) >= 0.95 * num
     assert np.median(np.divide(highs, np.maximum(lows, 0.1))) <= width
     assert max(took_s) <= budget_s
+
+
+def test_a_rate_at_which_the_queue_grew_is_not_tried_again():
+    """Of a fast network whose queue grows without bound between two probes far from each other."""
+    passed = Probe(rate=4320, num=40_000, num_missed=0, effect=1.0, load=0.107, verdict=Verdict.passes)
+    grew = Probe(rate=8950, num=50_000, num_missed=40_000, effect=1.0, load=math.inf, verdict=Verdict.fails)
+    candidate = Candidate(ITEM, offline=8650.0, num=651, probes=[passed, grew])
+    assert 4320 < candidate.rate < 0.98 * 8950

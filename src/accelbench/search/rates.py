@@ -6,8 +6,6 @@ whole searches. Probes on both sides of the rate that is looked for tell the mos
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from accelbench.grid.plan import Planned
 from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
 
@@ -39,18 +37,27 @@ class Candidate:
     @property
     def rate(self) -> float:
         """About the highest rate within the limit; without a probe, the most that it can be."""
-        if not self.probes:
-            return self.offline
         joined = rate_at_limit(self.probes, self.item.cell.server.percentile)
         if joined is not None:
             return joined.rate
+        by_rate = sorted(self.probes, key=lambda probe: probe.rate)
+        within = [probe for probe in by_rate if probe.load <= 1]
+        beyond = [probe for probe in by_rate if probe.load > 1]
+        if not by_rate:
+            return self.offline
         # One over the percentile falls about linearly with the rate, to 0 where the queue grows.
-        points = [(1 / probe.load, probe.rate) for probe in self.probes]
-        if not any(inverse >= 1 for inverse, _ in points):
-            points.append((2.0, 0.0))  # so that a rate at which the queue grows is halved
-        points.append((0.0, OVERLOAD * self.offline))
-        inverses, rates = np.array(sorted(points)).T
-        return float(np.interp(1.0, inverses, rates))
+        if not within:
+            lowest = beyond[0]
+            room = max(0.0, self.offline - lowest.rate)
+            return max(lowest.rate / 2, lowest.rate - room * min(lowest.load - 1, MAX_LOAD))
+        rate = within[-1].rate
+        inverse = 1 / within[-1].load
+        far = max(self.offline, OVERLOAD * rate)
+        far_inverse = 0.0
+        if beyond and beyond[0].rate > rate:
+            far = beyond[0].rate
+            far_inverse = 1 / beyond[0].load
+        return rate + (far - rate) * (inverse - 1) / (inverse - far_inverse)
 
     @property
     def is_close(self) -> bool:
