@@ -11,7 +11,7 @@ def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, 
     rates = {"fp32": 1_230_000, "bf16": 4_560_000}
     cells = [maker.cell(precision=word, options=Options(channels_last=True, freeze=True)) for word in rates]
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, rates.values(), strict=True)])
-    _, _, *lines = (line.plain for line in gains.of_one(answer, width, 12))
+    _, _, *lines, _ = (line.plain for line in gains.of_one(answer, width, 12))
     assert max(map(len, lines)) <= width
     assert [line.split("samples/s")[0].split()[-1] for line in lines] == ["4,560,000", "1,230,000"]
     longer, shorter = (line.count("━") for line in lines)

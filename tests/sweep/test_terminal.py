@@ -132,7 +132,7 @@ def test_the_fastest_cell_is_named_with_its_gain_over_what_was_asked_for_first_a
     first = [of_rate(), of_rate(batch_size=8), of_rate(300.0, **bf16), of_rate(290.0, batch_size=8, **bf16)]
     text = answer(*first)
     words = " ".join(text.split())
-    assert words.startswith("mlp, inference (mnist): ○ bf16, batch 32 is fastest here, 29")
+    assert words.startswith("mlp, inference, mnist: ○ bf16, batch 32 is fastest here, 29")
     assert "; 2.98 times as fast as fp32, batch 32 (likely)." in words
     longest, *others = re.findall(r"cpu \w+ b\d+ +(━+) +[\d.]+ samples/s", text)
     assert [len(each) / len(longest) for each in others] == pytest.approx([0.97, 0.34, 0.34], abs=0.04)

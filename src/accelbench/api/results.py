@@ -171,7 +171,9 @@ class Results(list[Result]):
     def _answers(self) -> list[str]:
         cells = [result._cell for result in self]
         several = [answer for answer in answers(cells) if answer.others or answer.fastest.cell.mode == Mode.generate]
-        sentences = (clean(f"{answer.title}: {answer.sentence}") for answer in several[: terminal.MAX_WORKLOADS])
+        sentences = (
+            clean(f"{answer.what}, {answer.data}: {answer.sentence}") for answer in several[: terminal.MAX_WORKLOADS]
+        )
         return [*beside_speeds(cells), *sentences]
 
 

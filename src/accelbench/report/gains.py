@@ -158,7 +158,7 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
 def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
     """What to use for one job, and a bar for each of its fastest cells, `most` at most."""
     mark = f"{MARKS[answer.lead.word]} " if answer.lead else ""
-    yield Text.assemble((answer.title, "bold"), f": {mark}{answer.sentence}")
+    yield Text.assemble((answer.what, "bold"), f", {answer.data}: {mark}{answer.sentence}")
     cells = answer.group.cells
     if len(cells) == 1:
         return
@@ -181,6 +181,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
         yield Text(line.plain.rstrip()) if not line.spans else line
     if len(cells) > most:
         yield Text(f"  and {counted(len(cells) - most, 'slower cell')}", "dim")
+    yield Text()
 
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
