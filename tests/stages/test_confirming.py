@@ -46,6 +46,15 @@ def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_pat
     assert questions(sweeps, 0.0) == []
 
 
+def test_what_was_delivered_nowhere_is_measured_again_for_nowhere(tmp_path):
+    untracked = [replace(each, environment={**each.environment, "tracking": "none"}) for each in pair("mlp", (1, 2))]
+    sweeps = swept(tmp_path, *pair("cnn", (1, 2)), *untracked)
+    assert {question.first.cell.model.name: question.tracking for question in questions(sweeps, 1000.0)} == {
+        "cnn": "mlflow",
+        "mlp": "none",
+    }
+
+
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store, monkeypatch):
     shutil.copy(empty_store / "mlflow.db", project)
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]

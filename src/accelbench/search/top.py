@@ -13,7 +13,7 @@ from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
 from accelbench.report.read import Sweep
-from accelbench.schema.record import Record
+from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import digest
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import run as sweep
@@ -37,6 +37,11 @@ class Question:
     @property
     def name(self) -> str:  # of its folder
         return f"{self.first.cell.suite}-{self.key}"
+
+    @property
+    def tracking(self) -> str:
+        """Where its records are delivered: nowhere, if those that it is about were not."""
+        return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
 
     @property
     def title(self) -> str:
@@ -78,7 +83,13 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         suite = question.first.cell.suite
         place = folder / question.name
         options = SweepOptions(
-            suite=suite, title=question.title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
+            suite=suite,
+            title=question.title,
+            study=None,
+            profile=None,
+            tracking=question.tracking,
+            out=None,
+            retry=Retry.none,
         )
         result = sweep.run(runs.cells, options, console, place, hosts=hosts, show=lambda _: None)
         save_comparison(runs, (question.first.label, question.second.label), result.records, place)
