@@ -180,6 +180,7 @@ def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # of newer releases of torch
 @pytest.mark.parametrize(("dtype", "name"), [(torch.qint8, "int8"), (torch.float16, "float16")])
 def test_quantised_layers_multiply_in_their_format(dtype, name):
     network = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 7)), dtype=dtype)
