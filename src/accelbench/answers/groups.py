@@ -62,7 +62,12 @@ class Group:
             by_setting.setdefault(setting_key(cell), cell)
         return list(by_setting.values())[1:]
 
-    @property
+    @cached_property
+    def references(self) -> dict[int, MeasuredCell]:
+        """Batch size -> the cell that others of this batch are compared with; only of batches that have one."""
+        return {cell.cell.batch_size: cell for cell in self.cells if self.is_reference(cell)}
+
+    @cached_property
     def rival(self) -> MeasuredCell | None:
         """What the fastest cell is compared with: its reference, or else the fastest other cell of its batch.
 
@@ -84,10 +89,8 @@ class Group:
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
         """How many times as fast as the reference of the same batch it is; None of a reference, and without one."""
-        for other in self.cells:
-            if self.is_reference(other) and other is not cell and other.cell.batch_size == cell.cell.batch_size:
-                return gap(cell, other)
-        return None
+        reference = self.references.get(cell.cell.batch_size)
+        return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 
     @cached_property
     def gains(self) -> list[Gap]:

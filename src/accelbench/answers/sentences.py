@@ -191,9 +191,9 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
     Empty if that is unknown, and of a single setting in several batches.
     """
-    found = group.gain(cell)
     if group.others and group.is_reference(cell):
         return REFERENCE
+    found = group.gain(cell)
     return f"{significant(found.ratio)} times, {found.word}" if found else ""
 
 

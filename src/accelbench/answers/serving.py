@@ -18,7 +18,7 @@ from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
-from accelbench.stats.requests import MIN_JOINED, rate_at_limit, sure_bounds
+from accelbench.stats.requests import MIN_JOINED, bounds_of, rate_at_limit
 
 UNKNOWN_LOAD = 0.01  # of a percentile that takes more requests: too far from the limit to tell anything
 
@@ -173,8 +173,6 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
     joined = rate_at_limit(ordered, server.percentile)
-    low, high = sure_bounds(ordered)
-    num_joined = 0
-    if joined is not None:
-        _, low, high, num_joined = joined
-    return Capacity(group.what, ", ".join(words), ordered, low, high, num_joined, len(invalid))
+    num_joined = 0 if joined is None else joined.num
+    bounds = bounds_of(joined, ordered)
+    return Capacity(group.what, ", ".join(words), ordered, *bounds, num_joined, len(invalid))

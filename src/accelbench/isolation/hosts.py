@@ -23,7 +23,7 @@ from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
-from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.serialize import digest
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Precision, Status
 
@@ -91,8 +91,7 @@ class Hosts:
                 if outcome.status != Status.ok:
                     return outcome
         # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
-        others = dict.fromkeys(("seed", "repeat", "server"))
-        counted_as = None if cell.own_code else canonical_json(cell.settings() | others)
+        counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
         request = replace(
             request,
             work=self._works.get(counted_as),

@@ -5,7 +5,7 @@ from enum import StrEnum
 from statistics import fmean, median
 
 from accelbench.judging import target
-from accelbench.presentation import significant
+from accelbench.presentation import counted, significant
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
@@ -66,9 +66,9 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
     # All that an engine warns of is a doubt: it did something else than was asked for, or could not check it.
     measured = record.measurement
     assert measured is not None
-    counted = counted_samples(record)
-    of_process = [doubt(OTHER, text) for text in [*counted, *measured.warnings]]
-    of_process += [(Kind.note, text, "") for text in measured.notes if text not in counted]
+    of_samples = counted_samples(record)
+    of_process = [doubt(OTHER, text) for text in [*of_samples, *measured.warnings]]
+    of_process += [(Kind.note, text, "") for text in measured.notes if text not in of_samples]
     if not about_numbers:
         return of_process
     return [
@@ -116,7 +116,7 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
     yield from _about_end(cell, measured)
     if blocks:
         if len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
-            yield doubt("had few blocks", f"only {len(blocks)} block{'s' * (len(blocks) > 1)} measured")
+            yield doubt("had few blocks", f"only {counted(len(blocks), 'block')} measured")
         yield from _about_length(cell, measured)
         yield from _about_rates(measured, row)
     if len(measured.epochs) == 1 and cell.mode == Mode.train:

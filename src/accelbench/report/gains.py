@@ -35,7 +35,7 @@ FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
 
 
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
-    """What all cells come to: `answers` are those of `cells`, which may have no numbers."""
+    """What all cells come to. `answers` are about `cells`, some of which may have no numbers."""
     yield from of_jobs(answers, width)
     speeds = beside_speeds(cells)
     if speeds:
@@ -50,17 +50,17 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     jobs = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
     compared = [job for job in jobs if job.gains]
     faster = sorted((job for job in compared if job.answer.best), key=lambda job: -job.gain.ratio)
-    others = [job for job in compared if job not in faster]
+    others = [job for job in compared if not job.answer.best]
     if compared:
         yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {_today(compared)}", "bold")
         yield Text()
     yield from _rows(faster, width)
-    kept = [job for job in others if job.gain.is_told or job.gain.word == Word.same]
-    untold = [job for job in others if job not in kept]
+    untold = [job for job in others if job.gain.word == Word.cant_tell]
+    kept = [job for job in others if job.gain.word != Word.cant_tell]
     yield from _list("keep what you run", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [_beside(job) for job in untold], width)
-    alone = [job for job in jobs if not job.gains]
-    yield from _list("one setting only", [f"{job.name} {_rate(job.answer.fastest)}" for job in alone], width)
+    single = [job for job in jobs if not job.gains]
+    yield from _list("one setting only", [f"{job.name} {_rate(job.answer.fastest)}" for job in single], width)
     words = {job.gain.word for job in compared}
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
@@ -102,13 +102,12 @@ def _names(answers: Sequence[Answer]) -> list[str]:
         how = cell.mode if cell.protocol == Protocol.window else cell.protocol
         names.append(f"{model_text(answer.fastest)} {how}")
         fed = feeding_text(answer.fastest).removesuffix(cell.protocol).strip()
-        details.append(((), (fed,), (fed, answer.group.where), (fed, answer.group.where, cell.data.name)))
-    for number in range(1, 4):
+        details.append((fed, answer.group.where, cell.data.name))
+    for of_all in zip(*details, strict=True):
         nums = Counter(names)
-        for place, name in enumerate(names):
-            if nums[name] > 1:
-                added = [word for word in details[place][number] if word and word not in details[place][number - 1]]
-                names[place] = " ".join([name, *added])
+        for place, detail in enumerate(of_all):
+            if nums[names[place]] > 1 and detail:
+                names[place] += f" {detail}"
     return names
 
 
@@ -178,7 +177,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
         p50_ms = cell.number("latency_p50_ms")
         step = "" if p50_ms is None else f"{significant(p50_ms)} ms"
         line.append(f"  {rate:>{rate_width}}  {interval:<6}  {step}{f' {DOUBT}' if warnings_of(cell.row) else ''}")
-        yield Text(line.plain.rstrip()) if not line.spans else line
+        yield line
     if len(cells) > most:
         yield Text(f"  and {counted(len(cells) - most, 'slower cell')}", "dim")
     yield Text()

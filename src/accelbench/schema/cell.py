@@ -342,7 +342,7 @@ class Cell(RunSettings):
         return digest(self.settings())[:12]
 
     def key_without(self, names: Collection[str]) -> str:
-        """Equal for cells with the same settings, but for those of these names."""
+        """Equal for cells that differ in no other settings than these."""
         return canonical_json({name: value for name, value in self.settings().items() if name not in names})
 
     @property

@@ -22,7 +22,7 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 @dataclass(frozen=True)
 class Question:
-    """Which of the two best cells of a model and a mode is faster; their order does not depend on their speeds."""
+    """Which is faster, the best cell of a model and mode or its rival; their order does not depend on their speeds."""
 
     first: Process
     second: Process

@@ -152,7 +152,7 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
         process = Process.of(record).without_samples()
         placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
         found.setdefault(key_of(placed), placed)  # it may lie in two folders
-    places = _places({path.parent for path, _ in readable.by_path()})
+    places = _places({path.parent for path in readable.paths})
     ordered = sorted(found.values(), key=lambda each: (places.get(each.name, len(places)), each.started_at))
     return ordered, readable.problems()
 

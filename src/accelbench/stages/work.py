@@ -85,7 +85,7 @@ def problems(root: Path) -> list[str]:
 
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the two best cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError.
+    """Measures the cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError.
 
     The folders of other questions lose their plans, so that the report does not read them; their records stay.
     """

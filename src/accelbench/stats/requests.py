@@ -255,5 +255,9 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
 
 def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
     """The bounds of the highest rate within the limit: of all probes together if they tell it, else of single ones."""
-    joined = rate_at_limit(probes, percentile)
+    return bounds_of(rate_at_limit(probes, percentile), probes)
+
+
+def bounds_of(joined: RateInterval | None, probes: Iterable[Probe]) -> tuple[float | None, float | None]:
+    """The bounds that all probes together have `joined`, else those of single ones."""
     return sure_bounds(probes) if joined is None else (joined.low, joined.high)

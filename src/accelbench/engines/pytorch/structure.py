@@ -40,6 +40,9 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The structure with `change` applied to its tensors, in their order; a mapping but a UserDict becomes a dict."""
     if isinstance(structure, Tensor):
         return change(structure)
+    if isinstance(structure, tuple | list):
+        parts = [mapped(part, change) for part in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     if isinstance(structure, Mapping):
         contents = {name: mapped(part, change) for name, part in structure.items()}
         if not isinstance(structure, UserDict):
@@ -47,9 +50,6 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
         changed = copy.copy(structure)  # it may have attributes that the user's code looks at
         changed.data = contents
         return changed
-    if isinstance(structure, tuple | list):
-        parts = [mapped(part, change) for part in structure]
-        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
         fields = {item.name: mapped(getattr(structure, item.name), change) for item in dataclasses.fields(structure)}
         return dataclasses.replace(structure, **fields)
