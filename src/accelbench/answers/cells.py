@@ -196,6 +196,15 @@ class Gap(Judgement):
         return f"{significant(self.ratio)} times as fast"
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The 95 % interval of the ratio, of interleaved cells; else what both intervals allow; None if unknown."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        if not (self.first.low and self.first.high and self.second.low and self.second.high):
+            return None
+        return self.first.low / self.second.high, self.first.high / self.second.low
+
+    @property
     def how_sure(self) -> str:
         """The word with its reason, such as `can't tell: the intervals overlap`."""
         return f"{self.word}: {self.reason}" if self.reason else self.word.value

@@ -78,15 +78,6 @@ class Pair:
         return self.gap.second
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio, of interleaved cells; else what both intervals allow; None if unknown."""
-        if self.gap.low is not None and self.gap.high is not None:
-            return self.gap.low, self.gap.high
-        if not (self.cell.low and self.cell.high and self.base.low and self.base.high):
-            return None
-        return self.cell.low / self.base.high, self.cell.high / self.base.low
-
-    @property
     def value(self) -> str:
         """The setting's value in the cell."""
         return self.axis.text(self.cell)

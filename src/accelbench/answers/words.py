@@ -11,6 +11,15 @@ from accelbench.schema.record import Row, number_of
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
+ENGINES = {
+    vocab.Engine.pytorch: "PyTorch",
+    vocab.Engine.lightning: "Lightning",
+    vocab.Engine.keras: "Keras",
+    vocab.Engine.onnxruntime: "ONNX Runtime",
+    vocab.Engine.openvino: "OpenVINO",
+    vocab.Engine.aotinductor: "AOTInductor",
+}
+DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xla_cpu: "XLA"}
 
 
 def model_text(process: Process) -> str:
@@ -76,6 +85,19 @@ def short_text(process: Process, *, has_engines: bool, environment: str | None =
     """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
     return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines, environment=environment)]))
+
+
+def setting_name(process: Process, *, beside: Process, environment: str | None = None) -> str:
+    """Engine, precision and options, such as `OpenVINO int8, freeze`; the device too if `beside` has another one.
+
+    For `environment` see `choice_text`.
+    """
+    row = process.row | ({"python": environment} if environment else {})
+    engine = engine_text(row).replace(process.cell.engine, ENGINES[process.cell.engine], 1)
+    device = process.cell.device
+    on = "" if device == beside.cell.device else f"on {DEVICES[device]}"
+    name = " ".join(filter(None, [engine, process.cell.precision, on]))
+    return ", ".join(filter(None, [name, options_text(row | {"engine": vocab.Engine.pytorch})]))
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:

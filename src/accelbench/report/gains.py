@@ -12,7 +12,7 @@ from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.headline import beside_speeds, missing
 from accelbench.answers.headline import stand_ins as stand_ins_of
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import feeding_text, model_text, speed_text
+from accelbench.answers.words import feeding_text, model_text, setting_name, speed_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import counted, shortened, significant
@@ -47,9 +47,9 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     """A line for each job with a setting that is faster than its reference, the largest gain first; then the others."""
-    jobs = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
-    compared = [job for job in jobs if job.gains]
-    faster = sorted((job for job in compared if job.answer.best), key=lambda job: -job.gain.ratio)
+    every = jobs(answers)
+    compared = [job for job in every if job.gains]
+    faster = [job for job in compared if job.answer.best]
     others = [job for job in compared if not job.answer.best]
     if compared:
         yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {_today(compared)}", "bold")
@@ -59,7 +59,7 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     kept = [job for job in others if job.gain.word != Word.cant_tell]
     yield from _list("keep what you run", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [_beside(job) for job in untold], width)
-    single = [job for job in jobs if not job.gains]
+    single = [job for job in every if not job.gains]
     yield from _list("one setting only", [f"{job.name} {_rate(job.answer.fastest)}" for job in single], width)
     words = {job.gain.word for job in compared}
     if words:
@@ -91,6 +91,21 @@ class Job(NamedTuple):
             text = text.removeprefix(f"{cell.device} ")
         several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
         return text + (f" b{cell.batch_size}" if several else "")
+
+    def name_of(self, gain: Gap, cell: MeasuredCell) -> str:
+        """What a picture calls one of the two cells of a gain, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
+        environment = self.answer.group.environments.get(cell.measured_key)
+        return setting_name(cell, beside=gain.second, environment=environment)
+
+
+def jobs(answers: Sequence[Answer]) -> list[Job]:
+    """The jobs that gain, the largest gain first; then the others that have gains, and those that have none."""
+
+    def order(job: Job) -> tuple[bool, bool, float]:
+        return not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0.0
+
+    named = zip(answers, _names(answers), strict=True)
+    return sorted((Job(answer, name) for answer, name in named), key=order)
 
 
 def _names(answers: Sequence[Answer]) -> list[str]:

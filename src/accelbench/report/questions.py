@@ -198,7 +198,7 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
     for gain in sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio)):
         text = f"{significant(gain.gap.ratio)}x, {gain.gap.word}"
         name = f"{gain.value}: {gain.what}"
-        lines.append(Line(name_on_page(gain.cell), name, text, gain.gap.ratio, gain.bounds))
+        lines.append(Line(name_on_page(gain.cell), name, text, gain.gap.ratio, gain.gap.bounds))
     sentence = "; ".join(_summaries(found, axis)) + "."
     table = pair_table.table(f"Speed over {axis.base_text}", found)
     return QuestionSection(title=axis.question, sentence=sentence, kind="times", lines=lines, table=table)
