@@ -58,6 +58,16 @@ def test_pytorch_gets_a_record_for_each_number_with_those_of_all_processes(tmp_p
     assert {each["extra"] for each in speeds} == {"5 processes"}
 
 
+def test_a_cell_keeps_its_name_whichever_of_its_processes_ran(tmp_path, capsys):
+    maker = Maker()
+    records = maker.interleaved({"fp32": 1000.0, "bf16_mixed": 2000.0})
+    maker.suite(tmp_path / "all", records)
+    maker.suite(tmp_path / "later", [record for record in records if record.cell.repeat > 1])
+    of_all, of_later = (json.loads(exported(tmp_path / name, "bencher", capsys)) for name in ("all", "later"))
+    assert {name.rpartition("/")[2] for name in of_all} == {name.rpartition("/")[2] for name in of_later}
+    assert not any("-r" in name for name in of_all)
+
+
 def test_mlperf_gets_log_lines(sweeps, capsys):
     # Each line as mlperf_logging's parser reads it: the mark, and JSON with these keys.
     for line in exported(sweeps, "mlperf", capsys).splitlines():

@@ -10,6 +10,7 @@ Their sources:
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -90,11 +91,12 @@ def _bound(cell: MeasuredCell, column: str) -> float | None:
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
-    """A name for each cell, by its `id`: that of its first process, with a part of its key where two have one name."""
+    """A name for each cell, by its `id`, whichever of its processes ran; with a part of its key if two have one name."""
     names = {}
     for cell in cells:
-        first = min(cell.processes, key=lambda process: (process.cell.repeat, process.cell.seed))
-        names[id(cell)] = f"{cell.folder}/{first.label}"[:MAX_NAME]
+        of_processes = replace(cell.cell, seed=0, repeat=0).label
+        label = cell.label.replace(cell.cell.label, of_processes)
+        names[id(cell)] = f"{cell.folder}/{label}"[:MAX_NAME]
     nums = Counter(names.values())
     for cell in cells:
         if nums[names[id(cell)]] > 1:
