@@ -58,3 +58,11 @@ def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_th
     assert not result.records
     assert "The budget is used up: 0 of 2 cells have their record." in text
     assert len(swept(cells)[0].records) == 2
+
+
+def test_runs_of_a_cell_are_counted_beside_the_cells(swept):
+    cells = [make_cell(batch_size=size, seed=seed) for size in (8, 16) for seed in range(3)]
+    _, text = swept(cells, ends_after_s=1e-9)
+    assert "2 cells (6 runs) to measure: " in text
+    _, text = swept(cells[::3], ends_after_s=1e-9)
+    assert "2 cells to measure: " in text

@@ -91,7 +91,7 @@ def _bound(cell: MeasuredCell, column: str) -> float | None:
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
-    """A name for each cell, by its `id`, whichever of its processes ran; with a part of its key if two have one name."""
+    """A name for each cell, by its `id`, whatever its processes; with a part of its key if two have one name."""
     names = {}
     for cell in cells:
         of_processes = replace(cell.cell, seed=0, repeat=0).label

@@ -14,7 +14,7 @@ from rich.text import Text
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import ChangedError, DataError, UserError
-from accelbench.grid.estimate import Evidence, read_evidence, total
+from accelbench.grid.estimate import REPEATED, Evidence, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -112,7 +112,9 @@ class Session:
             expected = total(runnable, self.evidence)
             self._quiet.limit(expected)
             if len(runnable) > 1:
-                self.context.say(f"{counted(len(runnable), 'cell')} to measure: {expected}")
+                num = len({cell.key_without(REPEATED) for cell in runnable})
+                runs = f" ({len(runnable)} runs)" if num < len(runnable) else ""
+                self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
         """Measures there from now on, by the hosts of `context`: cells that were planned alike, of other code."""
