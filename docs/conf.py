@@ -20,8 +20,8 @@ highlight_language = "text"  # of blocks that name none: outputs
 
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
-    "Use": "sweeps your-own-network data python options which-engine engines generation devices hardware cluster",
-    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy replay ci mlflow dvc",
+    "Use": "your-own-network data sweeps engines devices generation python cluster",
+    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy replay ci tracking",
     "Look up": "settings rules columns records",
     "Trust": "measuring how-a-benchmark-lies serving-bound studies",
     "Change": "architecture extending",

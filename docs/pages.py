@@ -147,7 +147,9 @@ def settings(defaults: dict[str, Any]) -> str:
         words = ", ".join(each.choices)
         words = words if len(words) <= MAX_WORDS else f"a file's name in conf/{each.name}/"
         default = defaults.get(each.name) if each.default is None else each.default
-        lines.append(f"| `{each.name}` | {_shown(default)} | {words or each.kind} | {each.meaning} |")
+        lines.append(
+            f"| `{each.name}` | {_shown(default)} | {words or each.kind.removeprefix('a ')} | {each.meaning} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -3,8 +3,8 @@
 It needs the results of `make repro`, chromium with its driver, and tmux, and takes some 18 minutes. It works in a
 clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
 does not count as made, and is named at the end (exit 1). `--older` makes those alone that older code made.
-A ```console block has commands after `$`, each followed by its output. README.md's run in an empty folder with the
-page's nets.py, those of docs/ in the clone.
+A ```console block has commands after `$`, each followed by its output. index.md's run in an empty folder with the
+page's nets.py, those of other pages in the clone.
 """
 
 import argparse
@@ -47,6 +47,7 @@ LIMIT_S, COMMAND_S = 840, 400  # nothing is begun later; one command
 SUITE = "mnist_networks"
 RESNET18 = "model=torchvision model.name=resnet18 mode=infer"
 TERMINALS = {
+    "first": f"accelbench -m {RESNET18} precision=fp32,bf16 batch_size=1,8",
     "one-cell": "accelbench model=cnn precision=bf16 batch_size=256",
     "doctor": "accelbench doctor",
     "wrong-word": "accelbench model=cnn device=cdu",
@@ -317,7 +318,7 @@ def outputs(path: Path) -> None:
     variables = {}
     if "$ dvc" in text and not (folder / "dvc.lock").exists():
         raise FileNotFoundError("no dvc.lock: first, make repro")
-    if path.parent == ROOT:  # as a new user has it: nothing but the network, no probed speeds
+    if path.name == "index.md":  # as a new user has it: nothing but the network, no probed speeds
         folder = scratch() / "new"
         folder.mkdir(exist_ok=True)
         (folder / "nets.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
@@ -403,7 +404,7 @@ def write(path: Path, content: str | bytes) -> None:
     made.replace(path)
 
 
-# Picture or page -> what makes it, and the code that it shows. What takes longest comes late; dvc.md changes the clone.
+# Picture or page -> what makes it, and the code that it shows. Slow ones come late; tracking.md changes the clone.
 JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     **{name: (partial(part, name), OF_PAGE) for name in SECTIONS},
     "serving-bound": (serving_bound, OF_BOUND),
@@ -413,12 +414,12 @@ JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     **{name: (partial(terminal, name), of_terminal(f"$ {command}")) for name, command in TERMINALS.items()},
     **{
         path.name: (partial(outputs, path), of_terminal(path.read_text()))
-        for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+        for path in sorted(DOCS.glob("*.md"))
         if CONSOLE.search(path.read_text())
     },
     "requests": (requests, OF_PAGE),  # after serving.md, whose search it shows
 }
-JOBS["dvc.md"] = JOBS.pop("dvc.md")  # it is the last
+JOBS["tracking.md"] = JOBS.pop("tracking.md")  # it is the last
 
 if __name__ == "__main__":
     sys.exit(main())

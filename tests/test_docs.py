@@ -33,7 +33,14 @@ EXAMPLES = {
     "conf/model/tokens.yaml",
     "my_package/nets.py",
 }  # files that a page has its reader write
-SHORT = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
+ON_RECORDS = {  # commands on records and projects of the page's reader -> those on what `measured` has
+    "export": lambda words: [["export", "A", *words[2:]]],
+    "bundle": lambda words: bundle_to("mine.zip"),
+    "verify": lambda words: [*bundle_to(words[1]), words],
+    "replay": lambda words: [*bundle_to(words[1]), ["verify", *words[1:]]],  # it would measure
+    "merge": lambda words: [["merge", "A", *words[words.index("--into") :]]],
+    "init": lambda words: [["init", f"new/{words[1]}"]],
+}
 
 
 def blocks(page, language):
@@ -51,7 +58,8 @@ def commands():
         scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
         lines = [line for script in scripts for line in script.replace("\\\n", " ").splitlines()]
         lines += re.findall(r"^\$ (.*)$", text, re.MULTILINE)
-        lines += re.findall(r"^\| `(accelbench [^`]*)`", text, re.MULTILINE)
+        rows = "\n".join(re.findall(r"^\|.*", text, re.MULTILINE)) if path.name == "README.md" else ""
+        lines += re.findall(r"`(accelbench [^`]*)`", rows)
         for line in lines:
             for command in re.sub(r" +#.*| 2>&1.*", "", line).split(" && "):
                 known = re.sub("h100|l40s", "gpu", " ".join(command.split()))  # the same jobs on two machines
@@ -126,6 +134,12 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
         )
 
 
+def bundle_to(name):
+    """The command line that makes a bundle of that name anew."""
+    Path(name).unlink(missing_ok=True)
+    return [["bundle", "A", "--out", name]]
+
+
 def harmless(words):
     """The command lines to run instead: commands that would measure are only planned."""
     words = [word.replace("repeats=5", "repeats=1") for word in words]  # as many cells as it takes to plan
@@ -133,6 +147,10 @@ def harmless(words):
     words = [word for word in words if not word.startswith("hydra.")]
     if {"--cfg", "--info"} & set(words):
         return [words]
+    if words == ["run", "--help"] or words[0] in ("selfcheck", "view"):  # they measure, and open a browser
+        return [[words[0], "--help"]]
+    if words[0] in ON_RECORDS:
+        return ON_RECORDS[words[0]](words)
     names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
     if words[:2] == ["compare", "--run"]:
         return [["plan", *shlex.split(side)] for side in words[2:4]]
@@ -163,8 +181,8 @@ def understood_by_dvc(words):
         if word == "-S":
             name, _, value = words[index + 1].partition("=")
             assert value
-            parent, _, key = name.rpartition(".")
-            assert key in (OmegaConf.select(settings, parent) if parent else settings), name
+            parent, _, key = name.removeprefix("+").rpartition(".")
+            assert name.startswith("+") != (key in (OmegaConf.select(settings, parent) if parent else settings)), name
     parse_args(words)
 
 

@@ -35,7 +35,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     data = read_manifest(folder)
     assert data.stand_in
     assert "a drawn digit for each class" in data.source
-    # docs/dvc.md says so, of the packages in requirements.lock; other CPUs may round in another way.
+    # docs/tracking.md says so, of the packages in requirements.lock; other CPUs may round in another way.
     assert data.digest[:12] == "55a0b74355a1" or platform.machine() != "x86_64"
     assert load_split(folder, "train").images.shape == (1_500, 28, 28)
     assert load_split(folder, "test").labels.shape == (500,)
