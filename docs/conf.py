@@ -21,9 +21,9 @@ highlight_language = "text"  # of blocks that name none: outputs
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
     "Use": "your-own-network data sweeps engines devices generation python cluster",
-    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy replay ci tracking",
-    "Look up": "settings rules columns records",
-    "Trust": "measuring how-a-benchmark-lies serving-bound studies",
+    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy ci tracking",
+    "Look up": "settings columns records",
+    "Trust": "measuring studies",
     "Change": "architecture extending",
 }
 

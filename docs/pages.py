@@ -1,4 +1,4 @@
-"""Writes what is computed: settings.md, rules.md, and tables of records.md, columns.md and serving.md."""
+"""Writes what is computed: settings.md, and tables of records.md, columns.md and serving.md."""
 
 import re
 import sys
@@ -23,11 +23,12 @@ import wrong_ways  # noqa: E402
 
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
-BEFORE, AFTER = "| `device` | the device that was asked for | – |\n", "\n## Outcome\n"
+BEFORE, AFTER = "| `device` | `device` | – |\n", "\n## Outcome\n"
 WRONG = "| what is done | it says | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
-FIELDS = "| field | kind | meaning |\n|---|---|---|\n"  # the heading of the table in docs/records.md
+FIELDS = "| field | meaning |\n|---|---|\n"  # the heading of the table in docs/records.md
 MAX_CELL = 118  # characters of a meaning there
+ONE_FACT = re.compile(r"(\S+: )?[{]\w+[}]|\S+[{]\w+[}]: [{]\w+[}]")  # a reason that the machine gives
 MAX_WORDS = 100  # characters of a list of choices in a table
 
 
@@ -40,7 +41,7 @@ def pages() -> dict[str, str]:
             defaults |= group
     defaults |= {"model.name": defaults["model"]}
     made = {"columns.md": columns, "records.md": records, "serving.md": serving}
-    return {"settings.md": settings(defaults), "rules.md": rules(), **{name: make() for name, make in made.items()}}
+    return {"settings.md": settings(defaults), **{name: make() for name, make in made.items()}}
 
 
 def columns() -> str:
@@ -48,51 +49,58 @@ def columns() -> str:
     text = (DOCS / "columns.md").read_text()
     before, _, _ = text.partition(BEFORE)
     _, _, after = text.partition(AFTER)
-    said = {each.column: each.said for each in declared(Cell) if each.said.column}
-    rows = [f"| `{name}` | {each.help} | {each.empty or '–'} |\n" for name, each in said.items()]
+    names = [each.name for each in every_setting(CONF)]
+    by_field = {name.rpartition(".")[2]: name for name in names}
+    rows = []
+    for each in declared(Cell):
+        if each.said.column:
+            setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
+            rows.append(f"| `{each.column}` | `{setting}` | {each.said.empty or '–'} |\n")
     return "".join([before, BEFORE, *rows, AFTER, after])
 
 
 def records() -> str:
-    """docs/records.md as it is, with a row for each field of a record but those of its cell, which are settings."""
+    """docs/records.md as it is, with a row for each field of a record and of the objects in it.
+
+    The cell's fields are settings. Of objects deeper in it, only the names of the fields stand there.
+    """
     before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
-    rows = []
     schema = json_schema.record()
+    rows = []
     for name, field in _fields(schema, schema["definitions"]):
-        if not name.startswith("cell."):
-            meaning = field.get("description") or name.rpartition(".")[2].replace("_", " ").removesuffix("[]")
-            rows.append(f"| `{name}` | {_kind(field, schema['definitions'])} | {_cut(meaning)} |\n")
+        if name.partition(".")[0] != "cell" and not name.startswith("unfinished."):
+            rows.append(f"| `{name}` | {_meaning(name, field, schema['definitions'])} |\n")
     return "".join([before, FIELDS, *rows])
 
 
 def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Iterator[tuple[str, Schema]]:
-    """Yields the dotted name and the schema of each field of an object and of those in it; `[]` follows a list's."""
+    """Yields the dotted name and the schema of each field, and of those of the objects in it; `[]` follows a list's."""
     for name, field in schema["properties"].items():
-        inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
-        is_list = inner.get("type") == "array"
-        inner = inner["items"] if is_list and isinstance(inner["items"], dict) else inner
+        inner, is_list = _inner(field, known)
         path = f"{prefix}{name}[]" if is_list else f"{prefix}{name}"
         yield path, field
-        inner = known[_named(inner)] if "$ref" in inner else {}
-        if "properties" in inner:
+        if not prefix and not is_list and "properties" in inner:
             yield from _fields(inner, known, f"{path}.")
 
 
-def _named(field: Schema) -> str:
-    return str(field["$ref"].rpartition("/")[2])
+def _inner(field: Schema, known: dict[str, Schema]) -> tuple[Schema, bool]:
+    """The schema of the object that a field has, if it has one; whether it has a list of them."""
+    inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
+    is_list = inner.get("type") == "array"
+    if is_list and isinstance(inner["items"], dict):
+        inner = inner["items"]
+    if "$ref" in inner:
+        return known[str(inner["$ref"].rpartition("/")[2])], is_list
+    return {}, is_list
 
 
-def _kind(field: Schema, known: dict[str, Schema]) -> str:
-    """The type of a field in words, and whether it may be null."""
-    if "anyOf" in field:
-        return f"{_kind(field['anyOf'][0], known)} or null"
-    if field.get("type") == "array":
-        items = field["items"]
-        return f"list of {_kind(items[0] if isinstance(items, list) else items, known)}"
-    if "$ref" in field:
-        return "word" if "enum" in known[_named(field)] else "object"
-    words = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number"}
-    return words.get(field.get("type", ""), "object")
+def _meaning(name: str, field: Schema, known: dict[str, Schema]) -> str:
+    """What a field means; of an object in an object, also the names of its fields."""
+    meaning = field.get("description", "–")
+    inner, _ = _inner(field, known)
+    if "." in name and "properties" in inner:
+        meaning += f" ({', '.join(inner['properties'])})"
+    return _cut(meaning)
 
 
 def _cut(text: str) -> str:
@@ -107,27 +115,32 @@ def serving() -> str:
     return "".join([before, WRONG, *wrong_ways.rows(), end[1:], after])
 
 
-def rules() -> str:
-    """The page docs/rules.md."""
-    lines = ["# What goes with what", ""]
-    lines += [
-        "The terms of a condition hold together: `devices>1`, `threads` (it was given), `!model.loss` (it was not),"
-    ]
-    lines += ["`fused` (a fact of the device). This page is made from the code by `python docs/pages.py`."]
-    lines += ["", "## Settings that need others", ""]
-    for each in NEEDS:
-        among = f" if `{each.among}`" if each.among else ""
-        lines.append(f"- `{each.settings}` needs `{each.needed}`{among}")
-    lines += ["", "## Mistakes", "", "The command is refused with exit status 2.", "", *map(_rule, MISTAKES)]
-    lines += ["", "## Skipped cells", "", "A cell of a sweep is skipped, with this reason.", "", *map(_rule, SKIPPED)]
-    lines += ["", "## Without effect", "", "Elsewhere a cell has the defaults of these settings.", ""]
-    lines += [f"- `{each.settings}` has an effect with `{each.needed}`" for each in USED]
-    return "\n".join(lines) + "\n"
+def rules() -> Iterator[str]:
+    """The last part of docs/settings.md: what goes with what."""
+    yield "## What goes with what"
+    yield ""
+    yield "The terms of a condition hold together. `threads` means that it was given, `!model.loss` that it was not."
+    yield "`fused`, `cores` and the like are facts of the machine. A message has the reason of each rule."
+    yield ""
+    yield "### Settings that need others"
+    yield ""
+    for needs in NEEDS:
+        among = f" if `{needs.among}`" if needs.among else ""
+        yield f"- `{needs.settings}`: `{needs.needed}`{among}"
+    yield from ["", "### Refused", "", "The exit status is 2.", ""]
+    yield from map(_rule, MISTAKES)
+    yield from ["", "### Skipped", "", "A sweep skips such a cell and measures the others.", ""]
+    yield from (_rule(rule) for rule in SKIPPED if not ONE_FACT.fullmatch(rule.refuse))
+    yield from ["", "### Without effect", "", "Under other conditions a cell has the defaults of these settings.", ""]
+    yield from (f"- `{used.settings}`: `{used.needed}`" for used in USED)
 
 
 def _rule(rule: Rule) -> str:
-    text = f"{rule.refuse}: use {rule.instead}" if rule.instead else rule.refuse
-    return f"- `{rule.when}`: " + re.sub(r"[{](.*?)[}]", r"(`\1`)", text)
+    """The condition of a rule and the settings to use instead; without such settings, the reason."""
+    text = f"use {rule.instead}" if rule.instead else rule.refuse
+    if rule.instead and "=" not in rule.instead:
+        text = f"{rule.refuse}: {text}"
+    return f"- `{rule.when}`: " + re.sub(r"[{](.*?)[}]", r"`\1`", text)
 
 
 def settings(defaults: dict[str, Any]) -> str:
@@ -150,7 +163,7 @@ def settings(defaults: dict[str, Any]) -> str:
         lines.append(
             f"| `{each.name}` | {_shown(default)} | {words or each.kind.removeprefix('a ')} | {each.meaning} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *rules()]) + "\n"
 
 
 def _shown(default: Any) -> str:

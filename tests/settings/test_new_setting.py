@@ -63,6 +63,6 @@ def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_
     assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
     assert told["no number"] == [2, "", "accelbench: toy=many: should be a whole number\n"]
     assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
-    assert "| `toy` | how many toys the cell has | – |\n" in told["columns.md"]
+    assert "| `toy` | `toy` | – |\n" in told["columns.md"]
     assert told["completed"]
     assert (told["row"], told["params"]) == (5, "5")

@@ -1,4 +1,4 @@
-"""What goes with what: the one table that settings, plans, `accelbench doctor` and docs/rules.md read.
+"""What goes with what: the one table that settings, plans, `accelbench doctor` and docs/settings.md read.
 
 `settings/to_cell.py` refuses a command line by NEEDS and MISTAKES, with exit status 2. By SKIPPED, `grid/support.py` gives
 the reason why a cell of a sweep is skipped on this machine, which is no mistake: the other cells run. The first rule
