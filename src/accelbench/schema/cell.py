@@ -61,7 +61,7 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster, each off by default: docs/engines.md. The last two are of the cell's process."""
+    """Ways to make a network faster, each off by default: docs/options.md. The last two are of the cell's process."""
 
     channels_last: bool = _shown(False, "whether the memory layout of images is channels last")
     compile: bool = _shown(False, "whether the network is compiled with torch.compile")
