@@ -22,6 +22,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Status
+from accelbench.settings.config import topics
 from accelbench.sweep import forecast
 from accelbench.sweep.session import Session
 from fakes import faulty_host, give_ceilings, make_project
@@ -115,6 +116,8 @@ def complaint(words, capsys, project):
         ("-m hydra/sweeper=nope seed=0,1", "hydra/sweeper=nope: unknown hydra/sweeper. Choose from: accelbench, basic"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
+        ("run --help windw", "--help windw: unknown topic. Did you mean window? Choose from: engine, device, model,"),
+        ("model=cnn -h serving", "--help serving: unknown topic. Did you mean server?"),
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
@@ -175,6 +178,24 @@ def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, capsys
     assert len(own.splitlines()) <= 30
     assert max(map(len, text.splitlines())) <= 80
     assert re.findall(r"^  (--?[\w-]+).* {2}\S", own, re.MULTILINE) == command.flag_names
+
+
+def test_the_help_of_run_is_short_and_each_topic_explains_its_settings_with_their_choices(capsys, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    short = help_of("run --help", capsys)
+    assert len(short.split()) <= 400
+    found = topics(project / "conf")
+    words = set(short.split())
+    whole = help_of("run --help all", capsys)
+    for topic, settings in found.items():
+        text = help_of(f"run --help {topic}", capsys)
+        assert text in whole
+        for each in settings:
+            assert f"  {each.name}=" in text
+            assert f"  {each.name}=" in short if each.is_needed else each.name.removeprefix(f"{topic}.") in words
+    assert help_of("-m model=cnn,mlp --help precision", capsys).startswith("  precision=fp16|bf16|fp32|tf32|fp64|")
+    assert help_of("run --help executor.ray", capsys).count("executor.ray.") == 3
+    assert whole.startswith("usage: accelbench run")
 
 
 def planned(words, capsys):

@@ -92,7 +92,9 @@ def _run(words: list[str]) -> int:
         return 0
     command, rest = choose(words)
     if HELP & set(rest):
-        print(command.help(), end="")
+        asked = next(at for at, word in enumerate(rest) if word in HELP)
+        topic = next((word for word in rest[asked + 1 : asked + 2] if "=" not in word), "")
+        print(command.help(topic), end="")
         return 0
     return command.run(command.parse(rest), _Console(highlight=False))
 

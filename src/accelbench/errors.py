@@ -23,7 +23,7 @@ OTHER_WORDS = dict(
         r"(\S+)=(\S+)",
         "cuda=gpu float16=fp16 half=fp16 16=fp16 16-mixed=fp16_mixed bfloat16=bf16 bf16-mixed=bf16_mixed float32=fp32 "
         "float=fp32 32=fp32 float64=fp64 double=fp64 64=fp64 tensorflow=keras onnx=onnxruntime batch=batch_size "
-        "dtype=precision lr=model.learning_rate optimizer=model.optimizer dataset=data",
+        "dtype=precision lr=model.learning_rate optimizer=model.optimizer dataset=data serving=server",
     )
 )
 

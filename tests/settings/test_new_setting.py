@@ -38,6 +38,7 @@ print(json.dumps({
     "too small": said_of("plan", "--json", "toy=0"),
     "no number": said_of("plan", "--json", "toy=many"),
     "help": said_of("run", "--help"),
+    "its help": said_of("run", "--help", "cell"),
     "ids": [make_cell(toy=number).id for number in (4, 5)],
     "row": summarise(record)["toy"],
     "params": of_process(record).params["toy"],
@@ -62,7 +63,8 @@ def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_
     assert told["too large"] == [2, "", "accelbench: toy=10: should be at most 9\n"]
     assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
     assert told["no number"] == [2, "", "accelbench: toy=many: should be a whole number\n"]
-    assert "  toy=N                       how many toys the cell has\n" in told["help"][1]
+    assert "  cell       toy " in told["help"][1]
+    assert "  toy=N                       how many toys the cell has\n" in told["its help"][1]
     assert "| `toy` | `toy` | – |\n" in told["columns.md"]
     assert told["completed"]
     assert (told["row"], told["params"]) == (5, "5")

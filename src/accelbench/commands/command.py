@@ -17,6 +17,7 @@ from accelbench import presentation
 from accelbench.errors import Parser
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
+ALL = "all"  # the topic of --help that has all others
 VERBOSE = "verbose=true"  # the setting that -v stands for
 
 
@@ -54,7 +55,7 @@ class Command:
     flags: tuple[Flag, ...] = ()
     usage: str = ""  # without the program's name, if the line made from the flags would promise too much
     description: str = ""  # what --help says between the summary and the flags
-    epilog: Callable[[], str] | None = None  # what --help says after the flags
+    epilog: Callable[[str], str] | None = None  # what --help TOPIC says; without a topic and for ALL, after the flags
     takes_settings: bool = False  # whether name=value words are among its arguments
     has_hydra_words: bool = False  # whether other words than its flags are passed on to Hydra, as `words`, in order
 
@@ -75,10 +76,13 @@ class Command:
         """The flags, each in its first spelling."""
         return [each.names[0] for each in self.flags if each.names[0].startswith("-")]
 
-    def help(self) -> str:
-        """What `accelbench NAME --help` prints."""
+    def help(self, topic: str = "") -> str:
+        """What `accelbench NAME --help` prints, with its `topic` if it has some. Raises UserError: an unknown one."""
+        text = self.epilog(topic) if self.epilog else ""
+        if text and topic not in ("", ALL):
+            return text
         parser = self._parser()
-        parser.epilog = self.epilog().rstrip() if self.epilog else None
+        parser.epilog = text.rstrip() or None
         return parser.format_help()
 
     def _parser(self) -> Parser:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import command, flag, say, width
+from accelbench.commands.command import ALL, command, flag, say, width
 from accelbench.commands.shared import names_of, show_sweep, words_of
-from accelbench.errors import UserError
+from accelbench.errors import UserError, did_you_mean
 from accelbench.presentation import counted
 from accelbench.project import Workplace, shown, workplace
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # of --info
+DEFAULT = "; unless given"  # begins what a meaning says of the default
 INDENT = 30  # columns before a meaning
 EXAMPLES = """
 examples:
@@ -47,25 +48,39 @@ RATIOS = (1.1, 1.2, 1.3, 1.5)
 SPREAD = 0.1
 
 
-def settings() -> str:
-    """Every setting, with its words and its meaning, and examples."""
-    from accelbench.settings.config import every_setting
+def settings(topic: str) -> str:
+    """The settings that every cell has, the names of all others by topic, and examples; or those of a `topic`.
 
-    lines = [
-        "settings (in a project, params.yaml has the sweeps that `dvc repro` runs;",
-        "`accelbench --cfg job` prints every setting with its value)",
-    ]
-    section = None
-    for setting in every_setting(workplace().conf):
-        group, dot, _ = setting.name.partition(".")
-        if (dot and group) != section or setting.name == "mode":
-            lines.append("")
-        section = dot and group
-        lines += _lines(setting)
-    return "\n".join(lines) + "\n" + EXAMPLES
+    Raises UserError: no topic and no setting has this name.
+    """
+    from accelbench.settings.config import topics
+
+    found = topics(workplace().conf)
+    every = {each.name: each for of_topic in found.values() for each in of_topic}
+    lines = ["settings (`accelbench --cfg job` prints every setting with its value)"]
+    if topic and topic != ALL:
+        chosen = found.get(topic) or [each for name, each in every.items() if f"{name}.".startswith(f"{topic}.")]
+        if not chosen:
+            meant = did_you_mean(topic, [*found, *every])
+            known = ", ".join([*found, ALL])
+            raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {known}; or a setting.")
+        return "".join(map(_lines, chosen))
+    if topic:
+        lines += ["\n" + "".join(map(_lines, of_topic)).rstrip() for of_topic in found.values()]
+    else:
+        needed = [
+            replace(each, meaning=each.meaning.partition(DEFAULT)[0]) for each in every.values() if each.is_needed
+        ]
+        lines += [_lines(each).rstrip() for each in needed]
+        lines += ["", "topics: `accelbench run --help TOPIC` explains their settings, `--help all` all"]
+        for name, of_topic in found.items():
+            names = " ".join(each.name.removeprefix(f"{name}.") for each in of_topic if not each.is_needed)
+            if names:
+                lines += textwrap.wrap(f"  {name:<11}{names}", width(), subsequent_indent=" " * 13)
+    return "\n".join([*lines, EXAMPLES])
 
 
-def _lines(setting: "About") -> list[str]:
+def _lines(setting: "About") -> str:
     from accelbench.settings.config import LIST, MAPPING
 
     kinds = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
@@ -75,7 +90,7 @@ def _lines(setting: "About") -> list[str]:
     meaning = textwrap.wrap(setting.meaning, width() - INDENT, break_long_words=False)
     if len(words) == 1 and len(words[0]) < INDENT:
         words = [f"{words[0]:<{INDENT}}{meaning.pop(0)}"]
-    return words + [" " * INDENT + line for line in meaning]
+    return "".join(f"{line}\n" for line in [*words, *(" " * INDENT + line for line in meaning)])
 
 
 @command(
@@ -94,7 +109,7 @@ def _lines(setting: "About") -> list[str]:
     flag("--config-dir", metavar="DIR", help="a folder of settings beside conf/"),
     flag("--info", "-i", nargs="?", const="all", metavar="WHAT", choices=INFO, help="print what Hydra found"),
     flag("--hydra-help", help="print Hydra's help"),
-    usage="[-m] [-v] [flag ...] [name=value ...]",
+    usage="[-m] [-v] [flag ...] [name=value ...]\n       accelbench run --help [TOPIC]",
     epilog=settings,
     takes_settings=True,
     has_hydra_words=True,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from accelbench.errors import OTHER_WORDS, UserError, did_you_mean
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
+from accelbench.schema.serialize import grouped
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -229,6 +230,9 @@ def check_local(executor: ExecutorConfig) -> None:
         )
 
 
+# Settings without a group -> the class that declares them; those of no such class are of the whole sweep.
+PLAIN_TOPICS = {"options": Options, "cell": RunSettings}
+SWEEP = "sweep"
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
 LIST = "a list"
 MAPPING = "names with values"
@@ -243,15 +247,29 @@ class About:
     choices: list[str]  # its values, if they are words
     kind: str  # what other values it takes
     default: Any
+    is_needed: bool = False  # whether every cell has a value of it, which conf/ decides
+
+    @property
+    def topic(self) -> str:
+        """What it is about: the group of settings that it is in."""
+        group, dot, _ = self.name.partition(".")
+        if dot or group in GROUPS:
+            return group
+        return next((topic for topic, kind in PLAIN_TOPICS.items() if group in kind.__annotations__), SWEEP)
 
 
 def every_setting(conf: Path) -> Iterator[About]:
     """Yields all settings: those that choose a file in the folder `conf`, the plain ones, and those of groups."""
     for group, meaning in GROUPS.items():
         files = sorted(path.stem for path in (conf / group).glob("*.yaml"))
-        yield About(name=group, meaning=meaning, choices=files, kind="", default=None)
+        yield About(name=group, meaning=meaning, choices=files, kind="", default=None, is_needed=True)
     found = list(declared(RunConfig))
     yield from (_about(each) for each in sorted(found, key=lambda each: "." in each.path))
+
+
+def topics(conf: Path) -> dict[str, list[About]]:
+    """Topic -> its settings."""
+    return grouped(every_setting(conf), lambda each: each.topic)
 
 
 def _about(setting: Declared) -> About:
@@ -272,6 +290,7 @@ def _about(setting: Declared) -> About:
         choices=choices,
         kind=" or ".join(kinds),
         default=None if default in (NO_DEFAULT, MISSING) else default,
+        is_needed=default is NO_DEFAULT,
     )
 
 
