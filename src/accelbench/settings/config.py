@@ -46,7 +46,7 @@ class EngineConfig(KerasSettings):
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
-        None, "keras: whether it compiles with XLA; unless given, with the backend jax alone"
+        None, "keras: whether it compiles with XLA; unless given, only with the backend jax"
     )
     xla_processes: bool = setting(False, "pytorch and lightning on a TPU: a process for each core")
 
@@ -65,11 +65,11 @@ class ModelConfig(ModelSpec):
 
     name: str = setting(MISSING, "the network; of timm, torchvision and transformers the library's name for it")
     target: str | None = setting(None, "your own class, such as my_package.nets.MyNet")
-    batch_size: AtLeastOne = setting(128, "the batch that batch_size takes unless it is given")
-    epochs: AtLeastOne = setting(1, "the epochs that epochs takes unless it is given")
+    batch_size: AtLeastOne = setting(128, "the default of batch_size")
+    epochs: AtLeastOne = setting(1, "the default of epochs")
     # of a study's network, what its study made it for
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
-        None, "of one sample, where no data set tells, such as '[3,224,224]'; unless given, the model's own, or 28x28"
+        None, "shape of one sample without a data set, such as '[3,224,224]'; unless given, the model's own, or 28x28"
     )
 
 
@@ -160,7 +160,7 @@ class RunConfig(Options, RunSettings):
     out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
     retry: Retry = setting(Retry.none, "failed: run failed, timed out, killed and disturbed cells of out= again")
     quiet_s: NotNegative = setting(
-        30.0, "seconds that a disturbed cell waits for a quiet machine, to be repeated; 0: it does neither"
+        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: never"
     )
     verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for it; no setting.
