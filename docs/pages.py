@@ -3,7 +3,8 @@
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ import wrong_ways  # noqa: E402
 
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
-BEFORE, AFTER = "| `device` | `device` | – |\n", "\n## Outcome\n"
+BEFORE, AFTER = "| `arguments` | arguments of the network, of its batches and its data |\n", "\n## Outcome\n"
 WRONG = "| what is done | it says | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
 FIELDS = "| field | meaning |\n|---|---|\n"  # the heading of the table in docs/records.md
+SEE = "see the [column](columns.md)"  # the meaning of a field that has a column
 MAX_CELL = 118  # characters of a meaning there
 ONE_FACT = re.compile(r"(\S+: )?[{]\w+[}]|\S+[{]\w+[}]: [{]\w+[}]")  # a reason that the machine gives
+PREFIX = re.compile(r"^[\w.]+(=\S+)?: ")  # the setting that a reason begins with
 MAX_WORDS = 100  # characters of a list of choices in a table
 
 
@@ -51,11 +54,18 @@ def columns() -> str:
     _, _, after = text.partition(AFTER)
     names = [each.name for each in every_setting(CONF)]
     by_field = {name.rpartition(".")[2]: name for name in names}
+    same = []
     rows = []
     for each in declared(Cell):
         if each.said.column:
             setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
-            rows.append(f"| `{each.column}` | `{setting}` | {each.said.empty or '–'} |\n")
+            if setting == each.column and not each.said.empty:
+                same.append(f"`{setting}`")
+            else:
+                empty = f"; empty: {each.said.empty}" if each.said.empty else ""
+                rows.append(f"| `{each.column}` | `{setting}`{empty} |\n")
+    lines = textwrap.wrap(", ".join(same), MAX_CELL)
+    rows += [f"| {line.rstrip(',')} | the setting of that name |\n" for line in lines]
     return "".join([before, BEFORE, *rows, AFTER, after])
 
 
@@ -66,10 +76,17 @@ def records() -> str:
     """
     before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
     schema = json_schema.record()
-    rows = []
+    first_cells = re.findall(r"^[|] (`.*?) [|]", columns(), re.MULTILINE)
+    explained = re.findall(r"`(\w+)`", " ".join(first_cells))
+    meanings = {}
     for name, field in _fields(schema, schema["definitions"]):
-        if name.partition(".")[0] != "cell" and not name.startswith("unfinished."):
-            rows.append(f"| `{name}` | {_meaning(name, field, schema['definitions'])} |\n")
+        if name.partition(".")[0] in ("cell", "unfinished"):  # the latter is of earlier releases
+            continue
+        has_column = name.startswith("measurement.") and name.rpartition(".")[2] in explained
+        meanings[name] = SEE if has_column else _meaning(name, field, schema["definitions"])
+    rows = []
+    for meaning, names in groupby(meanings, meanings.__getitem__):
+        rows.append(f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |\n")
     return "".join([before, FIELDS, *rows])
 
 
@@ -128,19 +145,33 @@ def rules() -> Iterator[str]:
         among = f" if `{needs.among}`" if needs.among else ""
         yield f"- `{needs.settings}`: `{needs.needed}`{among}"
     yield from ["", "### Refused", "", "The exit status is 2.", ""]
-    yield from map(_rule, MISTAKES)
-    yield from ["", "### Skipped", "", "A sweep skips such a cell and measures the others.", ""]
-    yield from (_rule(rule) for rule in SKIPPED if not ONE_FACT.fullmatch(rule.refuse))
+    yield from _lines(MISTAKES)
+    yield from [
+        "",
+        "### Skipped",
+        "",
+        "A sweep skips such a cell and measures the others.",
+        "",
+    ]
+    yield from _lines(rule for rule in SKIPPED if not ONE_FACT.fullmatch(rule.refuse))
     yield from ["", "### Without effect", "", "Under other conditions a cell has the defaults of these settings.", ""]
     yield from (f"- `{used.settings}`: `{used.needed}`" for used in USED)
 
 
-def _rule(rule: Rule) -> str:
-    """The condition of a rule and the settings to use instead; without such settings, the reason."""
-    text = f"use {rule.instead}" if rule.instead else rule.refuse
-    if rule.instead and "=" not in rule.instead:
-        text = f"{rule.refuse}: {text}"
-    return f"- `{rule.when}`: " + re.sub(r"[{](.*?)[}]", r"`\1`", text)
+def _lines(rules: Iterable[Rule]) -> Iterator[str]:
+    """A line for each rule; neighbours with the same text share one."""
+    for text, group in groupby(rules, _text):
+        conditions = ", ".join(f"`{rule.when}`" for rule in group)
+        yield f"- {conditions}: {text}"
+
+
+def _text(rule: Rule) -> str:
+    """The settings to use instead of what a rule refuses; without such settings, with the reason."""
+    text = f"use {rule.instead}"
+    if "=" not in rule.instead or rule.instead.startswith("it"):
+        reason = PREFIX.sub("", rule.refuse)
+        text = f"{reason}: {text}" if rule.instead else reason
+    return re.sub(r"[{](.*?)[}]", r"`\1`", text)
 
 
 def settings(defaults: dict[str, Any]) -> str:
