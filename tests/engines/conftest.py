@@ -1,9 +1,19 @@
+import sys
+
 import numpy as np
 import pytest
 
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
+
+
+@pytest.fixture(autouse=True)
+def no_hooks_are_left():
+    """Cells that are refused leave their hooks on all modules; outside of tests a cell has a process of its own."""
+    yield
+    if (module := sys.modules.get("torch.nn.modules.module")) is not None:
+        module._global_forward_hooks.clear()
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ SHORT = Window(warmup_steps=2, warmup_s=0.01, measure_s=0.05, block_s=0.01, late
 LATE = replace(SHORT, warmup_steps=400)
 # Doubts about times, which are short here, beside other tests.
 ABOUT_TIMES = re.compile(
-    r"noisy|the clock ran|only \d+ blocks?|the CPU|\d+ of \d+ (blocks|steps)|its \d+ blocks|step times|the speed|single steps|other proc"
+    r"noisy|partial|the clock ran|only \d+ blocks?|the CPU|\d+ of \d+ (blocks|steps)|its \d+ blocks|step times|the speed|single steps|other proc"
 )
 
 

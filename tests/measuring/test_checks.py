@@ -31,9 +31,9 @@ def builds(function=right, rounds_by=ROUNDS_BY):
     return new_network
 
 
-def found(output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None):
+def found(output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None, again=None):
     of_fed = right(FED) if of_fed is None else of_fed
-    measured = Measured(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed)
+    measured = Measured(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed, again=again)
     return compare(measured, new_network or builds(), precision, constant=constant)
 
 
@@ -81,6 +81,14 @@ def test_what_does_not_agree_with_itself_is_not_compared(function):
     seen = found(times(3.0), builds(function))
     assert (seen.error, seen.observed, seen.warnings, seen.defects) == (None, None, [], [])
     assert checks.UNSTEADY in seen.notes[0]
+
+
+@pytest.mark.parametrize(("factor", "is_wrong"), [(1.05, True), (1.06, False)])
+def test_a_network_that_does_not_repeat_its_own_output_is_not_accused(factor, is_wrong):
+    # As one that computes for two milliseconds, where the load of the machine changed in between.
+    seen = found(times(1.05), again=lambda: times(factor))
+    assert bool(seen.defects) == is_wrong
+    assert is_wrong or checks.UNSTEADY in seen.notes[0]
 
 
 def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():

@@ -1,6 +1,5 @@
 """Options against the plain network: what they do to it, and that its output stays."""
 
-from collections import OrderedDict
 from functools import partial
 
 import pytest
@@ -71,8 +70,6 @@ def test_an_option_that_has_nothing_to_change_is_refused():
 def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits, monkeypatch, backend):
     import torch._inductor.config  # which takes long
 
-    # A cell that was refused in this process may have left its hook; a cell has a process of its own.
-    monkeypatch.setattr(torch.nn.modules.module, "_global_forward_hooks", OrderedDict())
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     # Neither headers for many kernels, nor a trial of the compiler: this network has one kernel.
     with torch._inductor.config.patch({"cpp_cache_precompile_headers": False, "cpp.vec_isa_ok": True}):

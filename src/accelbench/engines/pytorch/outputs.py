@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,7 +217,10 @@ class NetworkOutputs(CellRun):
             result = self.further_result(batch)
             rows = _rows_of(batch, result)
             plain = state._replace(counts={})
-            return Measured(batch, arrays_in(result), is_unseen, plain, state, rows, fed, output_of_fed)
+            output = arrays_in(result)
+            return Measured(
+                batch, output, is_unseen, plain, state, rows, fed, output_of_fed, partial(self._again, batch)
+            )
         if (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may take no other number of rows
                 return self._look_at_training(rows, is_unseen, outer_rows(fed))
@@ -225,7 +229,12 @@ class NetworkOutputs(CellRun):
     def _look_at_training(self, batch: Any, is_unseen: bool, fed: Any) -> Measured:
         state = state_of(self.plain_network())
         output = arrays_in(self.further_result(batch))
-        return Measured(batch, output, is_unseen, state._replace(counts={}), state, fed=fed)
+        plain = state._replace(counts={})
+        return Measured(batch, output, is_unseen, plain, state, fed=fed, again=partial(self._again, batch))
+
+    def _again(self, batch: Any) -> Output:
+        with nullcontext() if self.trains else self.measuring_context():
+            return arrays_in(self.further_result(batch))
 
     def further_result(self, batch: Any) -> Any:
         """What a further step computes for a batch in host memory; in training, its forward pass and loss."""
