@@ -250,6 +250,12 @@ def serving_bound() -> None:
     run(f"'{sys.executable}' docs/serving_bound.py", ROOT)
 
 
+def figure() -> None:
+    """Saves the picture of the gains."""
+    run(f"accelbench figure results --out '{scratch()}/figure.png'", clone())
+    write(IMAGES / "figure.png", smaller(scratch() / "figure.png", 1400))
+
+
 def dvc_plots() -> None:
     """Saves the page of DVC's plots."""
     run(f"dvc plots show -o '{scratch()}/dvc_plots'", ROOT)
@@ -392,9 +398,17 @@ def save(page: WebDriver, name: str, path: str = "") -> None:
         element.screenshot(str(taken))
     else:
         page.save_screenshot(str(taken))
-    small = io.BytesIO()  # with 256 colours, which halves the file size
-    Image.open(taken).convert("RGB").quantize(256).save(small, "png", optimize=True)
-    write(IMAGES / f"{name}.png", small.getvalue())
+    write(IMAGES / f"{name}.png", smaller(taken))
+
+
+def smaller(taken: Path, width: int | None = None) -> bytes:
+    """A picture with 256 colours, which halves the file size; of this width."""
+    image = Image.open(taken).convert("RGB")
+    if width is not None:
+        image = image.resize((width, round(image.height * width / image.width)))
+    small = io.BytesIO()
+    image.quantize(256).save(small, "png", optimize=True)
+    return small.getvalue()
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -408,6 +422,7 @@ def write(path: Path, content: str | bytes) -> None:
 JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     **{name: (partial(part, name), OF_PAGE) for name in SECTIONS},
     "serving-bound": (serving_bound, OF_BOUND),
+    "figure": (figure, (f"{PACKAGE}/report/figure.py",)),
     "dvc-plots": (dvc_plots, OF_DVC),
     "notebook": (notebook, OF_NOTEBOOK),
     "mlflow": (mlflow, OF_MLFLOW),

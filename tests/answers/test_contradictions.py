@@ -17,9 +17,10 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.groups import groups
+from accelbench.answers.jobs import jobs
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
-from accelbench.report import build, csv_file, read
+from accelbench.report import build, csv_file, figure, read
 from accelbench.report.page import compose
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
@@ -206,6 +207,21 @@ def of_headline(said, page) -> None:
     assert bool(told) == bool(HEADLINE.search(text))
 
 
+def of_figure(said, page) -> None:
+    """The texts at the right end of the picture to take away have two digits of what the others show."""
+    gaining = [job for job in jobs(page.answers) if job.gains]
+    if not gaining:
+        return
+    ends = [each.get_text() for each in figure.of_jobs(gaining, 7.0).axes[0].texts[: len(gaining)]]
+    for job, end in zip(gaining, ends, strict=True):
+        first, second = sorted([job.gain.first.measured_key, job.gain.second.measured_key])
+        ratio, word = said.pairs[first, second]["every cell"]
+        ratio = ratio if first == job.gain.first.measured_key else 1 / ratio
+        assert end.startswith("? ") == (word == "can't tell")
+        if job.answer.best:
+            assert float(end.partition("x ")[0]) == pytest.approx(ratio, rel=0.06)
+
+
 def of_csv(said, root, sweeps) -> None:
     rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     processes = list(build.process_rows(cell for sweep in sweeps for cell in sweep.cells))
@@ -263,6 +279,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_what_to_use(said, "report.md", in_markdown(build.markdown(page), "What to use"))
     of_every_cell(said, page)
     of_headline(said, page)
+    of_figure(said, page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
     of_python(said, root)

@@ -16,6 +16,7 @@ from accelbench.schema.vocab import Device, Engine, Precision
 class Axis(NamedTuple):
     """A setting whose values are compared."""
 
+    name: str
     question: str
     base_text: str  # what others are compared with, in words
     fields: tuple[str, ...]  # of the cells; pairs are equal in all others
@@ -31,9 +32,15 @@ class Axis(NamedTuple):
 
 OF_ENGINE = ("engine", "keras", "xla_processes")
 DEVICE = Axis(
-    "Which device?", "the CPU", ("device",), lambda cell: cell.device == Device.cpu, lambda cell: cell.cell.device
+    "device",
+    "Which device?",
+    "the CPU",
+    ("device",),
+    lambda cell: cell.device == Device.cpu,
+    lambda cell: cell.cell.device,
 )
 PRECISION = Axis(
+    "precision",
     "Which precision?",
     "fp32",
     ("precision",),
@@ -41,9 +48,15 @@ PRECISION = Axis(
     lambda cell: cell.cell.precision,
 )
 BATCH = Axis(
-    "Which batch size?", "the smallest batch", ("batch_size",), None, lambda cell: f"batch {cell.cell.batch_size}"
+    "batch",
+    "Which batch size?",
+    "the smallest batch",
+    ("batch_size",),
+    None,
+    lambda cell: f"batch {cell.cell.batch_size}",
 )
 ENGINE = Axis(
+    "engine",
     "Which engine?",
     "PyTorch",
     OF_ENGINE,
@@ -51,6 +64,7 @@ ENGINE = Axis(
     lambda cell: engine_text(cell.row),
 )
 OPTIONS = Axis(
+    "options",
     "Which options?",
     "no options",
     ("options",),

@@ -14,7 +14,7 @@ MODULES = {
     "compare": ("compare", "regressions", "bisect"),
     "best": ("best",),
     "machine": ("doctor", "selfcheck"),
-    "show": ("report", "view"),
+    "show": ("report", "view", "figure"),
     "share": ("export", "bundle", "verify", "replay", "merge"),
     "project": ("sync", "ui", "init", "completion"),
 }
@@ -53,9 +53,8 @@ def overview() -> str:
     listed = "\n".join(f"  {command.name:<12}{command.summary}" for command in load_all())
     return f"""\
 accelbench measures how fast a model trains and infers, and what is fastest.
-usage: accelbench [run] [-m] [name=value ...]
-       accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
+usage: accelbench [run] [-m] [name=value ...], or accelbench COMMAND [flags]
 {listed}
-settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
+`accelbench COMMAND --help` lists flags, `accelbench run --help` settings
 exit status: 0 done; 1 a cell failed, no answer, or --fail-if; 2 a mistake
 """

@@ -1,4 +1,4 @@
-"""`accelbench report` and `view`: the page of a folder of records, and its pictures one by one."""
+"""`accelbench report`, `view` and `figure`: the page of a folder of records, its pictures, and one for a paper."""
 
 import os
 import sys
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import command, say
+from accelbench.commands.command import command, flag, say
 from accelbench.commands.shared import FOLDER, PRICE, check_devices, costs, default_folder, is_results, report_folder
-from accelbench.errors import UserError
-from accelbench.project import Workplace, workplace
+from accelbench.errors import UnknownChoiceError, UserError, writing_errors
+from accelbench.project import Workplace, shown, workplace
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from accelbench.judging.costs import Cost
     from accelbench.report.read import Sweep
     from accelbench.schema.vocab import Device
@@ -88,4 +90,54 @@ def view(chosen: Namespace, console: Console) -> int:
     say(console, f"Viewer: {address(page)} (left or p, right or n, Escape or q)")
     if not open_viewer(page):
         say(console, "(no browser found on this machine: open the address in yours)")
+    return 0
+
+
+@command(
+    "figure",
+    "draw how much each job gains, or another chart, for a paper",
+    FOLDER,
+    flag("--out", metavar="speedup.svg", type=Path, required=True, help="file, which is replaced: .svg, .pdf or .png"),
+    flag("--question", metavar="WHAT", help="draw its chart instead, such as batch, engine, precision or time"),
+    flag("--width", metavar="7", type=float, default=7.0, help="inches (7)"),
+)
+def figure(chosen: Namespace, console: Console) -> int:
+    """Draws the chart."""
+    from accelbench.answers.jobs import jobs
+    from accelbench.answers.sentences import answers
+    from accelbench.report import figure as pictures
+    from accelbench.report.questions import questions
+    from accelbench.report.read import cells_in, read_all
+    from accelbench.schema.serialize import grouped
+    from accelbench.settings import params
+
+    pictures.format_of(chosen.out)
+    if not pictures.LEAST_WIDTH <= chosen.width <= pictures.MOST_WIDTH:
+        wanted = f"{pictures.LEAST_WIDTH:g} to {pictures.MOST_WIDTH:g}"
+        raise UserError(f"--width {chosen.width:g}: should be {wanted} inches")
+    place = workplace()
+    folder = place.root / (chosen.folder or default_folder(place, console))
+    sweeps = read_all(folder, params.costs(place.project), params.wanted_suites(place.project, folder))
+    cells = cells_in(sweeps)
+    if not any(cell.is_ok for cell in cells):
+        raise UserError(f"{shown(folder)}: no cell was measured: nothing to draw")
+    found = answers(cells)
+    gaining = [job for job in jobs(found) if job.gains]
+    asked = grouped((each for each in questions(sweeps, found) if each.lines), lambda each: each.name)
+    if chosen.question is not None and not asked:
+        raise UserError(f"--question {chosen.question}: these records have no chart of a question")
+    if chosen.question is not None and chosen.question not in asked:
+        raise UnknownChoiceError("--question", chosen.question, asked)
+    if chosen.question is None and not gaining:
+        others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
+        raise UserError(f"{shown(folder)}: no job was measured with several settings: no gains to draw{others}")
+
+    def draw(width: float) -> "Figure":
+        if chosen.question is None:
+            return pictures.of_jobs(gaining, width)
+        return pictures.of_question(asked[chosen.question], cells, width)
+
+    with writing_errors(chosen.out):
+        pictures.save(chosen.out, chosen.width, draw)
+    say(console, f"Figure: {shown(chosen.out)}")
     return 0

@@ -1,22 +1,20 @@
 """What a terminal draws of answers: the gain of each job over what its user runs today, and the cells of one job."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import NamedTuple
 
 from rich.text import Text
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.headline import beside_speeds, missing
 from accelbench.answers.headline import stand_ins as stand_ins_of
+from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import feeding_text, model_text, setting_name, speed_text
+from accelbench.answers.words import speed_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import counted, shortened, significant
-from accelbench.schema.vocab import Protocol
 
 MARKS = {Word.sure: "●", Word.likely: "○", Word.same: "=", Word.cant_tell: "?"}
 MEANINGS = {
@@ -65,65 +63,6 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
         yield Text(f"\n  {legend}", "dim")
-
-
-class Job(NamedTuple):
-    """A job with its name, which no other has."""
-
-    answer: Answer
-    name: str
-
-    @property
-    def gains(self) -> Sequence[Gap]:
-        return self.answer.group.gains
-
-    @property
-    def gain(self) -> Gap:
-        """The largest gain that can be told; else the largest; only of a job with gains."""
-        return self.answer.best or self.gains[0]
-
-    @property
-    def setting(self) -> str:
-        """Of that gain; with its device if the reference has another one, and the batch if there are several."""
-        cell = self.gain.first.cell
-        text = self.answer.group.setting(self.gain.first)
-        if cell.device == self.gain.second.cell.device:
-            text = text.removeprefix(f"{cell.device} ")
-        several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
-        return text + (f" b{cell.batch_size}" if several else "")
-
-    def name_of(self, gain: Gap, cell: MeasuredCell) -> str:
-        """What a picture calls one of the two cells of a gain, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
-        environment = self.answer.group.environments.get(cell.measured_key)
-        return setting_name(cell, beside=gain.second, environment=environment)
-
-
-def jobs(answers: Sequence[Answer]) -> list[Job]:
-    """The jobs that gain, the largest gain first; then the others that have gains, and those that have none."""
-
-    def order(job: Job) -> tuple[bool, bool, float]:
-        return not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0.0
-
-    named = zip(answers, _names(answers), strict=True)
-    return sorted((Job(answer, name) for answer, name in named), key=order)
-
-
-def _names(answers: Sequence[Answer]) -> list[str]:
-    """Such as `mlp train` and `cnn fit`; with how the data are fed, or which they are, where several are alike."""
-    names = []
-    details = []
-    for answer in answers:
-        cell = answer.fastest.cell
-        how = cell.mode if cell.protocol == Protocol.window else cell.protocol
-        names.append(f"{model_text(answer.fastest)} {how}")
-        fed = feeding_text(answer.fastest).removesuffix(cell.protocol).strip()
-        details.append((fed, answer.group.where, cell.data.name))
-    for of_all in zip(*details, strict=True):
-        nums = Counter(names)
-        for place, detail in enumerate(of_all):
-            if nums[names[place]] > 1 and detail:
-                names[place] += f" {detail}"
-    return names
 
 
 def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import Gap, MeasuredCell
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
 from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
@@ -44,10 +44,12 @@ class Line(NamedTuple):
 class QuestionSection:
     """The part of the page on a question; the table has the figures behind the lines."""
 
+    name: str  # such as `batch`; the sections of several workloads share it
     title: str
     sentence: str
     kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
     lines: list[Line]  # the page draws the first ones of several
+    gaps: Sequence[Gap] = ()  # those of the lines of kind `times`
     table: Table | None = None
 
 
@@ -121,6 +123,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 drawn = {name: probe.process.row[name] for name in DRAWN}
                 lines.append(Line(name_on_page(probe.cell), setting.setting, "", probe=drawn))
         yield QuestionSection(
+            name="requests",
             title="How many requests per second?" + (f" {what}" if len(by_workload) > 1 else ""),
             sentence=f"{settings[0].sentence}.",
             kind="requests",
@@ -148,6 +151,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
                 percent = significant(100 * spans_s[most] / total_s, 2)
                 longest.append(f"{setting.name}: {most} takes {percent} % of {total}")
         yield QuestionSection(
+            name="target",
             title=f"How long to the target?{about}",
             sentence=answer.sentence,
             kind="arrivals",
@@ -156,6 +160,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
         )
         if spans:
             yield QuestionSection(
+                name="spans",
                 title=f"Where does the time to the target go?{about}",
                 sentence=f"{'; '.join(longest)}. Of each setting the seed in the middle, up to the evaluation that "
                 "reached the target.",
@@ -176,6 +181,7 @@ def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
     if found := [answer for answer in answers if answer.fastest.cell.mode == Mode.generate]:
         cells = [cell for each in found for cell in each.group.cells]
         yield QuestionSection(
+            name="tokens",
             title="How many tokens per second?",
             sentence=" ".join(f"{each.title}: {each.sentence}" for each in found),
             kind="times",
@@ -195,13 +201,17 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
     if not found:
         return None
     lines = []
-    for gain in sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio)):
+    ordered = sorted(found, key=lambda gain: -max(gain.gap.ratio, 1 / gain.gap.ratio))
+    for gain in ordered:
         text = f"{significant(gain.gap.ratio)}x, {gain.gap.word}"
         name = f"{gain.value}: {gain.what}"
         lines.append(Line(name_on_page(gain.cell), name, text, gain.gap.ratio, gain.gap.bounds))
     sentence = "; ".join(_summaries(found, axis)) + "."
     table = pair_table.table(f"Speed over {axis.base_text}", found)
-    return QuestionSection(title=axis.question, sentence=sentence, kind="times", lines=lines, table=table)
+    gaps = [gain.gap for gain in ordered]
+    return QuestionSection(
+        name=axis.name, title=axis.question, sentence=sentence, kind="times", lines=lines, gaps=gaps, table=table
+    )
 
 
 def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
@@ -235,7 +245,7 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
         if max(ms.values()) < ONE_COLOUR * sum(ms.values()):
             lines.append(Line(name_on_page(cell), cell.label, f"{significant(sum(ms.values()))} ms"))
-    return QuestionSection(title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
+    return QuestionSection(name="time", title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
@@ -257,4 +267,4 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
         bound = cell.row["bound"]
         text = f"{significant(percent, 2)} %" + (f", {bound}" if bound else "")
         lines.append(Line(name_on_page(cell), cell.label, text, percent))
-    return QuestionSection(title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)
+    return QuestionSection(name="limit", title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)

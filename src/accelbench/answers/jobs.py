@@ -1,0 +1,81 @@
+"""Jobs: each model with what is done with it, by a name of its own, and what other settings gain over its reference."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from accelbench.answers.cells import Gap, MeasuredCell
+from accelbench.answers.sentences import Answer
+from accelbench.answers.words import DEVICES, feeding_text, model_text, setting_name
+from accelbench.schema.vocab import Protocol
+
+
+class Job(NamedTuple):
+    """A job with its name, which no other has."""
+
+    answer: Answer
+    name: str
+
+    @property
+    def gains(self) -> Sequence[Gap]:
+        return self.answer.group.gains
+
+    @property
+    def gain(self) -> Gap:
+        """The largest gain that can be told; else the largest; only of a job with gains."""
+        return self.answer.best or self.gains[0]
+
+    @property
+    def setting(self) -> str:
+        """Of that gain; with its device if the reference has another one, and the batch if there are several."""
+        cell = self.gain.first.cell
+        text = self.answer.group.setting(self.gain.first)
+        if cell.device == self.gain.second.cell.device:
+            text = text.removeprefix(f"{cell.device} ")
+        return text + self.batch
+
+    @property
+    def batch(self) -> str:
+        """The batch of that gain, such as ` b128`; empty if the job has one batch only."""
+        several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
+        return f" b{self.gain.first.cell.batch_size}" if several else ""
+
+    def name_of(self, gain: Gap, cell: MeasuredCell) -> str:
+        """What a picture calls one of the two cells of a gain, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
+        environment = self.answer.group.environments.get(cell.measured_key)
+        return setting_name(cell, beside=gain.second, environment=environment)
+
+
+def jobs(answers: Sequence[Answer]) -> list[Job]:
+    """The jobs that gain, the largest gain first; then the others that have gains, and those that have none."""
+
+    def order(job: Job) -> tuple[bool, bool, float]:
+        return not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0.0
+
+    named = zip(answers, _names(answers), strict=True)
+    return sorted((Job(answer, name) for answer, name in named), key=order)
+
+
+def _names(answers: Sequence[Answer]) -> list[str]:
+    """Such as `mlp train` and `cnn fit`; with how the data are fed, or which they are, where several are alike."""
+    names = []
+    details = []
+    for answer in answers:
+        cell = answer.fastest.cell
+        how = cell.mode if cell.protocol == Protocol.window else cell.protocol
+        names.append(f"{model_text(answer.fastest)} {how}")
+        fed = feeding_text(answer.fastest).removesuffix(cell.protocol).strip()
+        details.append((fed, answer.group.where, cell.data.name))
+    for of_all in zip(*details, strict=True):
+        nums = Counter(names)
+        for place, detail in enumerate(of_all):
+            if nums[names[place]] > 1 and detail:
+                names[place] += f" {detail}"
+    return names
+
+
+def reference_text(found: Sequence[Job]) -> str:
+    """What the references of all jobs have in common, such as `PyTorch fp32 on CPU`; only of jobs with gains."""
+    references = [(job, gain.second) for job in found for gain in job.gains]
+    names = {f"{job.name_of(job.gain, cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
+    return names.pop() if len(names) == 1 else "what was asked for first"

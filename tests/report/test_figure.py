@@ -1,0 +1,165 @@
+"""Pictures to take away, as `accelbench figure` writes them: what a reader finds in the files."""
+
+import re
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from accelbench.cli import main
+from accelbench.schema.vocab import Engine, Mode, Status
+from fakes import make_trained, write_sweep
+from report.conftest import Maker
+from report.pictures.samples import served, working
+
+INCH = 72  # points
+
+
+def gaining(maker):
+    """Two jobs that gain, one by another engine and one by another precision, and one that can't tell."""
+    infer = {"mode": Mode.infer}
+    return [
+        maker.ok(maker.cell("cnn", **infer), 100),
+        maker.ok(maker.cell("cnn", engine=Engine.keras, **infer), 350),
+        maker.ok(maker.cell("cnn", "xla_cpu", **infer), 20),
+        *(maker.ok(maker.cell("mlp", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 170))),
+        *(maker.ok(maker.cell("rnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 101))),
+    ]
+
+
+@pytest.fixture
+def drawn(here, maker):
+    """From records and flags to the words of the picture, from its top left to its end; it is an SVG."""
+
+    def drawn(records, *flags):
+        maker.suite(here / "runs", records)
+        assert main(["figure", "runs", "--out", "new/figure.svg", *flags]) == 0
+        return words(here / "new/figure.svg")
+
+    return drawn
+
+
+def words(path: Path) -> list[str]:
+    """The texts of an SVG."""
+    return ["".join(each.itertext()).strip() for each in xml.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, maker, capsys):
+    found = drawn(gaining(maker))
+    assert capsys.readouterr().out == "Figure: new/figure.svg\n"
+    names = ["cnn infer", "mlp train", "rnn train"]
+    assert [word for word in found if word in names] == names  # the largest gain first
+    ends = ["3.5x Keras fp32", "1.7x PyTorch bf16", "? PyTorch bf16"]
+    assert [word for word in found if word in ends] == ends
+    assert "times as fast as PyTorch fp32 on CPU at the same batch" in found
+    assert {"PyTorch", "Keras", "PyTorch on XLA", "likely", "? can't tell", "95 % interval", "1/4", "2x"} <= set(found)
+    assert "! in doubt" not in found
+    assert main(["best", "runs"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"cnn, inference.* 3\.50 times as fast", " ".join(printed.split()))
+
+
+def test_a_job_that_gains_nothing_names_what_to_keep_and_a_doubt_is_marked(drawn, maker):
+    rates = {"fp32": 300, "fp64": 100}
+    cells = [maker.ok(maker.cell(precision=word), rate, warnings=["odd"]) for word, rate in rates.items()]
+    assert {"keep PyTorch fp32", "!", "! in doubt"} <= set(drawn(cells))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("precision", {"bf16: mlp train, cpu fp32 b128", "1.7x", "speed over fp32"}),
+        ("engine", {"keras: cnn infer, cpu fp32 b128", "3.5x", "speed over PyTorch", "Keras"}),
+        ("device", {"xla_cpu: cnn infer, cpu fp32 b128", "0.20x", "speed over the CPU"}),
+    ],
+)
+def test_a_question_about_a_setting_has_a_row_for_each_pair(drawn, maker, name, expected):
+    assert expected <= set(drawn(gaining(maker), "--question", name))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
+        ("limit", {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the operations per second in the probe"}),
+    ],
+)
+def test_a_question_about_cells_has_a_row_for_each(drawn, maker, name, expected):
+    found = set(drawn([working(maker, "mlp"), working(maker, "cnn")], "--question", name))
+    assert expected <= found, found
+
+
+def test_requests_have_a_panel_for_each_workload_with_curves_and_the_limit(drawn, maker):
+    found = drawn([*served(maker), *served(maker, "mlp")], "--question", "requests")
+    assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
+    assert {"p99", "p90", "p50", "sure pass", "sure fail", "can't tell", "fp32, one at a time"} <= set(found)
+
+
+def test_trainings_to_a_target_have_their_arrivals_and_spans(here):
+    records = [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
+    write_sweep(here / "runs/mine", *records)
+    expected = {"target": "percent of the seeds at the target", "spans": "seconds to the target"}
+    for name, text in expected.items():
+        assert main(["figure", "--out", f"{name}.svg", "--question", name]) == 0
+        found = words(here / f"{name}.svg")
+        assert text in found
+        assert any("fp32 b32" in word for word in found)
+
+
+def test_the_files_name_decides_the_format_and_an_existing_file_is_replaced(here, maker):
+    maker.suite(here / "runs", gaining(maker))
+    for name in ("one.svg", "one.PDF", "one.png"):
+        (here / name).write_text("mine")
+        assert main(["figure", "runs", "--out", name, "--width", "4"]) == 0
+    pdf = (here / "one.PDF").read_bytes()
+    assert pdf.startswith(b"%PDF")
+    assert b"/Type3" not in pdf  # fonts that printers refuse
+    assert b"/FontFile2" in pdf
+    with Image.open(here / "one.png") as picture:
+        assert picture.format == "PNG"
+        assert picture.width / 300 == pytest.approx(4, abs=0.1)
+    width = float(re.search(r'width="([\d.]+)pt"', (here / "one.svg").read_text())[1])
+    assert width / INCH == pytest.approx(4, abs=0.1)
+
+
+def test_equal_records_are_equal_files(here, maker):
+    maker.suite(here / "runs", gaining(maker))
+    for kind in ("svg", "pdf", "png"):
+        for name in ("one", "two"):
+            assert main(["figure", "--out", f"{name}.{kind}"]) == 0
+        assert (here / f"one.{kind}").read_bytes() == (here / f"two.{kind}").read_bytes()
+
+
+SINGLE = [Maker().ok(Maker().cell(), 100)]
+BATCHES = [Maker().ok(Maker().cell(batch_size=size), 100 * size) for size in (1, 8)]
+SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
+
+
+@pytest.mark.parametrize(
+    ("records", "flags", "message"),
+    [
+        (BATCHES, ["--out", "a.jpg"], "--out a.jpg: should end in .svg, .pdf or .png"),
+        (BATCHES, ["--out", "folder"], "--out folder: should end in .svg, .pdf or .png"),
+        (BATCHES, [], "required: --out"),
+        (BATCHES, ["--out", "taken/a.svg", "--question", "batch"], "taken/a.svg: not writable"),
+        (BATCHES, ["--out", "a.svg", "--width", "1"], "--width 1: should be 3 to 20 inches"),
+        (BATCHES, ["--out", "a.svg", "--width", "nan"], "--width nan: should be 3 to 20 inches"),
+        (BATCHES, ["--out", "a.svg", "--width", "wide"], "--width wide: should be a number"),
+        (BATCHES, ["--out", "a.svg", "--question", "bach"], "Did you mean batch? Choose from: batch."),
+        (BATCHES, ["--out", "a.svg", "--question", "engine"], "Choose from: batch."),
+        (BATCHES, ["--out", "a.svg"], "no gains to draw; --question batch has a chart"),
+        (SINGLE, ["--out", "a.svg"], "no gains to draw"),
+        (SINGLE, ["--out", "a.svg", "--question", "batch"], "these records have no chart of a question"),
+        (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured: nothing to draw"),
+    ],
+)
+def test_what_can_not_be_drawn_is_an_error_that_names_the_flag_or_what_there_is(
+    here, maker, capsys, records, flags, message
+):
+    maker.suite(here / "runs", records)
+    (here / "taken").touch()
+    assert main(["figure", "runs", *flags]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(here.glob("a.*"))
+    assert main(["figure", "runs/none", "--out", "a.svg"]) == 2
