@@ -21,7 +21,7 @@ highlight_language = "text"  # of blocks that name none: outputs
 # The pages in the site's menu. They are not in index.md, where a reader of the plain Markdown would see them as code.
 SECTIONS = {
     "Use": "your-own-network data sweeps engines devices generation python cluster",
-    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy ci tracking",
+    "Read": "reading-the-report comparing finding-the-best serving time-to-accuracy tracking",
     "Look up": "settings columns records",
     "Trust": "measuring studies",
     "Change": "architecture extending",

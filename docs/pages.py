@@ -60,13 +60,18 @@ def columns() -> str:
         if each.said.column:
             setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
             if setting == each.column and not each.said.empty:
-                same.append(f"`{setting}`")
+                same.append(setting)
             else:
                 empty = f"; empty: {each.said.empty}" if each.said.empty else ""
                 rows.append(f"| `{each.column}` | `{setting}`{empty} |\n")
-    lines = textwrap.wrap(", ".join(same), MAX_CELL)
-    rows += [f"| {line.rstrip(',')} | the setting of that name |\n" for line in lines]
+    rows += _shared(same, "the setting of that name")
     return "".join([before, BEFORE, *rows, AFTER, after])
+
+
+def _shared(names: Iterable[str], meaning: str) -> Iterator[str]:
+    """Rows of a table for names with one meaning, as many to a row as fit into its cell."""
+    for line in textwrap.wrap(", ".join(f"`{name}`" for name in names), MAX_CELL):
+        yield f"| {line.rstrip(',')} | {meaning} |\n"
 
 
 def records() -> str:
@@ -86,7 +91,7 @@ def records() -> str:
         meanings[name] = SEE if has_column else _meaning(name, field, schema["definitions"])
     rows = []
     for meaning, names in groupby(meanings, meanings.__getitem__):
-        rows.append(f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |\n")
+        rows += _shared(names, meaning)
     return "".join([before, FIELDS, *rows])
 
 

@@ -34,7 +34,7 @@ Exit status 1: something is not as claimed, or nothing could be told.
     flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
     PRICE,
     usage="[FOLDER] --format NAME [flags]",
-    description="A cell that failed or was disturbed has no number there. See docs/ci.md for jobs that use it.",
+    description="A cell that failed or was disturbed has no number there. See docs/comparing.md for jobs that use it.",
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
