@@ -185,26 +185,28 @@ def settings(defaults: dict[str, Any]) -> str:
         "# The settings",
         "",
         "`accelbench name=value` sets one, `accelbench -m name=value,value` sweeps it. `accelbench --cfg job` prints",
-        "the values that a run would have. This page is made from the code by `python docs/pages.py`.",
+        "the values that a run would have. Values in `this type` are defaults. `python docs/pages.py` makes this page.",
         "",
         "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
         "",
-        "| setting | default | values | meaning |",
-        "|---|---|---|---|",
+        "| setting | values | meaning |",
+        "|---|---|---|",
     ]
     for each in every_setting(CONF):
-        words = ", ".join(each.choices)
-        words = words if len(words) <= MAX_WORDS else f"a file's name in conf/{each.name}/"
-        default = defaults.get(each.name) if each.default is None else each.default
-        lines.append(
-            f"| `{each.name}` | {_shown(default)} | {words or each.kind.removeprefix('a ')} | {each.meaning} |"
-        )
+        default = _shown(defaults.get(each.name) if each.default is None else each.default)
+        if len(", ".join(each.choices)) > MAX_WORDS:
+            values = f"{default}, or another file's name in conf/{each.name}/"
+        elif each.choices:
+            values = ", ".join(default if default == f"`{word}`" else word for word in each.choices)
+        else:
+            values = default or each.kind.removeprefix("a ")
+        lines.append(f"| `{each.name}` | {values} | {each.meaning} |")
     return "\n".join([*lines, "", *rules()]) + "\n"
 
 
 def _shown(default: Any) -> str:
     if default is None or default in ({}, [], (), ""):
-        return "–"
+        return ""
     default = list(default) if isinstance(default, tuple) else default
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
