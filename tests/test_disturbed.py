@@ -15,6 +15,7 @@ from accelbench.cli import main
 from accelbench.compare.comparison import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
+from accelbench.report.page import compose
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
@@ -52,7 +53,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert [entry.text for entry in row[:3]] == ["disturbed", "1", REASON]
     (row,) = [reported.row for reported in sweeps[0].cells if not reported.is_ok]  # in the CSV file
     assert (row["status"], row["disturbed"], row["samples_per_s"]) == ("ok", REASON, None)
-    metrics = build.metrics(sweeps, [found])
+    metrics = build.metrics(compose(sweeps))
     assert (metrics["ok"], metrics["failed"], metrics["faster"]) == (2, 1, 0)
 
 

@@ -1,7 +1,7 @@
 """How our measurements stand to the five studies, in the report's headline."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
@@ -29,13 +29,28 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs.values())
         names = [f"{study} ({published.studies()[study]['name']})" for study in sorted({study for study, *_ in jobs})]
         of = f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
-        num_less = sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs.values())
+        num_less = _num_less(jobs.values())
         less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
         counts = {"estimated": num_estimated, f"of a {STAND_IN}": of_stand_ins[device]}
         estimated = "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
         framework = "Our times, of the study's framework where it was measured, are"
         yield f"{less} there. {framework} {times} times the published ones{estimated}."
+
+
+def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
+    """For the report's first screen: of how many published jobs ours took less time."""
+    found: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    for sweep in sweeps:
+        for each in beside.every_pair(sweep):
+            found[each.device, str(sweep.study), each.network, each.job].append(each.own_ratio)
+    text = f"{_num_less(found.values())} of {len(found)}"
+    return [(text, "published jobs took less time here")] if found else []
+
+
+def _num_less(jobs: Iterable[Sequence[Entry]]) -> int:
+    """How many took less time than on any machine that published one."""
+    return sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs)
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:

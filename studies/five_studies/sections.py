@@ -13,6 +13,7 @@ from accelbench.schema.vocab import Device
 from five_studies import batches, beside, devices, frames, pictures, power, published, speedups, steps, times, training
 from five_studies.comparison import METRICS, published_for_sweep
 from five_studies.headline import headline as headline
+from five_studies.headline import tiles as tiles
 
 # File name of a picture, what it shows, and the picture; None if there is nothing to draw.
 Drawn = Iterator[tuple[str, str, Figure | None]]

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import html
 import io
 import json
 import math
@@ -21,6 +20,7 @@ from accelbench.answers.jobs import jobs
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
 from accelbench.report import build, csv_file, figure, read
+from accelbench.report.overview import picture_of
 from accelbench.report.page import compose
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
@@ -195,7 +195,9 @@ def references_of(of_groups):
 
 def of_headline(said, page) -> None:
     """The networks that it names are of the first cards that tell their settings apart, those without doubts first."""
-    shown = [answer for answer in page.answers if answer.group.others] or page.compared
+    shown = [answer for answer in page.answers if answer.group.others] or [
+        answer for answer in page.answers if answer.others
+    ]
     told = [answer for answer in shown if answer.lead and answer.lead.is_told]
     text = page.headline[0].text if page.headline else ""
     for each in HEADLINE.finditer(text):
@@ -220,6 +222,18 @@ def of_figure(said, page) -> None:
         assert end.startswith("? ") == (word == "can't tell")
         if job.answer.best:
             assert float(end.partition("x ")[0]) == pytest.approx(ratio, rel=0.06)
+
+
+def of_first_screen(said, page) -> None:
+    """The picture with its panel, and the gains of larger batches."""
+    keys = {row["name"]: row["cell"] for row in page.cells.rows}
+    for gain in (gain for job in picture_of(page.jobs, "")["jobs"] for gain in job["gains"]):
+        first, second = keys[gain["cell"]], keys[gain["today"]["cell"]]
+        said.pair("picture", first, second, gain["exact"], gain["word"])
+        said.speed("picture", first, gain["speed"].removesuffix(" samples/s"))
+        said.speed("picture", second, gain["today"]["speed"].removesuffix(" samples/s"))
+    for _, found in page.larger:
+        said.pair("a larger batch", found.first.measured_key, found.second.measured_key, found.ratio, found.word)
 
 
 def of_csv(said, root, sweeps) -> None:
@@ -280,6 +294,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_every_cell(said, page)
     of_headline(said, page)
     of_figure(said, page)
+    of_first_screen(said, page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
     of_python(said, root)
@@ -288,8 +303,8 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.answers)}
     if is_whole:
         built = build.build(root / "results", root / "report")
-        boxes = re.findall(r"<h2>.*?<small>(.*?)</small>.*?<p>(.*?)</p>", built.read_text(), re.DOTALL)
-        texts["index.html"] = html.unescape("".join(f"\n- {data}: {sentence}" for data, sentence in boxes))
+        (drawn,) = re.findall(r'id="gains">(.*?)</script>', built.read_text())
+        assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))
         with built.with_name("cells.csv").open(newline="") as file:
             for row in csv.DictReader(file):
                 said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])

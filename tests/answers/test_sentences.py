@@ -25,7 +25,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     assert (second.text, second.verdict) == ("fp32, batch 128", "reference")
     assert third.text == "fp16, batch 128"
     assert 3.96 < first.share / second.share < 4.04
-    assert first.low_share < first.share < first.high_share <= 1.0
+    assert first.share == 1.0
     (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
     own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
     (fed,) = of_model([maker.cell()], ModelSpec(name="Net", library=Library.custom, batch="my.make_batch"))
@@ -51,7 +51,6 @@ def test_near_speeds_of_single_processes_cant_be_told_apart_and_a_command_measur
 def test_interleaved_processes_decide(answered, maker) -> None:
     (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 2000}, growth=0.001))
     assert answer.sentence.endswith("2.00 times as fast as fp32, batch 128 (sure).")
-    assert len(answer.candidates[0].names) == 5
     (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
     assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 samples/s")
     assert answer.candidates[0].verdict == "1.00 times, same"
@@ -81,7 +80,7 @@ def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answe
     (answer,) = answered([maker.ok(maker.cell(), 1000)])
     gives = "fp32, batch 128 gives 1,000 samples/s, median step 173 ms."
     assert answer.sentence == f"{gives} Nothing else was measured to compare it with."
-    assert (answer.lead, answer.num_more) == (None, 0)
+    assert answer.lead is None
     within = dataclasses.replace(answer, limit=Limit(200.0))
     assert within.sentence == f"{gives} Nothing else of this batch is within 200 ms."
 

@@ -15,7 +15,7 @@ def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker)
     assert (len(sweep.cells), page.counts) == (2, {"ok": 1, "skipped": 1})
     announced = "NOT MNIST: a stand-in (a drawn digit for each class) was measured."
     assert page.stand_ins["mnist"].startswith(announced)
-    found = metrics([sweep], page.answers)
+    found = metrics(page)
     assert [found[word] for word in ("ok", "skipped", "failed")] == [1, 1, 0]
     assert page.failures is not None
 
@@ -40,9 +40,9 @@ def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> No
     records = [maker.ok(maker.cell(batch_size=size), 1) for size in (1, 2, 4)]
     newer = records[1].environment["machine"] | {"platform": "Linux-9.9"}  # of Python alone: no other machine
     records[1] = dataclasses.replace(records[1], environment=records[1].environment | {"machine": newer})
-    assert compose([read(records)]).num_machines == 1
+    assert compose([read(records)]).machines == ["Example CPU @ 2.0 GHz, 2 cores"]
     other = {"machine": {"cpu_name": "Other", "gpus": ["Example GPU"]}, "code": "abc123"}
     page = compose([read([dataclasses.replace(records[0], environment=other), *records[1:]])])
-    assert page.num_machines == 2
+    assert page.machines[0] == "Other, Example GPU"
     assert page.environments[0] == ("machine (1 of 3 processes)", "cpu name Other, gpus Example GPU")
     assert ("code of pytorch", "abc123") in page.environments

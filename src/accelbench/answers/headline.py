@@ -82,17 +82,25 @@ def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
 
 def missing(cells: Sequence[MeasuredCell]) -> str:
     """How many cells have no numbers, on which device, and why."""
-    reasons: Counter[str] = Counter()
-    for cell in cells:
-        if not cell.is_ok:
-            why = shorten((cell.reason or "").partition(" (")[0], REASON_LENGTH, placeholder=" ...")
-            reasons[f"{cell.outcome} on {cell.cell.device}" + (f" ({why})" if why else "")] += 1
+    reasons = unmeasured(cells)
     if not reasons:
         return ""
-    parts = [f"{num:,} {why}" for why, num in reasons.most_common(MAX_REASONS)]
+    parts = []
+    for (outcome, device, why), num in reasons.most_common(MAX_REASONS):
+        parts.append(f"{num:,} {outcome} on {device}" + (f" ({why})" if why else ""))
     if len(reasons) > MAX_REASONS:
         parts.append("others")
     return f"{reasons.total():,} of {len(cells):,} cells: {', '.join(parts)}."
+
+
+def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str, str]]:
+    """How many cells have no numbers, by their outcome, device and reason, which may be empty."""
+    reasons: Counter[tuple[str, str, str]] = Counter()
+    for cell in cells:
+        if not cell.is_ok:
+            why = shorten((cell.reason or "").partition(" (")[0], REASON_LENGTH, placeholder=" ...")
+            reasons[cell.outcome, cell.cell.device.value, why] += 1
+    return reasons
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:

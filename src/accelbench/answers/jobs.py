@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from accelbench.answers.cells import Gap, MeasuredCell
 from accelbench.answers.sentences import Answer
-from accelbench.answers.words import DEVICES, feeding_text, model_text, setting_name
+from accelbench.answers.words import DEVICES, ENGINES, feeding_text, model_text, setting_name
 from accelbench.schema.vocab import Protocol
 
 
@@ -48,12 +48,8 @@ class Job(NamedTuple):
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
     """The jobs that gain, the largest gain first; then the others that have gains, and those that have none."""
-
-    def order(job: Job) -> tuple[bool, bool, float]:
-        return not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0.0
-
-    named = zip(answers, _names(answers), strict=True)
-    return sorted((Job(answer, name) for answer, name in named), key=order)
+    named = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
+    return sorted(named, key=lambda job: (not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0))
 
 
 def _names(answers: Sequence[Answer]) -> list[str]:
@@ -79,3 +75,10 @@ def reference_text(found: Sequence[Job]) -> str:
     references = [(job, gain.second) for job in found for gain in job.gains]
     names = {f"{job.name_of(job.gain, cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
     return names.pop() if len(names) == 1 else "what was asked for first"
+
+
+def kind_of(gap: Gap) -> str:
+    """The engine, with the device if the reference has another one."""
+    cell = gap.first.cell
+    on = "" if cell.device == gap.second.cell.device else f" on {DEVICES[cell.device]}"
+    return ENGINES[cell.engine] + on

@@ -130,15 +130,19 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     return made
 
 
+def told(found: Sequence[Pair]) -> tuple[list[float], list[float]]:
+    """Where it can be told: how many times as fast as the base the cells are, and how many times they are slower."""
+    ratios = [pair.gap.ratio for pair in found if pair.gap.is_told]
+    return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
+
+
 def summary(found: Sequence[Pair], value: str, base: str) -> str:
     """Such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
-    told = [pair for pair in found if pair.gap.is_told]
-    gains = [pair.gap.ratio for pair in told if pair.gap.ratio > 1]
-    losses = [1 / pair.gap.ratio for pair in told if pair.gap.ratio <= 1]
+    gains, losses = told(found)
     words = Counter(pair.gap.word for pair in found)
     cases = {
-        f"{value} is {_span(gains)} times as fast as {base}": len(gains),
-        f"{base} is {_span(losses)} times as fast as {value}": len(losses),
+        f"{value} is {span(gains)} times as fast as {base}": len(gains),
+        f"{base} is {span(losses)} times as fast as {value}": len(losses),
         "they are equally fast": words[Word.same],
         "can't tell": words[Word.cant_tell],
     }
@@ -151,5 +155,6 @@ def summary(found: Sequence[Pair], value: str, base: str) -> str:
     )
 
 
-def _span(ratios: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(significant(end(ratios)) for end in (min, max))) if ratios else ""
+def span(ratios: Sequence[float], digits: int = 3) -> str:
+    """The smallest and the largest, such as `1.28 to 3.39`; empty without any."""
+    return " to ".join(dict.fromkeys(significant(end(ratios), digits) for end in (min, max))) if ratios else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
-from accelbench.answers.groups import Group, Limit, groups, setting_key
+from accelbench.answers.groups import Group, Limit, groups
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
 from accelbench.compare.command_words import command_words
@@ -23,14 +23,9 @@ REFERENCE = "reference"
 class Candidate:
     """A setting that was measured, at its fastest batch size."""
 
-    names: list[str]  # of the records of this setting, of all batch sizes
     text: str  # such as `bf16, batch 16`
-    label: str  # the same in short, such as `cpu bf16 b16`
-    device: str
     verdict: str  # how many times as fast as the reference of its batch it is, and how sure that is
-    share: float  # its speed as a share of the largest that is shown, whiskers included
-    low_share: float | None  # the 95 % interval of its speed, the same; None if unknown
-    high_share: float | None
+    share: float  # its speed as a share of the largest that is shown
     rate: str  # its speed with its unit
     warnings: list[str]
 
@@ -94,9 +89,13 @@ class Answer:
     @property
     def command(self) -> str | None:
         """The command that measures the fastest cell again; None if it takes more than a few words."""
-        machine = self.fastest.environment.get("machine", {})
+        return self.command_of(self.fastest)
+
+    def command_of(self, cell: MeasuredCell) -> str | None:
+        """The same of another cell of the group."""
+        machine = cell.environment.get("machine", {})
         has_others = bool(machine.get("gpus") or machine.get("tpus"))
-        words = command_words(self.fastest.cell, names_cpu=has_others)
+        words = command_words(cell.cell, names_cpu=has_others)
         return None if words is None else shlex.join(["accelbench", *words])
 
     @property
@@ -147,29 +146,13 @@ class Answer:
     @property
     def candidates(self) -> list[Candidate]:
         """The fastest settings, for a picture of bars."""
-        shown = [self.fastest, *self.others[: MAX_CANDIDATES - 1]]
-        ends = [max(cell.speed or 0.0, cell.high or 0.0) for cell in shown]
-        return [self._candidate(each, max(ends)) for each in shown]
+        return [self._candidate(each) for each in (self.fastest, *self.others[: MAX_CANDIDATES - 1])]
 
-    @property
-    def num_more(self) -> int:
-        """How many settings the picture leaves out."""
-        return max(0, len(self.others) - MAX_CANDIDATES + 1)
-
-    def _candidate(self, cell: MeasuredCell, largest: float) -> Candidate:
-        alike = [cell]
-        if self.group.others:
-            alike = [each for each in self.group.cells if setting_key(each) == setting_key(cell)]
-        processes = [process for each in alike for process in each.processes]
+    def _candidate(self, cell: MeasuredCell) -> Candidate:
         return Candidate(
-            names=[process.name for process in processes if process.is_ok],
             text=self.group.text(cell),
-            label=self.group.short_text(cell),
-            device=cell.cell.device.value,
             verdict=verdict_text(self.group, cell),
-            share=(cell.speed or 0.0) / largest,
-            low_share=None if cell.low is None else cell.low / largest,
-            high_share=None if cell.high is None else cell.high / largest,
+            share=(cell.speed or 0.0) / (self.fastest.speed or 1.0),
             rate=speed_text(cell.cell, cell.speed),
             warnings=warnings_of(cell.row),
         )

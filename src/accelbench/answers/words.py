@@ -93,10 +93,9 @@ def setting_name(process: Process, *, beside: Process, environment: str | None =
     For `environment` see `choice_text`.
     """
     row = process.row | ({"python": environment} if environment else {})
-    engine = engine_text(row).replace(process.cell.engine, ENGINES[process.cell.engine], 1)
-    device = process.cell.device
-    on = "" if device == beside.cell.device else f"on {DEVICES[device]}"
-    name = " ".join(filter(None, [engine, process.cell.precision, on]))
+    cell = process.cell
+    engine = engine_text(row).replace(cell.engine, ENGINES[cell.engine], 1)
+    name = f"{engine} {cell.precision}" + ("" if cell.device == beside.cell.device else f" on {DEVICES[cell.device]}")
     return ", ".join(filter(None, [name, options_text(row | {"engine": vocab.Engine.pytorch})]))
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -73,7 +75,7 @@ def _model_words(cell: Cell) -> list[str] | None:
     path = workplace().conf / "model" / f"{name}.yaml"
     if library not in {*NAMED, vocab.Library.custom, vocab.Library.accelbench} or not path.is_file():
         return None
-    content = {} if is_own else yaml.safe_load(path.read_text())
+    content = {} if is_own else _content(path)
     shipped: dict[str, Any] = content.get("model", content)
     # What other words tell: the data set, or a batch of the user's own, with which any output will do.
     told = {"name", "library"}
@@ -94,6 +96,11 @@ def _model_words(cell: Cell) -> list[str] | None:
         return _own_words(model.definition, changed) if is_named else None
     named = [f"model.name={model.name}"] if library in NAMED else []
     return None if changed else [f"model={name}", *named]
+
+
+@lru_cache
+def _content(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text()) or {}
 
 
 def _plain(value: object) -> object:

@@ -4,8 +4,8 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +15,18 @@ from urllib.parse import quote
 
 import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from accelbench.answers.cells import process_rows
-from accelbench.answers.sentences import Answer
+from accelbench.answers.pairs import span
+from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
 from accelbench.judging.costs import Cost, price_notes
-from accelbench.judging.row import warnings_of
+from accelbench.presentation import counted, significant
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, gains
 from accelbench.report.extension import DPI, load
+from accelbench.report.overview import picture_of
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, cells_in, newest, read_all
 from accelbench.schema.serialize import write_json
@@ -37,10 +39,11 @@ _BASE = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-# A speed in doubt: a screen reader would skip the mark itself.
-MARK = Markup(' <span role="img" aria-label="in doubt" title="in doubt">!</span>')
-_BASE.filters["marked"] = lambda text: Markup(escape(text).replace(" !", MARK))
+_BASE.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower()).strip("-")
+_BASE.globals["counted"] = counted
+_BASE.filters |= {"significant": significant, "span": span}
 HEADLINE_WIDTH = 80  # columns of headline.txt
+FIRST_SCRIPTS = ("make.js", "picture.js")  # they run before the rest of the page is there
 SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
 
 
@@ -50,9 +53,17 @@ def html(page: Page, folder: Path) -> str:
         picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
         for picture in page.pictures
     }
-    scripts = [Markup(_BASE.get_template(name).render()) for name in SCRIPTS]  # our own files: not escaped
-    parts = {"page": page, "pictures": pictures, "scripts": scripts, "policy": _policy(scripts)}
+    first, scripts = (
+        [Markup(_BASE.get_template(name).render()) for name in names] for names in (FIRST_SCRIPTS, SCRIPTS)
+    )
+    policy = _policy([*first, *scripts])
+    parts = {"page": page, "pictures": pictures, "first_scripts": first, "scripts": scripts, "policy": policy}
+    parts |= {"data": picture_of(page.jobs, page.folder), "devices": DEVICES, "meanings": gains.MEANINGS}
     return _BASE.get_template("index.html").render(parts)
+
+
+def _scripts(names: Sequence[str]) -> list[str]:
+    return [Markup(_BASE.get_template(name).render()) for name in names]  # our own files: not escaped
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -112,7 +123,7 @@ def build(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, [*shortened, *problem], cache, added, shown_part)
+                page = compose(sweeps, [*shortened, *problem], cache, added, shown_part, shlex.quote(shown(results)))
                 rows = (cell.row for cell in cells_in(sweeps))
                 page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
                 _write(page, sweeps, Path(made))
@@ -135,25 +146,22 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     processes = csv_file.text(process_rows(cells_in(sweeps)))
     (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
     (folder / "processes.csv").write_text(processes, encoding="utf-8", newline="")
-    write_json(folder / "metrics.json", metrics(sweeps, page.answers))
+    write_json(folder / "metrics.json", metrics(page))
 
 
-def metrics(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, float]:
+def metrics(page: Page) -> dict[str, float]:
     """metrics.json: how many jobs have a setting faster than the reference, by how much, and how the cells ended.
 
     `failed` are all cells without a number that were not skipped. Gains are left out if there are none.
     """
-    cells = cells_in(sweeps)
-    best = [answer.best for answer in found]
-    ratios = [gain.ratio for gain in best if gain is not None]
-    outcomes = Counter(cell.outcome for cell in cells)
-    figures: dict[str, float] = {"jobs": len(found), "faster": len(ratios)}
+    ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
+    figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}
     if ratios:
         figures |= {"max_gain": _readable(max(ratios)), "median_gain": _readable(median(ratios))}
-    ok = outcomes[Status.ok]
-    skipped = outcomes[Status.skipped]
-    doubted = sum(bool(warnings_of(cell.row)) for cell in cells if cell.is_ok)
-    return figures | {"ok": ok, "in_doubt": doubted, "failed": len(cells) - ok - skipped, "skipped": skipped}
+    ok = page.counts.get(Status.ok, 0)
+    skipped = page.counts.get(Status.skipped, 0)
+    failed = sum(page.counts.values()) - ok - skipped
+    return figures | {"ok": ok, "in_doubt": len(page.doubts), "failed": failed, "skipped": skipped}
 
 
 def _readable(value: float) -> float:

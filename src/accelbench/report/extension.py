@@ -37,7 +37,10 @@ class Addition:
 
 
 class Extension(Protocol):
-    """The functions of such a module."""
+    """The functions of such a module.
+
+    It may also have `tiles(sweeps)`: figures for the first screen, such as `14 of 20`, each with what it is of.
+    """
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
         """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
-from accelbench.answers.jobs import Job, reference_text
-from accelbench.answers.words import DEVICES, ENGINES
+from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.errors import UserError
 from accelbench.judging.row import phases_ms
 from accelbench.judging.served import limit_text
@@ -170,7 +169,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.axvspan(1, high, color=GAIN, zorder=0)
     axes.axvline(1, color=INK)
     for place, row in enumerate(rows):
-        kinds = list(map(_kind, row.gaps))
+        kinds = list(map(kind_of, row.gaps))
         if row.is_told:
             colour, _ = LOOKS.get(kinds[0], OTHER)
             axes.plot([1, row.gaps[0].ratio], [place, place], color=colour, linewidth=3, alpha=0.3)
@@ -178,13 +177,6 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
             note = gap.first.cell.precision if kinds.count(kind) > 1 else ""
             _draw_mark(axes, gap, kind, place, note)
     _label(axes, gaps)
-
-
-def _kind(gap: Gap) -> str:
-    """The engine, with the device if the reference has another one."""
-    cell = gap.first.cell
-    on = "" if cell.device == gap.second.cell.device else f" on {DEVICES[cell.device]}"
-    return ENGINES[cell.engine] + on
 
 
 def _draw_mark(axes: Axes, gap: Gap, kind: str, place: float, note: str) -> None:
@@ -202,7 +194,7 @@ def _draw_mark(axes: Axes, gap: Gap, kind: str, place: float, note: str) -> None
 
 def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
     """Labels the looks that there are."""
-    kinds = dict.fromkeys(map(_kind, gaps))
+    kinds = dict.fromkeys(map(kind_of, gaps))
     for kind in sorted(kinds, key=[*LOOKS, *kinds].index):
         colour, marker = LOOKS.get(kind, OTHER)
         axes.plot([], [], marker, color=colour, label=kind)

@@ -1,23 +1,30 @@
 """The contents of the report's page, whatever the format."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
-from accelbench.answers.headline import Line, headline, stand_ins, tips
+from accelbench.answers.cells import Gap
+from accelbench.answers.headline import Line, headline, stand_ins, tips, unmeasured
+from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer, answers
+from accelbench.presentation import counted
 from accelbench.report.extension import Addition, Extension, Picture
+from accelbench.report.overview import Tile, larger, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import Sweep, cells_in
 from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
-from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
+from accelbench.schema.record import DEVICE_MEASUREMENTS, Record, hardware
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import digest, grouped
 from accelbench.schema.vocab import Device, Status
 
 MAX_ANSWERS = 200
+MAX_TILES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +44,17 @@ class Page:
 
     notices: list[str]  # warnings, before any number
     stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
+    doubts: list[tuple[str, object]]  # the label of each cell that is in doubt, with the reasons
     tips: dict[str, list[str]]  # what may be faster -> the labels of the cells
     headline: list[Line]  # what all answers come to
     worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
-    num_machines: int  # on which the records were measured
+    machines: list[str]  # on which the records were measured, such as `AMD EPYC, 2 cores`
+    folder: str  # of the results, as a command names it
+    jobs: list[Job]  # all, the largest gain first
+    larger: list[tuple[str, Gap]]  # the job, and what a larger batch gains with its reference; the largest first
+    tiles: list[Tile]
+    measured: Counter[Device]  # how many cells have numbers
+    unmeasured: Counter[tuple[str, str, str]]  # how many cells have no numbers, by outcome, device and reason
     answers: list[Answer]  # the fastest setting for each model and mode
     questions: list[QuestionSection]  # what users ask, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
@@ -56,16 +70,6 @@ class Page:
     added: list[Table]  # by the project's extension, at the end
 
     @property
-    def compared(self) -> list[Answer]:
-        """The answers that chose between several settings."""
-        return [answer for answer in self.answers if answer.others]
-
-    @property
-    def alone(self) -> list[Answer]:
-        """The answers about a single setting."""
-        return [answer for answer in self.answers if not answer.others]
-
-    @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
         return [picture for section in self.sections for picture in section.pictures]
@@ -77,8 +81,9 @@ def compose(
     cache: Path | None = None,
     extension: Extension | None = None,
     shown: Sequence[Sweep] | None = None,
+    folder: str = "results",
 ) -> Page:
-    """The page on `sweeps`, with `notices` at its top.
+    """The page on `sweeps`, which are in `folder`, with `notices` at its top.
 
     `cache` is the folder of selfcheck.json; `extension` adds to the sections and the page; `shown` are the sweeps that
     are shown cell by cell, None for all. The answers are of all.
@@ -86,6 +91,8 @@ def compose(
     shown = sweeps if shown is None else shown
     cells = cells_in(sweeps)
     found = answers(cells)
+    every = jobs(found)
+    published: list[Tile] = getattr(extension, "tiles", lambda sweeps: [])(sweeps)  # one for 0.1.0 has none
     records = [record for sweep in sweeps for record in sweep.records]
     ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
@@ -98,11 +105,18 @@ def compose(
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(cells),
+        doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
         headline=headline(found, cells, extension.headline(sweeps) if extension else ""),
         worth=_worth(sweeps, cache) if cache is not None else [],
-        num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
-        answers=found[:MAX_ANSWERS],
+        machines=_machines(ran),
+        folder=folder,
+        jobs=every,
+        larger=larger(every),
+        tiles=[*islice(tiles(found, cells), MAX_TILES - bool(published)), *published],
+        measured=Counter(cell.cell.device for cell in cells if cell.is_ok),
+        unmeasured=unmeasured(cells),
+        answers=found,
         questions=questions(sweeps, found),
         notes=notes,
         devices=outcomes.device_texts(sweeps),
@@ -116,6 +130,17 @@ def compose(
         cells=all_cells.cells(shown, [answer.group for answer in found]),
         added=extension.of_page() if extension else [],
     )
+
+
+def _machines(records: Sequence[Record]) -> list[str]:
+    names = {}
+    for record in records:
+        machine = record.environment.get("machine")
+        if machine:
+            cores = machine.get("num_cores")
+            parts = [machine.get("cpu_name"), cores and counted(cores, "core"), *machine.get("gpus", [])]
+            names[hardware(record.environment)] = ", ".join(dict.fromkeys(filter(None, parts)))
+    return list(names.values())
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:

@@ -1,7 +1,7 @@
 "use strict";
 // Charts of the shown cells: for each question a line per pair or cell; for each suite a panel per model and mode.
 const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
-const ROW = 29, MAX_ROWS = 8, MAX_ON_CARD = 4, MAX_SETTINGS = 6;
+const ROW = 29, MAX_ROWS = 5, MAX_ON_CARD = 4, MAX_SETTINGS = 6;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const SHAPES = {
   fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
@@ -213,9 +213,9 @@ function drawCharts(shown) {
     box.replaceChildren(...panels.length ? [make("h3", {}, heading)] : [], ...inLines.length ? [legend(inLines)] : [],
       make("div", {class: "panels"}, ...panels));
     box.parentElement.hidden = !panels.length;
-    box.parentElement.open ||= state.view !== "auto" || state.metric !== METRICS[0];
+    if (state.view !== "auto" || state.metric !== METRICS[0]) box.closest(".more").open = box.parentElement.open = true;
     const section = box.closest(".suite"), {id} = section.querySelector("h2");  // hidden while it has but its heading
-    const isBare = section.querySelectorAll(":scope > p, table, .picture").length <= 1;
+    const isBare = !section.querySelector(":scope > p, table, .picture");
     section.hidden = document.querySelector(`nav [href="#${id}"]`).hidden = !panels.length && isBare;
   }
   const reasons = [...grouped(shown, because)].map(([reason, each]) => `${each.length} ${reason}`).join("; ");

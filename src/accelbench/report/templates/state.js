@@ -10,7 +10,6 @@ const NONE = "none";  // a filter's word for an empty value
 const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, wide: false, cell: null};
 const listeners = [];  // each is called with the shown cells
 
-const place = id => document.getElementById(id);
 const valueOf = (cell, name) => cell[name] === null ? NONE : String(cell[name]);
 const FILTERS = DATA.filters.map(([heading, name]) => ({heading, name, values: distinct(CELLS, name)}))
   .filter(filter => filter.values.length > 1);
@@ -35,16 +34,6 @@ function text(value, kind) {
   if (number === 0) return "0";
   if (Math.abs(number) < 1e-4) return number.toExponential(2);
   return (kind === "percent2" ? TWO : DIGITS).format(number.toPrecision(30));  // all digits, so that it is rounded like in Python
-}
-
-// An element with attributes and children; strings become text, never markup.
-function make(tag, attributes = {}, ...children) {
-  const isSvg = ["svg", "path", "line", "rect", "circle", "text", "g"].includes(tag) || attributes.svg;
-  const made = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  delete attributes.svg;
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
 }
 
 function shownCells() {
@@ -74,6 +63,7 @@ function writeHash() {
   if (state.sort) params.set("sort", (state.sort.descending ? "-" : "") + state.sort.name);
   if (state.wide) params.set("columns", "all");
   if (state.cell) params.set("cell", state.cell.name);
+  if (picture.isChosen) params.set("job", picture.job.name);
   const hash = String(params);
   if (hash || location.hash.includes("=")) history.replaceState(null, "", hash ? `#${hash}` : "#");
 }
@@ -92,6 +82,9 @@ function readHash() {
   state.sort = COLUMNS.some(column => column.name === name) ? {name, descending: sort.startsWith("-")} : null;
   state.wide = params.get("columns") === "all";
   state.cell = BY_NAME.get(params.get("cell")) ?? null;
+  const job = JOBS.find(each => each.name === params.get("job"));
+  picture.isChosen = Boolean(job);
+  if (job && job !== picture.job) select(job);
   showControls();
 }
 
@@ -144,24 +137,22 @@ function buildControls() {
   document.addEventListener("click", event => event.target.closest("#choices") || close());
 }
 
-// On a phone the links would fill the first screen.
-const wide = matchMedia("(width > 600px)");
-const showContents = () => { document.getElementById("contents").open = wide.matches; };
-showContents();
-wide.addEventListener("change", showContents);
-
 // Nothing else shows on a phone that a picture or a table goes on at its right.
 const markOverflow = new ResizeObserver(entries => entries.forEach(({target}) =>
   target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 1)));
 document.querySelectorAll(".scroll").forEach(box => markOverflow.observe(box));
 
-// Links within the page move the view and the focus, and leave the fragment to the filters.
-for (const link of document.querySelectorAll("nav a, .skip")) {
+// Links within the page move the view and the focus, and leave the fragment to the filters; a heading's own is a link to share.
+function goTo(target) {
+  for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target.scrollIntoView();
+  target.focus({preventScroll: true});
+}
+for (const link of document.querySelectorAll("nav a, .chips a, .skip, .to")) {
   link.addEventListener("click", event => {
-    const target = place(link.hash.slice(1));
     event.preventDefault();
-    if ("open" in target) target.open = true;
-    target.scrollIntoView();
-    target.focus({preventScroll: true});
+    goTo(place(link.hash.slice(1)));
   });
 }
+place("link").addEventListener("click", event => copy(location.href, event.target));
+place("csv").addEventListener("click", () => place("download").click());

@@ -1,8 +1,8 @@
 "use strict";
 // The table of every cell, its download, the choice of a cell, and the sorting of all other tables.
-const every = place("every"), body = every.tBodies[0], PAGE = 100;
+const every = place("every"), body = every.tBodies[0], PAGE = 100, FIRST = 20;
 const unfolded = new Set();  // reasons
-let listed = [], limit = PAGE;
+let listed = [], limit = FIRST;
 
 // Unknown values are last in both orders.
 function compareBy(key, descending) {
@@ -133,19 +133,23 @@ function showRow() {
   row.scrollIntoView({block: "center"});
   row.querySelector("button").focus({preventScroll: true});
 }
-// The answers hide the settings whose cells the filters leave out. A record's name ends that of its cell.
-const SHORT_NAMES = new Set(CELLS.map(cell => cell.name.split("/").at(-1)));
-function filterAnswers(shown) {
-  const names = new Set(shown.map(cell => cell.name.split("/").at(-1)));
-  for (const bar of document.querySelectorAll(".bars li")) {
-    const known = bar.dataset.names.split(" ").filter(name => SHORT_NAMES.has(name));
-    bar.hidden = known.length > 0 && !known.some(name => names.has(name));
-  }
-  for (const answer of document.querySelectorAll(".answer")) {
-    answer.hidden = !answer.querySelector(".bars li:not([hidden])");
-  }
+// The picture hides the marks of cells that the filters leave out.
+const marksThatPass = () => JOBS.map(job => job.gains.map(picture.passes).join()).join();
+let drawnMarks = marksThatPass();
+function filterPicture(shown) {
+  const names = new Set(shown.map(cell => cell.name));
+  picture.passes = gain => !BY_NAME.has(gain.cell) || names.has(gain.cell);
+  const marks = marksThatPass();
+  if (marks !== drawnMarks) drawPicture();
+  drawnMarks = marks;
 }
-listeners.push(drawTable, filterAnswers);
+function showCell(name) {
+  if (!BY_NAME.has(name)) return false;
+  state.cell = null;
+  choose(BY_NAME.get(name));
+  return true;
+}
+listeners.push(drawTable, filterPicture);
 
 // Paper has every row of the table, and all that is folded on the screen.
 let restore = () => {};
@@ -181,6 +185,7 @@ buildControls();
 readHash();
 if (!Object.keys(state.filters).length) state.filters = Object.fromEntries(FILTERS.map(({name}) => [name, new Set()]));
 update();
+if (/^#[^=]+$/.test(location.hash) && place(decodeURIComponent(location.hash.slice(1)))) goTo(place(decodeURIComponent(location.hash.slice(1))));
 addEventListener("hashchange", () => {
   readHash();
   update();

@@ -1,0 +1,114 @@
+"""What the page's first screen shows: the picture of gains, what larger batches gain, and a few figures."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from accelbench.answers.cells import Gap, MeasuredCell, gap
+from accelbench.answers.jobs import Job, kind_of, reference_text
+from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
+from accelbench.answers.sentences import Answer
+from accelbench.answers.serving import best_settings, capacities
+from accelbench.answers.time_to_goal import target_answers
+from accelbench.answers.words import DEVICES, ENGINES, model_text, speed_text
+from accelbench.judging.row import warnings_of
+from accelbench.judging.warnings import output_error_text
+from accelbench.presentation import counted, significant
+from accelbench.report.tables.all_cells import name_on_page
+from accelbench.schema.serialize import grouped
+from accelbench.schema.vocab import Mode
+
+Tile = tuple[str, str]  # a figure, and what it is of
+
+
+def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
+    """Those with gains as plain JSON values, for the page's script; `folder` of the results, as a command has it."""
+    compared = [job for job in jobs if job.gains]
+    rows = []
+    for job in compared:
+        gains = [_mark(job, gain) for gain in job.gains]
+        model = model_text(job.answer.fastest)
+        rows.append({"name": job.name, "model": model, "data": job.answer.data, "gains": gains})
+    return {"today": reference_text(compared), "sure": f"accelbench compare --top {folder}", "jobs": rows}
+
+
+def _mark(job: Job, gain: Gap) -> dict[str, Any]:
+    """A setting of a job, with its reference."""
+    return _figures(job, gain, gain.first) | {
+        "today": _figures(job, gain, gain.second),
+        "kind": kind_of(gain),
+        "ratio": gain.ratio,
+        "times": significant(gain.ratio, 2),
+        "exact": significant(gain.ratio),
+        "bounds": gain.bounds,
+        "within": " to ".join(map(significant, gain.bounds or ())),
+        "word": gain.word,
+        "why": gain.why,
+        "told": gain.is_told,
+    }
+
+
+def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
+    """What the panel shows of one of the two cells of a gain."""
+    p50_ms = cell.number("latency_p50_ms")
+    return {
+        "setting": job.name_of(gain, cell),
+        "precision": cell.cell.precision,
+        "batch": cell.cell.batch_size,
+        "rate": cell.speed,
+        "interval": [cell.low, cell.high],
+        "speed": speed_text(cell.cell, cell.speed),
+        "step": "" if p50_ms is None else f"{significant(p50_ms)} ms",
+        "error": output_error_text(cell.cell.precision, cell.number("output_error")),
+        "doubts": warnings_of(cell.row),
+        "cell": name_on_page(cell),
+        "command": job.answer.command_of(cell),
+    }
+
+
+def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
+    """The jobs of which a larger batch is faster with the setting of the reference, the largest gain first."""
+    found = []
+    for job in jobs:
+        references = job.answer.group.references
+        best = max(references.values(), key=lambda cell: cell.speed or 0.0)
+        gain = gap(best, references[min(references)])
+        if gain.first is not gain.second and gain.is_told:
+            found.append((job.name, gain))
+    return sorted(found, key=lambda each: -each[1].ratio)
+
+
+def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
+    """The most telling figures first."""
+    for each in best_settings(capacities(cells)):
+        if each.rates_text:
+            yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"
+    for answer in target_answers(cells):
+        if answer.fastest:
+            cell = answer.fastest.cell
+            about = f"{model_text(cell)} to {cell.cell.target.text}: {answer.fastest.name}"
+            yield f"{answer.fastest.median_text} s", about
+    for generated in answers:
+        if generated.fastest.cell.mode == Mode.generate:
+            yield generated.rate, f"{generated.title}: {generated.group.text(generated.fastest)}"
+    found = [each for axis in (DEVICE, PRECISION, ENGINE) for each in _of_axis(axis, pairs(cells, axis))]
+    yield from (tile for _, tile in sorted(found, key=lambda each: -each[0]))
+
+
+def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
+    """A tile for each value of a setting that makes a difference, with the number of pairs in which it gains."""
+    several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
+    for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():
+        gains, losses = told(alike)
+        ratios = gains or [1 / ratio for ratio in losses]
+        if not ratios:
+            continue
+        engine = alike[0].cell.cell.engine
+        name = DEVICES[device] if axis is DEVICE else value.replace(engine, ENGINES[engine], 1)
+        on = f" on {DEVICES[device]}" if several else ""
+        about = f"over {axis.base_text} in {len(ratios)} of {counted(len(alike), 'pair')}"
+        if gains and losses:
+            about += f"; slower in {len(losses)}"
+        errors = [pair.cell.number("output_error") or 0.0 for pair in alike if axis is PRECISION]
+        if error := output_error_text(alike[0].cell.cell.precision, max(errors, default=0.0)):
+            about += f"; output off by {error}"
+        yield len(gains), (f"{name}{on} {span(ratios, 2)}x", about)

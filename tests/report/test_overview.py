@@ -1,0 +1,222 @@
+"""The page's first screen, as data and as its readers have it in chromium."""
+
+import re
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from accelbench.report import build
+from accelbench.report.overview import picture_of
+from accelbench.report.page import compose
+from accelbench.schema.cell import KerasSettings, Options
+from accelbench.schema.vocab import Engine, Mode, Status
+from browsing import open_page
+from report.pictures.samples import served
+
+NO_GPU = "no NVIDIA driver found"
+
+
+@pytest.fixture
+def screen(read, tmp_path):
+    """From records to the page on them, and its first texts: title, and the line below."""
+
+    def screen(records):
+        page = compose([read(records)])
+        html = build.html(page, tmp_path)
+        title, about = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", html, re.DOTALL).groups()
+        return page, re.sub("<.*?>", "", title), about
+
+    return screen
+
+
+def rated(maker, **rates):
+    """Records of a network in each precision."""
+    return [maker.ok(maker.cell(precision=word), rate) for word, rate in rates.items()]
+
+
+def jobs(maker, num):
+    """Records of jobs, each with a gain of its own in bf16 and an option in doubt that can't be told."""
+    records = []
+    for i in range(num):
+        for word, options, rate in (("fp32", {}, 1000), ("bf16", {}, 1500 + 100 * i), ("fp32", {"freeze": True}, 1030)):
+            cell = maker.cell(f"net{i}", precision=word, options=Options(**options), mode=Mode.infer)
+            doubts = ["the loader waited"] if options else []
+            records.append(maker.ok(cell, rate, warnings=doubts))
+    return records
+
+
+def test_its_title_says_what_was_found_whatever_was_measured(screen, maker) -> None:
+    said = {
+        "Change a setting and mlp train runs 2.0 times as fast": rated(maker, fp32=100, bf16=200, fp16=105),
+        "Change a setting and 2 of 2 jobs run 1.5 to 1.6 times as fast": jobs(maker, 2),
+        "Keep what you run: nothing is faster for mlp train": rated(maker, fp32=100, bf16=50),
+        "No setting is known to be faster for mlp train": rated(maker, fp32=100, bf16=105),
+        "A larger batch makes mlp train 2.0 times as fast": [
+            maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)
+        ],
+        "mlp train: 100 samples/s": rated(maker, fp32=100),
+        "2 jobs with one setting each": [maker.ok(maker.cell(model), 1) for model in ("mlp", "cnn")],
+        "Nothing was measured": [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)],
+    }
+    assert [screen(records)[1] for records in said.values()] == list(said)
+    assert re.fullmatch(r"cnn infer, mnist.*: 200 to 2\d\d requests/s", screen(served(maker))[1])
+
+
+def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen, maker) -> None:
+    assert screen(rated(maker, fp32=100, bf16=200))[2] == (
+        "against PyTorch fp32 on CPU, same batch; likely: one run of each"
+    )
+    drawn = [
+        maker.ok(maker.cell(precision=word), rate, data=maker.stand_in) for word, rate in (("bf16", 1), ("fp32", 2))
+    ]
+    cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 1), ("bf16", 2))]
+    assert screen([*drawn, *cnn])[2] == (
+        "against what was asked for first, same batch; likely: one run of each; accuracies of stand-in data"
+    )
+
+
+def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(screen, maker) -> None:
+    records = [
+        *rated(maker, fp32=100, bf16=200),
+        maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000),
+    ]
+    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
+    page, _, _ = screen([*records, maker.ok(keras, 80, warnings=["the loader waited"])])
+    (row,) = picture_of(page.jobs, "results")["jobs"]
+    names = [(gain["setting"], gain["kind"], gain["times"], gain["word"]) for gain in row["gains"]]
+    assert names == [
+        ("PyTorch fp32 on GPU, compile", "PyTorch on GPU", "50", "likely"),
+        ("PyTorch bf16", "PyTorch", "2.0", "likely"),
+        ("Keras fp32", "Keras", "0.80", "likely"),
+    ]
+    best, second, last = row["gains"]
+    assert (row["name"], row["model"], last["today"]["setting"]) == ("mlp train", "mlp", "PyTorch fp32")
+    assert (second["speed"], second["today"]["speed"], second["batch"]) == ("200 samples/s", "100 samples/s", 128)
+    assert second["command"] is None  # no short words give this network
+    assert (last["doubts"], best["doubts"]) == (["the loader waited"], [])
+    assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
+
+
+def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cells(screen, maker) -> None:
+    cells = [maker.cell(model, precision=word) for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
+    records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
+    skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
+    page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
+    assert page.tiles == [("bf16 3.0x", "over fp32 in 1 of 2 pairs; slower in 1; output off by 0.90 %")]
+    assert page.measured == {"cpu": 4}
+    assert sum(page.unmeasured.values()) == 3
+
+
+def test_an_extension_adds_a_tile_and_may_lack_it(read, maker) -> None:
+    class Extension:
+        headline = staticmethod(lambda sweeps: "")
+        unmeasured = staticmethod(lambda sweeps: [])
+        of_page = staticmethod(list)
+        of_suite = staticmethod(lambda sweep, warning: compose.__globals__["Addition"]())
+
+    class Newer(Extension):
+        tiles = staticmethod(lambda sweeps: [("1 of 2", "published jobs")])
+
+    sweep = read(rated(maker, fp32=100))
+    assert [compose([sweep], extension=each()).tiles for each in (Extension, Newer)] == [
+        [],
+        [("1 of 2", "published jobs")],
+    ]
+
+
+@pytest.fixture
+def opened(browser, tmp_path, maker):
+    """Builds a page of records and opens it at a fragment."""
+
+    def opened(records, fragment="", width=1400):
+        if not (tmp_path / "report").exists():
+            maker.suite(tmp_path / "results", records)
+            build.build(tmp_path / "results", tmp_path / "report")
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        return open_page(browser, tmp_path / "report" / "index.html", fragment)
+
+    return opened
+
+
+def rows(browser):
+    return browser.find_elements(By.CSS_SELECTOR, "#picture .job")
+
+
+def panel(browser):
+    return browser.find_element(By.ID, "panel").text
+
+
+@pytest.mark.browser
+def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_keeps_it(opened, maker) -> None:
+    browser = opened(jobs(maker, 3))
+    assert [row.text.split()[0] for row in rows(browser)] == ["net2", "net1", "net0"]
+    assert panel(browser).startswith("net2 infer")
+    (stop,) = browser.find_elements(By.CSS_SELECTOR, "#picture [tabindex='0']")
+    stop.send_keys(Keys.ARROW_DOWN)
+    assert panel(browser).startswith("net1 infer")
+    assert "1.60x" in panel(browser)
+    assert "#job=net1" in browser.current_url
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert "PyTorch fp32, freeze" in panel(browser)
+    assert "the loader waited" in panel(browser)
+    browser.switch_to.active_element.send_keys(Keys.END)
+    assert panel(browser).startswith("net0 infer")
+    browser.execute_script(
+        "document.querySelectorAll('#picture .job')[1].dispatchEvent(new Event('click', {bubbles: true}))"
+    )
+    again = browser.current_url.partition("#")[2]
+    assert panel(opened([], f"#{again}")).startswith("net1 infer")
+    browser.find_element(By.CSS_SELECTOR, "#panel .record").click()
+    assert browser.find_element(By.ID, "card").text.startswith("net1-cpu-bf16")
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_filters_take_marks_and_rows_out_and_what_is_left_is_ranked_again(opened, maker) -> None:
+    browser = opened(jobs(maker, 2), "#precision=fp32")
+    assert [row.get_attribute("aria-label").partition(": ")[2][:10] for row in rows(browser)] == ["can't tell"] * 2
+    browser = opened([], "#model=net1")
+    assert "1 of 2 jobs pass the filters" in browser.find_element(By.ID, "picture").text
+    assert [row.text.split()[0] for row in rows(browser)] == ["net1"]
+
+
+@pytest.mark.browser
+def test_many_jobs_are_behind_a_button_and_without_a_script_the_rows_are_a_table(opened, maker) -> None:
+    browser = opened(jobs(maker, 16))
+    assert len(rows(browser)) == 12
+    browser.find_element(By.CSS_SELECTOR, "#picture .all button").send_keys(Keys.ENTER)
+    assert len(rows(browser)) == 16
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.refresh()
+        (table,) = browser.find_elements(By.CSS_SELECTOR, "noscript table")
+        assert table.text.count("net15 infer PyTorch bf16 128 3.00 PyTorch fp32 2.") == 1
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.browser
+def test_the_first_screen_has_few_words(opened, maker) -> None:
+    browser = opened(jobs(maker, 20))
+    before, first, whole = browser.execute_script(WORDS)
+    assert before <= 85
+    assert first <= 290
+    assert whole <= 1600
+
+
+# The words that are seen: before the first mark, on the first screen, and on the whole page.
+WORDS = """
+const seen = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+const first = document.querySelector("#picture .setting").getBoundingClientRect().top;
+while (walker.nextNode()) {
+  const range = document.createRange();
+  range.selectNodeContents(walker.currentNode);
+  const box = range.getBoundingClientRect(), words = walker.currentNode.data.split(/\\s+/).filter(Boolean).length;
+  if (box.width && box.height && walker.currentNode.parentElement.checkVisibility()) seen.push([box.top, words]);
+}
+const sum = limit => seen.filter(([top]) => top < limit).reduce((all, [, words]) => all + words, 0);
+return [sum(first), sum(innerHeight), sum(Infinity)];
+"""
