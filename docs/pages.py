@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from accelbench.rules.combinations import MISTAKES, NEEDS, SKIPPED, USED
+from accelbench.rules.combinations import NEEDS, SKIPPED, USED
 from accelbench.rules.conditions import Rule
 from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
@@ -142,32 +142,29 @@ def rules() -> Iterator[str]:
     yield "## What goes with what"
     yield ""
     yield "The terms of a condition hold together. `threads` means that it was given, `!model.loss` that it was not."
-    yield "`fused`, `cores` and the like are facts of the machine. A message has the reason of each rule."
+    yield "`fused` and the like are facts of the machine. A message has the reason of each rule."
     yield ""
     yield "### Settings that need others"
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
         yield f"- `{needs.settings}`: `{needs.needed}`{among}"
-    yield from ["", "### Refused", "", "The exit status is 2.", ""]
-    yield from _lines(MISTAKES)
-    yield from [
-        "",
-        "### Skipped",
-        "",
-        "A sweep skips such a cell and measures the others.",
-        "",
-    ]
+    yield ""
+    yield "Other contradictions, such as `protocol=target data=random`, are refused with exit status 2."
+    yield "The message names what to use instead."
+    yield from ["", "### Skipped", "", "A sweep skips such a cell and measures the others.", ""]
     yield from _lines(rule for rule in SKIPPED if not ONE_FACT.fullmatch(rule.refuse))
     yield from ["", "### Without effect", "", "Under other conditions a cell has the defaults of these settings.", ""]
     yield from (f"- `{used.settings}`: `{used.needed}`" for used in USED)
 
 
 def _lines(rules: Iterable[Rule]) -> Iterator[str]:
-    """A line for each rule; neighbours with the same text share one."""
-    for text, group in groupby(rules, _text):
-        conditions = ", ".join(f"`{rule.when}`" for rule in group)
-        yield f"- {conditions}: {text}"
+    """A line for each rule; those with the same text share one."""
+    conditions: dict[str, list[str]] = {}
+    for rule in rules:
+        conditions.setdefault(_text(rule), []).append(f"`{rule.when}`")
+    for text, each in conditions.items():
+        yield f"- {', '.join(each)}: {text}"
 
 
 def _text(rule: Rule) -> str:
