@@ -21,8 +21,9 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
 from accelbench.schema.measurement import Work
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
-from accelbench.settings.config import topics
+from accelbench.settings.config import every_setting
 from accelbench.sweep import forecast
 from accelbench.sweep.session import Session
 from fakes import faulty_host, give_ceilings, make_project
@@ -184,7 +185,7 @@ def test_the_help_of_run_is_short_and_each_topic_explains_its_settings_with_thei
     monkeypatch.setenv("COLUMNS", "80")
     short = help_of("run --help", capsys)
     assert len(short.split()) <= 400
-    found = topics(project / "conf")
+    found = grouped(every_setting(project / "conf"), lambda each: each.topic)
     words = set(short.split())
     whole = help_of("run --help all", capsys)
     for topic, settings in found.items():

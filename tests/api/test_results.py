@@ -19,6 +19,7 @@ from accelbench.schema import record as records
 from accelbench.schema.measurement import Block, Generation
 from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.sweep import terminal
+from accelbench.sweep.card import show_card
 from fakes import make_cell, make_measurement, make_record
 from report.conftest import Maker
 from report.pictures.samples import served
@@ -110,7 +111,7 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     record = make_record(make_cell(mode=Mode.generate), measurement=measured)
     records.write(record, tmp_path)
     results, console = accelbench.read(tmp_path), Console(file=io.StringIO(), width=120)
-    terminal.show_card(record, "", console)
+    show_card(record, "", console)
     terminal.show_answer([record], "runs/mine", console)
     cells = cells_of([Process.of(record)])
     told = [" ".join(terminal.outcome(record)), headline(answers(cells), cells)[0].text, results._repr_html_()]

@@ -23,7 +23,6 @@ CASES = [
     *(("accelbench plan chan", {"channels_last="}), ("accelbench mode=", {"train", "infer", "generate"})),
     *(("accelbench -m precision=bf16", {"bf16", "bf16_mixed"}), ("accelbench -m device=cpu,xla", {"cpu,xla_cpu"})),
     *(("accelbench engine.backend=", {"tensorflow", "jax"}), ("accelbench batch_size=", set())),
-    *(("accelbench run --help ser", {"server"}), ("accelbench run --help al", {"all"})),
 ]
 
 

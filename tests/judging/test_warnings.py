@@ -59,9 +59,7 @@ JUMPING = blocks([0.1, 0.1, 0.08, 0.1, 0.1, 0.13])  # one slow block, which its 
 UNEVEN = "the speed of all blocks together differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
 STEP = "single steps suggest 25,000 samples/s, blocks "
-FAULTS = (
-    "another allocator may be faster, such as allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
-)
+FAULTS = "try allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
 SLOWED = sampled(
     *range(4),
     cpu_quota_throttled_s=[0.0, 5.0, 5.5, 5.5],
@@ -85,7 +83,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
         ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "note", ("8 of 100 steps are outliers",)),
         ({"clock_drift": 0.01}, "doubt", ("the clock ran +1.00 % against the machine's raw clock",)),
-        ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("more threads may be faster: 2 on 8 cores",)),
+        ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("try more threads: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
         ({"blocks": blocks([0.001, *[0.1] * 7]), "latency_s": [0.025] * 9}, "doubt", ("1 of 8 blocks are shorter",)),

@@ -4,7 +4,6 @@ import csv
 import io
 
 import pytest
-from rich.console import Console
 
 import accelbench
 from accelbench.answers.cells import cells_of
@@ -16,7 +15,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.sinks.mlflow_fields import of_cells
 from accelbench.sweep import terminal
-from fakes import make_cell, make_record, make_served, make_trained, write_sweep
+from fakes import make_cell, make_record, make_served, write_sweep
 
 SERVED = make_served()
 SLOW = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
@@ -66,20 +65,7 @@ def test_it_is_ranked_by_no_speed_and_nothing_breaks_on_it(tmp_path, monkeypatch
     capsys.readouterr()
 
 
-def test_the_card_and_the_line_of_a_cell_that_served():
-    console = Console(file=io.StringIO(), width=150)
-    terminal.show_card(SERVED, "runs/x/y.json", console)
-    said = console.file.getvalue()
-    for line in (
-        "cell      mlp-cpu-fp32-b32-infer-server-50rps: 49.50 requests/s on a CPU",
-        "requests  50.00 offered and 49.50 answered per second, 1,000 requests in 20 s",
-        "latency   p50 12.0 ms (11.8 to 12.5), p90 21.0 ms (19.0 to 24.0), p99 40.2 ms (33.0 to –)",
-        "verdict   sure pass: p99 at most 50 ms; 3 took longer, the share is 0.10 to 0.80 %",
-    ):
-        assert line in said
-    console = Console(file=io.StringIO(), width=150)
-    terminal.show_card(make_trained(12.0, compile_s=0.5), "runs/x/y.json", console)
-    assert "target    reached in 12.0 s, 5.00 epochs" in console.file.getvalue()
+def test_the_line_of_a_cell_that_served():
     untold = make_served(verdict=Verdict.unknown, num_missed=870)
     assert terminal.outcome(untold)[-1] == "can't tell: p99 at most 50 ms (87 % of requests missed it)"
     assert terminal.outcome(SERVED) == ["49.5 requests/s", "p99 40.2 ms", "sure pass: p99 at most 50 ms"]

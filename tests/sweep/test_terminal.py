@@ -1,4 +1,4 @@
-"""What a sweep prints: its progress, the card of a cell, and the answer of several."""
+"""What a sweep prints: its progress, and the answer of several cells."""
 
 import io
 import re
@@ -8,8 +8,8 @@ from rich.console import Console
 
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
-from accelbench.schema.measurement import Block, Epoch, Generation, SystemSeries
-from accelbench.schema.vocab import Mode, Precision, Protocol, Status
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress
@@ -31,18 +31,18 @@ def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     return console.file.getvalue()
 
 
-def test_each_cell_is_one_line_which_is_whole_in_a_file_and_fits_a_terminal():
+def test_each_cell_is_one_line_which_is_whole_in_a_file_and_begins_with_what_differs_on_a_terminal():
     statuses = [Status.ok, Status.skipped, Status.failed]
     first, second = progress_of(statuses, width=20).splitlines()
     assert re.fullmatch(r"\[1/2\] mlp-cpu-fp32-b1-infer ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
     assert second == "[2/2] mlp-cpu-fp32-b3-infer failed  for [a] reason"
-    wide, narrow = (
-        re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=width, force_terminal=True))
-        for width in (80, 60)
-    )
-    assert f"{first}\n" in wide
-    assert re.search(r"\[1/2\] mlp-cpu-f…1-infer ok +3,200 samples/s ±0\.0 %\n", narrow)
-    assert "[2/2] mlp-cpu-f…3-infer failed  for [a] reason\n" in narrow
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", progress_of(statuses, width=60, force_terminal=True))
+    finished = [line for line in shown.replace("\r", "\n").splitlines() if line.startswith("  ")]
+    assert finished == [
+        "  infer · pytorch · cpu",
+        "  mlp  fp32 b1  ok   3,200/s  ±0 %             10.0 ms",
+        "       fp32 b3  failed  for [a] reason",
+    ]
 
 
 def test_the_same_reason_is_that_of_the_failure_above():
@@ -50,66 +50,25 @@ def test_the_same_reason_is_that_of_the_failure_above():
     assert re.findall("failed  (.*)", told) == ["a", "for the same reason", "b", "a"]
 
 
-def test_a_cell_that_runs_shows_how_long_it_has_taken_and_what_was_expected(monkeypatch):
+def test_the_line_about_the_cell_that_runs_has_its_place_and_how_much_time_is_left(monkeypatch):
     for first, *others, told in (
-        (Length(20.0, 1), Length(300.0, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s of about 20 s, then about 5 min"),
-        (Length(2.0, 1), Length(0.0, 1, 1), "infer  7 s, about 2 s expected, then 1 cell of unknown length"),
-        (Length(0.0, 1, 1), "1/2 mlp-cpu-fp32-b1-infer  7 s, no estimate"),
+        (Length(20.0, 1), Length(300.0, 1), r"mlp infer fp32 b1  ─{30}  1/2  5 min left"),
+        (Length(20.0, 1), Length(300.0, 1, 1), "  1/2  more than 5 min left"),
+        (Length(2.0, 1), Length(300.0, 1), "  1/2  more than 5 min left"),
+        (Length(2.0, 1), Length(0.0, 1, 1), "mlp infer fp32 b1  ─+  1/2  7 s, about 2 s expected"),
+        (Length(0.0, 1, 1), "  1/2  7 s, no estimate"),
     ):
         monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
         monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
         items = [Planned.of(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
         progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
         progress.start(items[0])
-        assert told in progress._line().plain
-        assert "  3:05 min" in progress._line().plain
-
-
-# The card of a cell
-
-
-def card(status=Status.ok, width=120, cell=None, reason=None, **changes):
-    system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
-    made = make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
-    console = Console(file=io.StringIO(), width=width)
-    terminal.show_card(made, "runs/x/y.json", console)
-    return console.file.getvalue()
-
-
-def lines(text):
-    """First word -> the rest, of lines that have one there; the others continue it."""
-    found = [line.strip().partition("  ") for line in text.splitlines() if line.strip()]
-    return {name: rest.strip() for name, _, rest in found}
-
-
-def test_the_figures_of_a_cell_with_their_intervals():
-    told = lines(card())
-    assert told["cell"] == "mlp-cpu-fp32-b32-infer: 3,200 samples/s on a CPU"
-    assert told["speed"] == "3,200 to 3,200 samples/s with 95 % confidence, in this process"
-    assert told["latency"] == "p50 10.0 ms, p90 10.0 ms"
-    assert told["memory"] == "at most 612 MB of the processes"
-    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
-    assert "checked" not in told
-    assert "p90" not in card(latency_s=[0.01] * 63)  # too few steps for it
-    assert "latency" not in card(latency_s=[])
-    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
-    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
-    assert lines(card(cell=fit, epochs=epochs))["time"] == "training, epochs=3, takes 6.00 s"
-
-
-def test_tokens_have_their_times_and_the_cache_its_size():
-    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 10] * 8, cache_bytes=4_000_000)
-    told = lines(card(cell=make_cell(mode=Mode.generate, batch_size=4), generation=seen, tokens_per_sample=11))
-    assert told["prefill"] == "first token after 100 ms"
-    assert told["decode"] == "400.0 tokens/s; p50 10.0 ms, p90 10.0 ms a token; key-value cache 4.000 MB"
-
-
-@pytest.mark.parametrize("status", [Status.invalid, Status.failed])
-def test_no_figure_of_a_cell_that_is_not_ok(status):
-    text = card(status, reason="for [a] reason")
-    assert lines(text)["reason"] == "for [a] reason"
-    assert "samples/s" not in text
-    assert "runs/x/y.json" in text
+        assert re.search(f"{told}$", progress._line().plain)
+    assert progress._line().plain.endswith("  3 min, no estimate")
+    progress.console.width = 40
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: 185.0)
+    progress.begin("waiting for a quiet machine")
+    assert len(progress._line().plain) < 40
 
 
 # The answer of several cells

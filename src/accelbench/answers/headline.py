@@ -120,7 +120,7 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
-    """Such as `Tip for 3 cells: another allocator may be faster` -> their labels; their own tips have figures."""
+    """Such as `Tip for 3 cells: try allocator=jemalloc` -> their labels; their own tips have figures."""
     found: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):

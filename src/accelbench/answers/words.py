@@ -1,5 +1,6 @@
 """What a cell does and with what, in words: the same on every surface."""
 
+import re
 from collections.abc import Iterable
 
 from accelbench.answers.process import Process
@@ -10,6 +11,7 @@ from accelbench.schema.cell import Cell, Options
 from accelbench.schema.record import Row, number_of
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
+WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # between the words of a label, and not in `x=-1` or `1e-05`
 MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
 ENGINES = {
     vocab.Engine.pytorch: "PyTorch",
@@ -169,3 +171,12 @@ def engine_text(row: Row) -> str:
     if row["xla_processes"]:
         words.append("xla_processes")
     return " ".join(words)
+
+
+def setting_words(cell: Cell, label: str) -> list[str]:
+    """The engine, and what a label of the cell names besides model and mode: `cpu`, `fp32`, `b32` and others."""
+    engine = cell.engine.value
+    batch = f"b{cell.batch_size}"
+    before, _, others = label.partition(f"-{cell.precision}-{batch}-{cell.mode}")
+    words = [word for word in WORD_END.split(others) if word not in ("", engine)]
+    return [engine, before.rpartition("-")[2], cell.precision.value, batch, *words]

@@ -22,9 +22,6 @@ _accelbench() {
     case ${COMP_WORDS[1]} in
 @FLAGS@
     esac
-    if [[ ${COMP_WORDS[COMP_CWORD - 1]} == --help ]]; then
-        choices="@TOPICS@"
-    fi
     COMPREPLY=($(compgen -W "$choices" -- "$word"))
     [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }

@@ -17,6 +17,7 @@ from accelbench.commands.shared import names_of, show_sweep, words_of
 from accelbench.errors import UserError, did_you_mean
 from accelbench.presentation import counted
 from accelbench.project import Workplace, shown, workplace
+from accelbench.schema.serialize import grouped
 
 if TYPE_CHECKING:
     from accelbench.grid.estimate import Length
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # of --info
-DEFAULT = "; unless given"  # begins what a meaning says of the default
 INDENT = 30  # columns before a meaning
 EXAMPLES = """
 examples:
@@ -53,31 +53,27 @@ def settings(topic: str) -> str:
 
     Raises UserError: no topic and no setting has this name.
     """
-    from accelbench.settings.config import topics
+    from accelbench.settings.config import every_setting
 
-    found = topics(workplace().conf)
-    every = {each.name: each for of_topic in found.values() for each in of_topic}
-    lines = ["settings (`accelbench --cfg job` prints every setting with its value)"]
-    if topic and topic != ALL:
-        chosen = found.get(topic) or [each for name, each in every.items() if f"{name}.".startswith(f"{topic}.")]
-        if not chosen:
-            meant = did_you_mean(topic, [*found, *every])
-            known = ", ".join([*found, ALL])
-            raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {known}; or a setting.")
+    every = list(every_setting(workplace().conf))
+    by_topic = grouped(every, lambda each: each.topic)
+    chosen = by_topic.get(topic) or [each for each in every if f"{each.name}.".startswith(f"{topic}.")]
+    if chosen:
         return "".join(map(_lines, chosen))
+    text = "settings (--cfg job prints all with their values)\n"
+    if topic == ALL:
+        return text + "".join("\n" + "".join(map(_lines, of_topic)) for of_topic in by_topic.values()) + EXAMPLES
     if topic:
-        lines += ["\n" + "".join(map(_lines, of_topic)).rstrip() for of_topic in found.values()]
-    else:
-        needed = [
-            replace(each, meaning=each.meaning.partition(DEFAULT)[0]) for each in every.values() if each.is_needed
-        ]
-        lines += [_lines(each).rstrip() for each in needed]
-        lines += ["", "topics: `accelbench run --help TOPIC` explains their settings, `--help all` all"]
-        for name, of_topic in found.items():
-            names = " ".join(each.name.removeprefix(f"{name}.") for each in of_topic if not each.is_needed)
-            if names:
-                lines += textwrap.wrap(f"  {name:<11}{names}", width(), subsequent_indent=" " * 13)
-    return "\n".join([*lines, EXAMPLES])
+        meant = did_you_mean(topic, [*by_topic, *(each.name for each in every)])
+        known = ", ".join([*by_topic, ALL])
+        raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {known}; or a setting.")
+    text += "".join(_lines(each) for each in every if each.is_needed)
+    text += "\ntopics (--help TOPIC explains one, --help all all)\n"
+    for name, of_topic in by_topic.items():
+        names = " ".join(each.name.removeprefix(f"{name}.") for each in of_topic if not each.is_needed)
+        if names:
+            text += textwrap.fill(f"  {name:<11}{names}", width(), subsequent_indent=" " * 13) + "\n"
+    return text + EXAMPLES
 
 
 def _lines(setting: "About") -> str:
@@ -149,7 +145,7 @@ def run(chosen: Namespace, console: Console) -> int:
 
 
 def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
-    from accelbench.sweep import terminal
+    from accelbench.sweep.card import show_card
 
     if len(result.records) != 1:
         show_sweep(options, console, result)
@@ -157,7 +153,7 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
     (record,) = result.records
     is_told = record.user_error or record.sweep_id == result.sweep_id
     path = f"{shown(result.folder)}/{record.name}.json"
-    terminal.show_card(record, path, console, says_why=not is_told, waited_s=result.waited_s)
+    show_card(record, path, console, says_why=not is_told, is_verbose=options.verbose, waited_s=result.waited_s)
 
 
 @command(
@@ -175,7 +171,7 @@ def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep, or of all suites."""
     from accelbench.grid.estimate import lengths
     from accelbench.isolation.hosts import Hosts
-    from accelbench.schema.serialize import canonical_json, grouped, plain
+    from accelbench.schema.serialize import canonical_json, plain
     from accelbench.schema.vocab import RANDOM
     from accelbench.settings.compose import cells_of, compose
     from accelbench.sweep.context import is_prepared
@@ -281,8 +277,6 @@ def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
 
 
 def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:
-    from accelbench.schema.serialize import grouped
-
     skipped = [item for item in items if item.skip_reason is not None]
     for reason, of_reason in grouped(skipped, lambda item: str(item.skip_reason)).items():
         names = [item.label for item in of_reason]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.commands.command import ALL, Command, command, flag, say
+from accelbench.commands.command import Command, command, flag, say
 from accelbench.errors import UserError, how_to_install, writing_errors
 from accelbench.project import PARAMS, workplace
 from accelbench.sinks.location import PORT
@@ -96,7 +96,7 @@ def completion(chosen: Namespace, console: Console) -> int:
 
 def script(commands: Sequence[Command], conf: Path) -> str:
     """The script that completes accelbench's words in bash."""
-    from accelbench.settings.config import MAPPING, every_setting, topics
+    from accelbench.settings.config import MAPPING, every_setting
 
     # The settings by their dotted names; the values of those that depend on the model are left out.
     choices = {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
@@ -106,7 +106,6 @@ def script(commands: Sequence[Command], conf: Path) -> str:
     flags = [f"    {name}) choices+=' {' '.join(words)}' ;;" for name, words in words_of.items()]
     flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
     parts = {"@COMMANDS@": " ".join(words_of), "@VALUES@": "\n".join(values), "@FLAGS@": "\n".join(flags)}
-    parts["@TOPICS@"] = " ".join([*topics(conf), ALL])
     text = COMPLETION.read_text()
     for mark, part in parts.items():
         text = text.replace(mark, part)

@@ -110,6 +110,12 @@ def relative_half_width(row: Row) -> float | None:
     return None if low is None or high is None else (high - low) / 2 / row["samples_per_s"]
 
 
+def interval_text(row: Row) -> str:
+    """The same in per cent, such as `±6.2 %`; empty if unknown."""
+    half = relative_half_width(row)
+    return "" if half is None else f"±{significant(100 * half, 2)} %"
+
+
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
     """Uneven steps are a doubt where all blocks together are outside the interval of the median one, else noise."""
     blocks, cell = measured.blocks, record.cell
@@ -226,7 +232,7 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     faults_matter = faults * FAULT_S > MAX_SYSTEM_SHARE * row["cpu_utilization_percent"] / 100
     if kernels_share > MAX_SYSTEM_SHARE and faults_matter:
         why = f"{100 * kernels_share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
-        yield Kind.tip, f"another allocator may be faster, such as allocator=jemalloc: {why}", ""
+        yield Kind.tip, f"try allocator=jemalloc: {why}", ""
 
 
 def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
@@ -235,7 +241,7 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
         return
     threads = measured.threads * record.cell.num_processes
     if threads < cores:
-        yield Kind.tip, f"more threads may be faster: {threads} on {cores} cores", ""
+        yield Kind.tip, f"try more threads: {threads} on {cores} cores", ""
         wanted = (_wanted_percent(record, measured) or 0.0) / 100
         if wanted > threads + MAX_MORE_CORES:
             used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"

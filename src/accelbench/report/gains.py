@@ -13,7 +13,7 @@ from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import speed_text
 from accelbench.judging.row import warnings_of
-from accelbench.judging.warnings import relative_half_width
+from accelbench.judging.warnings import interval_text
 from accelbench.presentation import counted, shortened, significant
 
 MARKS = {Word.sure: "●", Word.likely: "○", Word.same: "=", Word.cant_tell: "?"}
@@ -126,11 +126,10 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
         length = max(1, round(room * (cell.speed or 0.0) / (cells[0].speed or 1.0)))
         line = Text(f"  {name:<{name_width}}  ")
         line.append((BAR * length).ljust(room), "green")
-        half = relative_half_width(cell.row)
-        interval = "" if half is None else f"±{significant(100 * half, 2)} %"
         p50_ms = cell.number("latency_p50_ms")
         step = "" if p50_ms is None else f"{significant(p50_ms)} ms"
-        line.append(f"  {rate:>{rate_width}}  {interval:<6}  {step}{f' {DOUBT}' if warnings_of(cell.row) else ''}")
+        mark = f" {DOUBT}" if warnings_of(cell.row) else ""
+        line.append(f"  {rate:>{rate_width}}  {interval_text(cell.row):<6}  {step}{mark}")
         yield line
     if len(cells) > most:
         yield Text(f"  and {counted(len(cells) - most, 'slower cell')}", "dim")

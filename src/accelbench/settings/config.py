@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from accelbench.errors import OTHER_WORDS, UserError, did_you_mean
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
-from accelbench.schema.serialize import grouped
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -265,11 +264,6 @@ def every_setting(conf: Path) -> Iterator[About]:
         yield About(name=group, meaning=meaning, choices=files, kind="", default=None, is_needed=True)
     found = list(declared(RunConfig))
     yield from (_about(each) for each in sorted(found, key=lambda each: "." in each.path))
-
-
-def topics(conf: Path) -> dict[str, list[About]]:
-    """Topic -> its settings."""
-    return grouped(every_setting(conf), lambda each: each.topic)
 
 
 def _about(setting: Declared) -> About:

@@ -22,8 +22,7 @@ from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
-from accelbench.judging.warnings import Kind, relative_half_width
-from accelbench.presentation import significant
+from accelbench.judging.warnings import Kind, interval_text
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
 from accelbench.schema.record import Record
@@ -240,9 +239,7 @@ def _outcome(process: Process) -> str:
     if row["samples_per_s"] is None:
         why = served.served_text(row) if process.is_ok else process.reason
         return f"{process.outcome}: {why}" if why else process.outcome
-    width = relative_half_width(row)
-    interval = "" if width is None else f" ±{significant(100 * width, 2)} %"
-    return speed_text(process.cell, process.number("samples_per_s")) + interval
+    return f"{speed_text(process.cell, process.number('samples_per_s'))} {interval_text(row)}".rstrip()
 
 
 def _params(record: Record) -> dict[str, str]:

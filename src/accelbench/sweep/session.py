@@ -30,10 +30,11 @@ from accelbench.schema.serialize import canonical_json, grouped, plain, without_
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Status
 from accelbench.settings.config import check_local
+from accelbench.sweep.card import own_calls
 from accelbench.sweep.context import SweepContext, paced
 from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
-from accelbench.sweep.terminal import SweepProgress, own_calls
+from accelbench.sweep.terminal import SweepProgress
 
 Word = Status | Literal["disturbed"]
 MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
@@ -50,12 +51,19 @@ class Session:
     evidence: Evidence  # of how long cells take; once entered, with something to do
 
     def __init__(
-        self, context: SweepContext, ready: Prepared, todo: Sequence[Planned], *, is_brief: bool = False
+        self,
+        context: SweepContext,
+        ready: Prepared,
+        todo: Sequence[Planned],
+        *,
+        known: Sequence[Record] = (),  # that stand from earlier sweeps
+        is_brief: bool = False,
     ) -> None:
         check_local(context.options.executor)
         self.context = context
         self.ready = ready
         self.todo = todo
+        self._known = known
         self._is_brief = is_brief
         self._stack = ExitStack()  # of what is left with it
 
@@ -88,6 +96,7 @@ class Session:
             self.context.console,
             self.todo,
             self.evidence,
+            known=self._known,
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
         )

@@ -1,0 +1,234 @@
+"""The card of one cell: what was measured of it, how sure that is, and where a step's time goes."""
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from accelbench.answers.process import Process
+from accelbench.answers.words import disturbed_text, setting_words, speed_text, speed_unit
+from accelbench.judging.row import phases_ms, remarks_in, summarise, tails, warnings_of
+from accelbench.judging.served import served_text
+from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE
+from accelbench.judging.warnings import Kind, output_error_text
+from accelbench.presentation import (
+    COPIED,
+    and_more,
+    checked_words,
+    counted,
+    duration,
+    significant,
+    unit_of_work,
+)
+from accelbench.schema.measurement import Check, Serving
+from accelbench.schema.record import Record, Row, number_of
+from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
+
+UNCOUNTED = "no answer counts such a cell"
+BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} has such cells count"
+MAX_DOUBTS = 2
+MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
+MAX_WIDTH = 113  # columns: longer bars tell no more
+LEAST_BAR, MOST_BAR = 9, 34
+NOISY = "noisy: "  # begins a note of what the interval shows
+INDENT, GAP = "  ", "   "
+STYLES = {"✓ ": "", "! ": "yellow"}
+# Name, column, its factor and its unit.
+FIGURES = (
+    ("memory", "peak_host_mb", 1, " MB"),
+    ("device memory", "peak_device_mb", 1, " MB"),
+    ("tokens", "tokens_per_s", 1, "/s"),
+    ("decoding", "decode_tokens_per_s", 1, " tokens/s"),
+    ("key-value cache", "kv_cache_mb", 1, " MB"),
+    ("accuracy", "accuracy", 100, " %"),
+    ("training accuracy", "train_accuracy", 100, " %"),
+)
+FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # of a step's phases, one after the other
+
+
+def show_card(
+    record: Record,
+    path: str,
+    console: Console,
+    *,
+    says_why: bool = True,
+    is_verbose: bool = False,
+    waited_s: float = 0.0,
+) -> None:
+    """Prints the card of a record of any status, whose file is at `path`; unknown figures are left out.
+
+    With `says_why`, also why its cell failed, where nothing else says so. If it `is_verbose`, also how each promise was
+    checked, and all remarks in full. `waited_s`: for a quiet machine.
+    """
+    row = summarise(record)
+    width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
+    parts: list[Iterable[Text]] = [_packed(_header(record, row), width, " · ", "bold")]
+    texts = [*_remarks(record, row, is_verbose), path]
+    if row["disturbed"]:
+        why = f"{UNCOUNTED}{waited_text(waited_s)}"
+        texts = [disturbed_text(Process.of(record)), why, f"→ {BUSY_HINT}", *texts]
+    elif record.status == Status.ok:
+        parts += [_packed(_speed(record, row, width), width, style="bold green"), _step(row, width)]
+        parts.append(_packed(_use(record, row, width), width))
+    else:
+        parts.append(_failed(record, row, says_why))
+    parts.append(Text(text, STYLES.get(text[:2], "dim")) for text in texts)
+    console.print()
+    for lines in map(list, parts):
+        for line in lines:
+            if console.is_terminal and not COPIED.search(line.plain):
+                console.print(Padding(line, (0, 0, 0, len(INDENT)), expand=False), highlight=False)
+            else:
+                console.print(Text(INDENT).append(line), soft_wrap=True, highlight=False)
+        if lines:
+            console.print()
+
+
+def own_calls(error: str | None) -> str:
+    """The calls in a traceback, whose reason stands elsewhere; empty if it is long, as one through frameworks is."""
+    lines = (error or "").splitlines()
+    return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
+
+
+def waited_text(waited_s: float) -> str:
+    """How long a quiet machine was waited for; empty if it was not."""
+    return f"; waited {duration(waited_s)} for a quiet machine" if waited_s else ""
+
+
+def _header(record: Record, row: Row) -> Iterator[str]:
+    """What was done with which settings, and on which device."""
+    cell = record.cell
+    engine, device, precision, batch, *others = setting_words(cell, record.label)
+    yield f"{cell.model.name} {cell.mode}  {precision} {batch}"
+    yield from (engine, device, row["data"] if record.data else "", " ".join(others), row["device_name"])
+
+
+def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
+    """How it ended, and if it `says_why` or was skipped, for which reason."""
+    line = Text(record.status, "dim" if record.status == Status.skipped else "bold red")
+    if record.reason and (says_why or record.status not in UNEXPECTED):
+        line.append(f": {row['reason']}", "not bold default")
+    yield line
+    if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
+        yield from Text(own_calls(record.error) or record.error.rstrip(), "dim").split()
+
+
+def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
+    """How fast the cell is, within which interval, and how long a step, a token or a request takes."""
+    yield served_text(row)
+    if row["samples_per_s"] is not None:
+        yield speed_text(record.cell, row["samples_per_s"])
+    low, high = row["samples_per_s_low"], row["samples_per_s_high"]
+    if low is not None and high is not None:
+        size, _ = speed_unit(record.cell)
+        length = MOST_BAR // 2 if width > 80 else LEAST_BAR
+        share = (row["samples_per_s"] - low) / (high - low) if high > low else 0.5
+        bar = "●".rjust(1 + round((length - 1) * share), "─").ljust(length, "─")
+        yield f"{significant(size * low)} ├{bar}┤ {significant(size * high)}"
+    if row["ttft_ms"] is not None:
+        yield f"first token {significant(row['ttft_ms'])} ms"
+    for name, what in (("tpot", "token"), ("latency", "step")):
+        yield tails(row, name).removeprefix("p50 ").replace(" ms", f" ms a {what}", 1)
+    if record.measurement and record.measurement.serving:
+        yield from _requests(record.measurement.serving, row)
+
+
+def _requests(serving: Serving, row: Row) -> Iterator[str]:
+    """How long requests took, how they came, and how many missed the limit."""
+    for quantile in serving.latencies:
+        if quantile.seconds is not None:
+            low, high = (significant(None if end is None else 1000 * end) for end in (quantile.low, quantile.high))
+            bounds = "" if quantile.low is None and quantile.high is None else f" ({low} to {high})"
+            yield f"p{quantile.percentile:g} {significant(1000 * quantile.seconds)} ms{bounds}"
+    yield f"{counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
+    if serving.num_missed is not None:
+        low, high = (significant(100 * (number_of(row, f"miss_share_{end}") or 0.0), 2) for end in ("low", "high"))
+        yield f"{significant(serving.offered_per_s)}/s offered"
+        yield f"{serving.num_missed:,} took longer, {low} to {high} %"
+
+
+def _step(row: Row, width: int) -> Iterator[Text]:
+    """A bar of a step's phases, and their names, each below its part where there is room."""
+    phases = phases_ms(row)
+    total = sum(phases.values())
+    if not total:
+        return
+    bar, below = Text(), Text()
+    names: list[Text] = []
+    room = width - len("  step")
+    done = 0.0
+    # Rounding the ends of the parts, not their lengths, keeps the total length.
+    for phase, value in phases.items():
+        start = round(room * done / total)
+        done += value
+        fill, colour = FILLS[len(names) % len(FILLS)]
+        bar.append(fill * (round(room * done / total) - start), colour)
+        if value >= 0.005 * total:
+            name = Text(f"{phase.replace('_', ' ')} {100 * value / total:.0f} %", colour)
+            names.append(name)
+            column = min(start, width - len(name))
+            below.append(" " * max(column - len(below), len(GAP) if below else 0)).append(name)
+    yield bar.append("  step", "dim")
+    yield from [below] if len(below) <= width else _packed(map(str, names), width)
+
+
+def _use(record: Record, row: Row, width: int) -> Iterator[str]:
+    """What the cell takes of the device and the memory, how long all of it takes, and how good the result is."""
+    cell = record.cell
+    share, ceiling = row["mfu"], row["ceiling_flops_per_s"]
+    if share is not None and ceiling is not None:
+        unit, size = unit_of_work(ceiling, is_quantized=cell.precision in QUANTIZED)
+        text = f" {significant(100 * share)} % of {significant(ceiling / size)} {unit}"
+        length = max(LEAST_BAR, min(MOST_BAR, width - len(text) - 5))
+        filled = "━" * max(1, round(length * min(1.0, share)))
+        yield f"peak {filled:─<{length}}{text}"
+    if row["bound"] is not None:
+        yield f"bound by {row['bound']}"
+    if row["time_s"] is not None:
+        what = counted(cell.epochs, "epoch") if cell.mode == Mode.train else "test set"
+        estimated = " estimated" if row["time_provenance"] == Provenance.estimated else ""
+        yield f"{what} {significant(row['time_s'])} s{estimated}"
+    for name, column, size, unit in FIGURES:
+        if row[column] is not None and (column != "tokens_per_s" or cell.mode != Mode.generate):
+            yield f"{name} {significant(size * row[column])}{unit}"
+    error = output_error_text(cell.precision, row["output_error"])
+    if error:
+        yield f"output differs by {error}"
+
+
+def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
+    """What was checked, the doubts, notes and tips, each behind its mark."""
+    is_ok = record.status == Status.ok
+    checks = record.measurement.checks if record.measurement and is_ok and not row["disturbed"] else []
+    known = [check.promise for check in checks if check.observed != Check.observed]
+    if is_verbose and known:
+        yield f"✓ checked: {checked_words(checks, fully=True)}"
+        yield "- intervals: 95 % confidence, within this process"
+    elif known:
+        yield f"✓ checked: {', '.join(known)}{GAP}-v: how"
+    if record.data is not None and record.data.stand_in and is_ok:
+        yield f"! stand-in for {record.data.name}: the speed holds, the accuracy does not"
+    doubts = warnings_of(row)
+    shown = len(doubts) if is_verbose else MAX_DOUBTS
+    yield from (f"! {doubt}" for doubt in doubts[:shown])
+    if len(doubts) > shown:
+        yield f"! {and_more(len(doubts) - shown, 'doubt')}: -v"
+    notes = [note for note in remarks_in(row, Kind.note) if is_verbose or not note.startswith(NOISY)]
+    if notes:
+        yield f"- {'; '.join(notes)}"
+    for tip in remarks_in(row, Kind.tip):
+        yield f"→ {tip if is_verbose else tip.partition(', ')[0]}"
+
+
+def _packed(parts: Iterable[str | None], width: int, between: str = GAP, style: str = "") -> Iterator[Text]:
+    """The parts behind each other, on as many lines as it takes; `style` is of the first one."""
+    line = Text()
+    for part in filter(None, parts):
+        if line and len(line) + len(between) + len(part) > width:
+            yield line
+            line = Text()
+        line.append(between if line else "").append(part, style)
+        style = ""
+    if line:
+        yield line

@@ -1,0 +1,115 @@
+"""A terminal's lines about finished cells: the name of a job once, then only what differs, and the gain of each."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from accelbench.answers.cells import Gap, cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.process import Process
+from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
+from accelbench.grid.plan import Planned
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.served import served_text
+from accelbench.judging.warnings import counted_samples, interval_text
+from accelbench.presentation import significant
+from accelbench.report import gains
+from accelbench.schema.cell import Cell
+from accelbench.schema.record import Record, Row
+from accelbench.schema.vocab import UNEXPECTED, Status
+
+FIGURES_WIDTH = 31  # columns of `  ok   168,000/s  ±6.2 %   1.8x !`
+
+
+class JobLines:
+    """The lines of a sweep's cells, `width` columns wide. Gains count the records that are `known` already, too."""
+
+    def __init__(self, planned: Sequence[Planned], width: int, known: Sequence[Record] = ()) -> None:
+        self.width = width
+        self._processes = [Process.of(record) for record in known]
+        # What all cells have is said once, but for the precision and the batch.
+        words = [[item.cell.mode, *setting_words(item.cell, item.label)] for item in planned]
+        first = words[0][:3] + words[0][5:] if len(words) > 1 else []
+        self._shared = [word for word in first if all(word in others for others in words)]
+        self._above: tuple[str, str] | None = None  # the model and the mode of the line above
+        self._models = max((len(item.cell.model.name) for item in planned), default=0)
+        longest = max((len(self._begin(item.cell, item.label)) for item in planned), default=0)
+        self._column = min(longest, width - FIGURES_WIDTH)  # where figures begin
+        if longest > width:
+            self._models = 0  # no names above each other
+
+    def name(self, item: Planned) -> str:
+        """The cell's job and settings, such as `cnn train keras fp32 b128`."""
+        return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
+
+    def of(self, record: Record, reason: str | None) -> Iterator[Text]:
+        """The line of a finished cell, whose job is named if the line above has another; `reason`: why it is not ok."""
+        if self._above is None and self._shared:
+            yield Text(f"  {' · '.join(self._shared)}", "dim")
+        cell, row = record.cell, summarise(record)
+        begin = self._begin(cell, record.label)
+        self._above = (cell.model.name, cell.mode)
+        if len(begin) > self._column:
+            yield Text(begin)
+            begin = "  "
+        line = Text(f"{begin.ljust(self._column)}  ")
+        process = Process.of(record)
+        if row["disturbed"]:
+            yield line.append(disturbed_text(process), "dim")
+            return
+        line.append(record.status, "green" if record.status == Status.ok else "bold red")
+        if record.status in UNEXPECTED:
+            yield line.append(f"  {reason}" if reason else "")
+            return
+        if row["samples_per_s"] is None:
+            line.append(f"  {served_text(row).removeprefix('target ')}{f' {gains.DOUBT}' if warnings_of(row) else ''}")
+        else:
+            line.append(self._speed(process, row))
+        for word in details(record, row):
+            if len(line) + len(word) + 2 <= self.width:
+                line.append(f"  {word}")
+        line.rstrip()
+        yield line
+
+    def _begin(self, cell: Cell, label: str) -> str:
+        """The model and the mode, unless the line above has them, and what not all cells have."""
+        model, mode = self._above or ("", "")
+        name = "" if model == cell.model.name else cell.model.name
+        how = "" if (model, mode) == (cell.model.name, cell.mode) else cell.mode
+        job = f"  {name:<{self._models}}  "
+        if cell.mode not in self._shared:
+            job += f"{how:<5}  "
+        return job + self._setting(cell, label)
+
+    def _setting(self, cell: Cell, label: str) -> str:
+        return " ".join(word for word in setting_words(cell, label) if word not in self._shared)
+
+    def _speed(self, process: Process, row: Row) -> Text:
+        """The speed, its interval, how many times as fast as the reference it is, and whether either is in doubt."""
+        gain = self._gain(process)
+        rate = speed_text(process.cell, row["samples_per_s"]).replace(" samples", "")
+        ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
+        is_doubted = warnings_of(row) or (gain is not None and gain.is_doubtful)
+        mark = gains.DOUBT if is_doubted else " "
+        return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
+
+    def _gain(self, process: Process) -> Gap | None:
+        """Over the reference of the process's job, among what has run so far; None before that has."""
+        self._processes.append(process)
+        alike = [each for each in self._processes if each.workload_key == process.workload_key]
+        for group in groups(cells_of(alike)):
+            for cell in group.cells:
+                if cell.measured_key == process.measured_key:
+                    return group.gain(cell)
+        return None
+
+
+def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
+    """What there is to know of an ok cell besides its speed, in a few words each; if it `is_exact`, with all digits."""
+    p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
+    words = [token_times(row)]
+    if not words[0] and p50_ms is not None:
+        words = [f"{p50_ms:>9.3f} ms/step" if is_exact else f"{significant(p50_ms)} ms"]
+    if accuracy is not None:
+        words.append(f"accuracy {accuracy:.4f}" if is_exact else f"accuracy {significant(100 * accuracy)} %")
+    return [*filter(None, words), *counted_samples(record)]

@@ -1,0 +1,176 @@
+"""The card of a cell."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+import beside
+from accelbench.schema.measurement import Block, Breakdown, Check, Data, Epoch, Generation, SystemSeries, Work
+from accelbench.schema.serialize import plain
+from accelbench.schema.vocab import Library, Mode, Phase, Precision, Promise, Protocol, Scaling, Status
+from accelbench.schema.workload import ModelSpec
+from accelbench.sweep.card import show_card
+from fakes import make_ceilings, make_cell, make_measurement, make_record, make_served, make_trained
+
+PHASES = {Phase.forward: [0.0502] * 8, Phase.backward: [0.047] * 8, Phase.optimizer: [0.0024] * 8}
+CHECKS = [
+    Check(promise=Promise.precision),  # not observed
+    Check(promise=Promise.training, observed="10 of 10 trainable tensors changed", share=1.0),
+    Check(promise=Promise.outputs, observed="all of it, beside that of a newly built network", share=0.25),
+]
+STAND_IN = Data(name="mnist", digest="0" * 64, source="drawn digits", stand_in=True)
+CEILINGS = {"ceilings": plain(make_ceilings(flops_per_s={Precision.fp32: 542e9}, how={Precision.fp32: "given"}))}
+# Uneven blocks, so that the speed has an interval.
+BLOCKS = [Block(num_steps=10, num_samples=320, seconds=0.1 + late) for late in (0.0, 0.002, 0.004, 0.012) * 3]
+
+
+def card_of(record, width=80, is_terminal=False, **options):
+    console = Console(file=io.StringIO(), width=width, force_terminal=is_terminal, color_system=None)
+    show_card(record, "runs/x/y.json", console, **options)
+    return console.file.getvalue()
+
+
+def made(status=Status.ok, cell=None, reason=None, **changes):
+    system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
+    return make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
+
+
+def lines(text):
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def whole(width=80, **options):
+    """The card of a cell of which everything is known."""
+    cell = make_cell(mode=Mode.train, epochs=10)
+    breakdown = Breakdown(phases_s=PHASES, undisturbed_s=[0.1] * 8)
+    work = Work(flops=1_300_000_000, bytes=1000, num_operators=10)
+    system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
+    measured = make_measurement(
+        blocks=BLOCKS, latency_s=[0.0101] * 64, breakdown=breakdown, work=work, checks=CHECKS, warnings=["an odd layer"]
+    )
+    return card_of(
+        make_record(cell, measurement=measured, system=system, data=STAND_IN, environment=CEILINGS), width, **options
+    )
+
+
+def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes():
+    assert whole().splitlines() == [
+        "",
+        "  mlp train  fp32 b32 · pytorch · cpu · mnist · a CPU",
+        "",
+        "  3,110 samples/s   2,860 ├──────●──┤ 3,200   10.1 ms a step, p90 10.1 ms",
+        "",
+        f"  {'▓' * 36}{'▒' * 33}██  step",
+        "  forward 50 %                        backward 47 %               optimizer 2 %",
+        "",
+        f"  peak {'━' * 8}{'─' * 26} 23.3 % of 542 GFLOP/s",
+        "  bound by compute   10 epochs 0.322 s estimated   memory 612 MB",
+        "",
+        "  ✓ checked: training, outputs   -v: how",
+        "  ! stand-in for mnist: the speed holds, the accuracy does not",
+        "  ! an odd layer",
+        "  runs/x/y.json",
+        "",
+    ]
+    assert len(whole().split()) <= 85
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 1000])
+def test_the_card_is_as_wide_as_the_terminal_and_keeps_its_facts(width, is_terminal):
+    text = whole(width, is_terminal=is_terminal)
+    for fact in ("mlp train", "a CPU", "samples/s", "3,200", "forward 50 %", "bound by compute", "612 MB", "y.json"):
+        assert fact in text
+    wanted = max(width, 40) if is_terminal else max(width, 62)  # in a file no sentence is broken
+    assert max(map(len, text.splitlines())) <= wanted
+
+
+def test_with_v_the_card_also_has_how_each_promise_was_checked():
+    text = whole(is_verbose=True)
+    assert (
+        "✓ checked: precision (not observed); training 100 % (10 of 10 trainable tensors changed); outputs 25 %" in text
+    )
+    assert "- intervals: 95 % confidence, within this process" in text
+
+
+def test_doubts_and_tips_are_marked_and_few_of_many_doubts_are_shown():
+    record = made(warnings=["one", "two", "three", "four"])
+    text = lines(card_of(record))
+    assert text[-4:-1] == ["! one", "! two", "! and 2 more doubts: -v"]
+    assert lines(card_of(record, is_verbose=True))[-5:-1] == ["! one", "! two", "! three", "! four"]
+    record = make_record(measurement=make_measurement(), environment={"machine": {"num_threads": 8}})
+    assert "→ try more threads: 2 on 8 cores" in lines(card_of(record))
+
+
+def test_figures_that_are_not_known_are_left_out():
+    assert "p90" not in card_of(made(latency_s=[0.01] * 63))  # too few steps for it
+    assert "a step" not in card_of(made(latency_s=[]))
+    assert "checked" not in card_of(made())
+    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
+    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
+    assert "3 epochs 6.00 s   memory 612 MB" in lines(card_of(made(cell=fit, epochs=epochs)))
+
+
+def test_several_devices_and_their_memory_are_named():
+    cell = make_cell(devices=2, scaling=Scaling.weak, batch_size=64)
+    name = "NVIDIA H200 of a name that is far longer than there is room"
+    text = lines(card_of(made(cell=cell, num_devices=2, device_name=name, peak_device_bytes=2_100_000_000)))
+    assert text[:2] == ["mlp infer  fp32 b64 · pytorch · cpux2 · weak", name]
+    assert text[3] == "test set 0.0156 s estimated   memory 612 MB   device memory 2,100 MB"
+
+
+def test_tokens_have_their_times_and_the_cache_its_size():
+    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 10] * 8, cache_bytes=4_000_000)
+    cell = make_cell(mode=Mode.generate, batch_size=4)
+    _, *told, _ = lines(card_of(made(cell=cell, generation=seen, tokens_per_sample=11, latency_s=[])))
+    assert told == [
+        "102,000 tokens/s   102,000 ├────●────┤ 102,000   first token 100 ms",
+        "10.0 ms a token, p90 10.0 ms",
+        "test set 0.0156 s estimated   memory 612 MB   decoding 400 tokens/s",
+        "key-value cache 4.00 MB",
+    ]
+
+
+def test_requests_have_their_latencies_and_the_verdict():
+    header, *told, _ = lines(card_of(make_served()))
+    assert header.startswith("mlp infer  fp32 b32 · pytorch · cpu · server 50rps")
+    assert told == [
+        "49.5 requests/s, p99 40.2 ms, sure pass: p99 at most 50 ms",
+        "p50 12.0 ms (11.8 to 12.5)   p90 21.0 ms (19.0 to 24.0)",
+        "p99 40.2 ms (33.0 to –)   1,000 requests in 20 s   50.0/s offered",
+        "3 took longer, 0.10 to 0.80 %",
+    ]
+    assert lines(card_of(make_served(Protocol.offline)))[1].startswith("49.5 requests/s   3,200 samples/s   3,200 ├")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(12.0, "target reached in 12.0 s, 5.00 epochs"), (None, "target not reached in 41.5 s")]
+)
+def test_a_training_to_a_target_has_when_it_reached_it(seconds, told):
+    assert lines(card_of(make_trained(seconds, compile_s=0.5)))[1] == told
+
+
+@pytest.mark.parametrize("status", [Status.invalid, Status.failed, Status.skipped])
+def test_no_figure_of_a_cell_that_is_not_ok(status):
+    header, told, path = lines(card_of(made(status, reason="for [a] reason")))
+    assert (told, path) == (f"{status}: for [a] reason", "runs/x/y.json")
+    assert header.startswith("mlp infer  fp32 b32 · pytorch · cpu · a CPU")
+
+
+def test_why_a_cell_failed_is_left_out_where_another_line_says_it_but_calls_in_own_code_stay():
+    model = ModelSpec(name="Net", library=Library.custom, network="nets.Net")
+    error = 'Traceback (most recent call last):\n  File "nets.py", line 3, in forward\n    x / 0\nZeroDivisionError: no'
+    record = make_record(make_cell(model=model), Status.failed, reason="for [a] reason", error=error)
+    told = ["failed", 'File "nets.py", line 3, in forward', "x / 0", "runs/x/y.json"]
+    assert lines(card_of(record, says_why=False))[1:] == told
+    assert lines(card_of(record))[1] == "failed: for [a] reason"
+
+
+def test_a_disturbed_cell_has_its_rough_speed_and_what_to_do():
+    _, *told, _ = lines(card_of(beside.make_record(), waited_s=3.0))
+    assert told == [
+        "~3,200 samples/s, disturbed: others used 1.2 of 2 cores",
+        "no answer counts such a cell; waited 3 s for a quiet machine",
+        "→ on a machine that is never quiet, ACCELBENCH_BUSY=allowed has such cells count",
+    ]
