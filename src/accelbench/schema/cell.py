@@ -61,7 +61,7 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster, each off by default: docs/options.md. The last two are of the cell's process."""
+    """Ways to make a network faster, each off by default: docs/engines.md. The last two are of the cell's process."""
 
     channels_last: bool = _shown(False, "whether the memory layout of images is channels last")
     compile: bool = _shown(False, "whether the network is compiled with torch.compile")
@@ -255,32 +255,30 @@ UNUSED = {
 class RunSettings:
     """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
-    mode: vocab.Mode = _shown(
-        help="train, infer or generate; unless given, infer where requests are served, else train"
-    )
-    precision: vocab.Precision = _shown(help="what the network is to compute in")
+    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train, or infer where requests are served")
+    precision: vocab.Precision = _shown(help="number format that the network computes in")
     # on the command line with `scaling=weak`, of each device
-    batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together; unless given, the model's own")
+    batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together. Default: the model's")
     devices: AtLeastOne = _shown(1, "how many devices compute the cell")
     scaling: vocab.Scaling = _shown(
         vocab.Scaling.strong,
-        "of several devices: strong shares the batch, weak gives each a batch of that size",
+        "of several devices: strong shares the batch among them, weak gives each a batch of that size",
         empty="one device",
     )
     protocol: vocab.Protocol = _shown(
-        help="window: steps for some time; steps: so many; fit: epochs; target: to a metric; the others: requests"
+        help="what is timed: steps for some seconds (window), steps, epochs (fit), a training to a target, or requests"
     )
     epochs: AtLeastOne = _shown(
-        help="of protocol=fit, of target at most; others estimate the time of so many; unless given, the model's own"
+        help="epochs to train; other protocols than fit and target extrapolate to them. Default: the model's"
     )
-    warmup: Count = setting(10, "steps before those of protocol=steps")
-    steps: Steps = _shown(50, "the steps of protocol=steps, at most", empty="protocols other than `steps`")
+    warmup: Count = setting(10, "protocol=steps: steps before the timed ones")
+    steps: Steps = _shown(50, "protocol=steps: how many steps, at most", empty="protocols other than `steps`")
     # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
     save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
     # of the framework in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
-        None, "CPU threads that are asked for; unless given, all cores", column="asked_threads", empty="all cores"
+        None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="all cores"
     )
     python: str | None = _shown(  # None: accelbench's own
         None, "another environment: its folder, as ../new/.venv, or its interpreter", empty="accelbench's"
@@ -289,10 +287,10 @@ class RunSettings:
     repeat: Count = _shown(0, "the number of the process of the cell")
     # of its process; the fewest steps that are published are measured anyway
     budget_s: NotNegative = setting(
-        0.0, "seconds for a cell: slow steps get less warm-up, fewer steps and no phases; 0: any. protocol=fit has none"
+        0.0, "seconds for a cell; slow steps get less warm-up and fewer steps; 0: no limit. protocol=fit ignores it"
     )
     # after which the cell's process is killed; not part of the id
-    timeout_s: Positive = setting(600.0, "seconds after which a cell is ended; its record says so")
+    timeout_s: Positive = setting(600.0, "seconds after which a cell is ended, and its record is `timeout`")
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
