@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
@@ -12,6 +12,7 @@ from accelbench.answers.words import options_text
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Dot, Entry, Table, number, tabulate
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Engine, Mode
 from five_studies import batches, published, speedups, steps, times, training
 from five_studies.comparison import (
@@ -26,6 +27,7 @@ from five_studies.comparison import (
 from five_studies.published import Published
 
 MAX_ROWS = 24
+LOOKS = ("filled", "hollow", "square", "square hollow", "small", "small hollow")  # of the dots of each engine
 WHAT = {Mode.train: "training", Mode.infer: "testing"}
 
 
@@ -39,10 +41,15 @@ class Pair(NamedTuple):
     ours: Mapping[Engine, Entry]
     cells: Mapping[Engine, MeasuredCell]  # which ours are of
 
-    def ratio(self, engine: Engine) -> Entry:
-        """Our time over the published one; `~` before that of an estimate."""
+    def time(self, engine: Engine) -> Entry:
+        """Our time, and as a multiple of the published one, such as `~33.5 (0.468x)`."""
         if engine not in self.ours:
             return number(None)
+        ours = self.ours[engine]
+        return Entry(f"{ours.text} ({self.ratio(engine).text.removeprefix('~')}x)", ours.key)
+
+    def ratio(self, engine: Engine) -> Entry:
+        """Our time over the published one; `~` before that of an estimate."""
         ours = self.ours[engine]
         assert isinstance(ours.key, float)
         found = number(ours.key / self.published.value)
@@ -55,10 +62,13 @@ class Pair(NamedTuple):
 
     @property
     def cells_text(self) -> str:
-        """The cells that ours are of; one text where they differ in the engine alone."""
+        """The cells that ours are of; one text for those that differ in the engine only."""
         texts = {engine: describe(cell).removesuffix(f", {STAND_IN}") for engine, cell in self.cells.items()}
-        alike = {text.replace(f", {engine}", "", 1) for engine, text in texts.items()}
-        return "; ".join(alike if len(alike) == 1 else texts.values())
+        by_others = grouped(texts, lambda engine: texts[engine].replace(f", {engine}", "", 1))
+        is_single = len(by_others) > 1
+        return "; ".join(
+            texts[engines[0]] if is_single and len(engines) == 1 else text for text, engines in by_others.items()
+        )
 
     @property
     def stand_in(self) -> str:
@@ -130,31 +140,30 @@ def table(found: Sequence[Pair]) -> Table | None:
     columns: list[Column[Pair]] = [
         Column("network", lambda each: each.network),
         Column("job", lambda each: each.job),
-        Column("device", lambda each: each.device),
     ]
-    looks = f", filled for {own[0]}, hollow for {' and '.join(own[1:])}" if len(own) > 1 else ""
-    notes = [
-        f"x: our time over the published one, below 1 where it took less time here. The page has it as dots{looks}."
-    ]
+    looks = ", ".join(f"{look} for {engine}" for engine, look in zip(own, LOOKS, strict=False))
+    dots = f"dots, {looks}" if len(own) > 1 else "dots"
+    notes = [f"x: our time over the published one, below 1 where it took less time here. The page has it as {dots}."]
+    devices = list(dict.fromkeys(each.device for each in found))
+    if len(devices) > 1:
+        columns.append(Column("device", lambda each: each.device))
+    else:
+        notes.append(f"On the {devices[0]}.")
     if len(sources) > 1:
         columns.append(Column("published on", _machine))
     else:
         notes.append(f"Published by {sources[0]}.")
     columns.append(Column(f"published ({unit})", lambda each: published.entry(each.published)))
-    if any(each.stand_in for each in found):
+    if all(each.stand_in for each in found):
+        notes.append(f"Ours are of {STAND_IN}s.")
+    elif any(each.stand_in for each in found):
         columns.append(Column("ours: data", lambda each: each.stand_in))
-    for engine in own:
-        columns += _columns_of(engine, unit)
+    columns += [Column(f"{engine} ({unit})", partial(Pair.time, engine=engine)) for engine in own]
     columns.append(Column("ours: cells", lambda each: each.cells_text))
     if any(entry.text.startswith("~") for each in found for entry in each.ours.values()):
         notes.append("~: estimated, from a window, or from fewer samples or epochs, at the cell's samples/s.")
     made = tabulate("Ours beside the published times", columns, found, [" ".join(notes)])
     return replace(made, **_drawn(found, own))
-
-
-def _columns_of(engine: Engine, unit: str) -> list[Column[Pair]]:
-    time: Column[Pair] = Column(f"{engine} ({unit})", lambda each: each.ours.get(engine))
-    return [time, Column(f"{engine} (x)", lambda each: each.ratio(engine))]
 
 
 def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
@@ -168,9 +177,7 @@ def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
         return 100 * math.log(value / low) / math.log(high / low)
 
     def dot(pair: Pair, engine: Engine, ratio: Entry) -> Dot:
-        look = str(pair.published.device)
-        if engine != own[0]:
-            look += " hollow"
+        look = f"{pair.published.device} {LOOKS[own.index(engine)]}"
         return Dot(place(float(ratio.key or 1)), f"{engine}: {ratio.text} of the published time", look)
 
     digits = (2, 5, 10) if high / low < 50 else (10,)
