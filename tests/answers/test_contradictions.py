@@ -19,7 +19,7 @@ from accelbench.answers.groups import groups
 from accelbench.answers.jobs import jobs
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
-from accelbench.report import build, csv_file, figure, read
+from accelbench.report import build, csv_file, figure, gains, read
 from accelbench.report.overview import picture_of
 from accelbench.report.page import compose
 from accelbench.schema import record as record_files
@@ -155,10 +155,11 @@ def number(value) -> float:
     return float(str(value).replace(",", ""))
 
 
-def of_what_to_use(said, surface, rows) -> None:
-    headings = next(rows)
-    for entries in rows:
-        row = dict(zip(headings, entries, strict=True))
+def of_what_to_use(said, page) -> None:
+    surface = "what to use"
+    rows = [dict(zip(each.headings, row, strict=True)) for each in page.first for row in each.rows]
+    for entries in rows if page.answers else []:
+        row = {heading: entry.text for heading, entry in entries.items()}
         where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
         first = said.names[where, row["most samples/s with"]]
         said.speed(surface, first, row["samples/s"])
@@ -168,11 +169,20 @@ def of_what_to_use(said, surface, rows) -> None:
             said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
 
 
-def in_markdown(text, title):
-    """The headings and the rows of a table, as report.md has them."""
-    for line in text.partition(f"### {title}\n")[2].partition("###")[0].splitlines():
-        if line.startswith("|") and not line.startswith("|---"):
-            yield [re.sub(r"\\(.)", r"\1", entry.strip()) for entry in re.split(r"(?<!\\)\|", line)[1:-1]]
+def of_each_job(said, page, text) -> None:
+    """The table of report.md: of each job the speed of a cell and of its reference."""
+    lines = text.partition("## Each job\n\n")[2].partition("\n\n")[0].splitlines()
+    rows = [[re.sub(r"\\(.)", r"\1", entry.strip()) for entry in line.split("|")[1:-1]] for line in lines]
+    assert [row[0] for row in rows[2:]] == [job.name for job in page.jobs]
+    words = {mark: word for word, mark in gains.MARKS.items()}
+    for job, entries in zip(page.jobs, rows[2:], strict=True):
+        row = dict(zip(rows[0], entries, strict=True))
+        said.speed("report.md", job.cell.measured_key, row["samples/s"])
+        if job.gains:
+            second = job.gain.second.measured_key
+            ratio, mark = row["times as fast"].split()
+            said.speed("report.md", second, row["reference"])
+            said.pair("report.md", job.cell.measured_key, second, ratio, words[mark])
 
 
 def of_every_cell(said, page) -> None:
@@ -290,7 +300,8 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_what_to_use(said, "report.md", in_markdown(build.markdown(page), "What to use"))
+    of_what_to_use(said, page)
+    of_each_job(said, page, build.markdown(page, cells))
     of_every_cell(said, page)
     of_headline(said, page)
     of_figure(said, page)

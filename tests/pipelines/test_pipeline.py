@@ -119,7 +119,8 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
     assert len(project.records()) == 4
     with sqlite3.connect(project.root / "mlflow.db") as store:
         assert store.execute("SELECT count(*) FROM tags WHERE key = 'record'").fetchone() == (2,)
-    assert "NOT MNIST" in (project.root / "report" / "report.md").read_text().upper()
+    assert "stand-ins for mnist" in (project.root / "report" / "report.md").read_text()
+    assert "NOT MNIST" in (project.root / "report" / "index.html").read_text()
     assert json.loads((project.root / "report" / "metrics.json").read_text())["ok"] == 2
 
 

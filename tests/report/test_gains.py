@@ -33,9 +33,9 @@ def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_
     found = gains.jobs(answered([*cnn, maker.ok(maker.cell("rnn"), 9), *mlp]))
     assert [job.name for job in found] == ["mlp train", "cnn train", "rnn train"]
     first, kept, single = found
-    names = [(first.name_of(gain, gain.first), round(gain.ratio, 2)) for gain in first.gains]
+    names = [(first.name_of(gain.first), round(gain.ratio, 2)) for gain in first.gains]
     assert names == [("PyTorch fp32 on GPU", 50), ("PyTorch bf16", 1.7)]
     low, high = first.gain.bounds
     assert low < 50 < high
-    assert (kept.answer.best, kept.name_of(kept.gain, kept.gain.second)) == (None, "PyTorch fp32")
+    assert (kept.answer.best, kept.name_of(kept.gain.second)) == (None, "PyTorch fp32")
     assert single.gains == []

@@ -36,14 +36,25 @@ class Job(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """The batch of that gain, such as ` b128`; empty if the job has one batch only."""
+        """The batch of its cell, such as ` b128`; empty if the job has one batch only."""
         several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
-        return f" b{self.gain.first.cell.batch_size}" if several else ""
+        return f" b{self.cell.cell.batch_size}" if several else ""
 
-    def name_of(self, gain: Gap, cell: MeasuredCell) -> str:
-        """What a picture calls one of the two cells of a gain, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
+    @property
+    def cell(self) -> MeasuredCell:
+        """That of this gain; of a job without gains the fastest."""
+        return self.gain.first if self.gains else self.answer.fastest
+
+    @property
+    def choice(self) -> str:
+        """What a picture calls that cell, such as `OpenVINO int8` or `PyTorch bf16 b128`."""
+        return self.name_of(self.cell) + self.batch
+
+    def name_of(self, cell: MeasuredCell) -> str:
+        """What a picture calls a cell, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
+        beside = self.gain.second if self.gains else cell
         environment = self.answer.group.environments.get(cell.measured_key)
-        return setting_name(cell, beside=gain.second, environment=environment)
+        return setting_name(cell, beside=beside, environment=environment)
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
@@ -73,7 +84,7 @@ def _names(answers: Sequence[Answer]) -> list[str]:
 def reference_text(found: Sequence[Job]) -> str:
     """What the references of all jobs have in common, such as `PyTorch fp32 on CPU`; only of jobs with gains."""
     references = [(job, gain.second) for job in found for gain in job.gains]
-    names = {f"{job.name_of(job.gain, cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
+    names = {f"{job.name_of(cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
     return names.pop() if len(names) == 1 else "what was asked for first"
 
 

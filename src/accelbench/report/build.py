@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from textwrap import indent
 from types import MappingProxyType
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from accelbench.answers.cells import process_rows
+from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
@@ -29,6 +30,7 @@ from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
 from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, cells_in, newest, read_all
+from accelbench.report.tables import best, outcomes
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import Device, Status
 
@@ -76,15 +78,27 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def markdown(page: Page) -> str:
-    """The page in markdown, with relative links to the pictures."""
+def markdown(page: Page, cells: Sequence[MeasuredCell]) -> str:
+    """The page in short, in markdown, with relative links to the pictures; `cells` are all."""
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
-    links = {picture.path: quote(picture.path) for picture in page.pictures}
-    return environment.get_template("report.md").render(page=page, links=links)
+    parts = {
+        "answers": Markup(indent(answers_text(page, cells), "    ")),
+        "missing": [table for table in page.first if table.title == outcomes.MISSING],
+        "numbers": best.in_short(page.jobs),
+        "links": {picture.path: quote(picture.path) for picture in page.pictures},
+    }
+    return environment.get_template("report.md").render(page=page, **parts)
+
+
+def answers_text(page: Page, cells: Sequence[MeasuredCell]) -> str:
+    """What headline.txt has: the gains of all jobs, as bars."""
+    return "".join(f"{line}\n" for line in gains.summary(page.answers, cells, HEADLINE_WIDTH))
 
 
 def _escape(value: object) -> str:
     """Text that markdown shows unchanged, in table cells too."""
+    if isinstance(value, Markup):
+        return value
     text = str(value).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))
 
@@ -139,9 +153,8 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    lines = gains.summary(page.answers, cells_in(sweeps), HEADLINE_WIDTH)
-    (folder / "headline.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "report.md").write_text(markdown(page), encoding="utf-8")
+    (folder / "headline.txt").write_text(answers_text(page, cells_in(sweeps)), encoding="utf-8")
+    (folder / "report.md").write_text(markdown(page, cells_in(sweeps)), encoding="utf-8")
     cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
     processes = csv_file.text(process_rows(cells_in(sweeps)))
     (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")

@@ -114,12 +114,11 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
 
 def _end(job: Job) -> str:
     """Such as `8.5x OpenVINO int8`, with the batch if there are several."""
-    setting = job.name_of(job.gain, job.gain.first) + job.batch
     if job.answer.best:
-        return f"{significant(job.gain.ratio, 2)}x {setting}"
+        return f"{significant(job.gain.ratio, 2)}x {job.choice}"
     if job.gain.word == Word.cant_tell:
-        return f"? {setting}"
-    return f"keep {job.name_of(job.gain, job.gain.second)}"
+        return f"? {job.choice}"
+    return f"keep {job.name_of(job.gain.second)}"
 
 
 def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCell], width: float) -> Figure:

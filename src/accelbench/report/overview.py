@@ -51,7 +51,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
     """What the panel shows of one of the two cells of a gain."""
     p50_ms = cell.number("latency_p50_ms")
     return {
-        "setting": job.name_of(gain, cell),
+        "setting": job.name_of(cell),
         "precision": cell.cell.precision,
         "batch": cell.cell.batch_size,
         "rate": cell.speed,

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 from accelbench.answers.cells import NOTE as SURENESS
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import Gap, MeasuredCell
 from accelbench.answers.groups import Group, choices
+from accelbench.answers.jobs import Job
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text, relative_half_width
+from accelbench.presentation import significant
+from accelbench.report.gains import MARKS
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, speed, tabulate_known
 from accelbench.schema.vocab import Mode
 
@@ -81,3 +84,19 @@ def what_to_use(answers: Sequence[Answer]) -> Table | None:
         Column("doubts", lambda answer: _num_doubts([answer.fastest, *filter(None, [answer.group.rival])]), count),
     ]
     return tabulate_known("What to use", columns, answers, [COMPARED, SURENESS])
+
+
+def in_short(jobs: Sequence[Job]) -> Table | None:
+    """A line for each job: its largest gain over the reference; its fastest cell, if nothing compares with it."""
+    columns: list[Column[Job]] = [
+        Column("job", lambda job: job.name),
+        Column("setting", lambda job: job.choice),
+        Column("samples/s", lambda job: speed(job.cell)),
+        Column("reference", lambda job: speed(job.gain.second) if job.gains else None),
+        Column("times as fast", lambda job: _sure_ratio(job.gain) if job.gains else None),
+    ]
+    return tabulate_known("Each job", columns, jobs)
+
+
+def _sure_ratio(gain: Gap) -> Entry:
+    return Entry(f"{significant(gain.ratio)} {MARKS[gain.word]}", gain.ratio)
