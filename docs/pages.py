@@ -25,7 +25,7 @@ import wrong_ways  # noqa: E402
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
 BEFORE, AFTER = "| `arguments` | arguments of the network, of its batches and its data |\n", "\n## Outcome\n"
-WRONG = "| what is done | it says | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
+WRONG = "| what is done | it reports | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
 FIELDS = "| field | meaning |\n|---|---|\n"  # the heading of the table in docs/records.md
 SEE = "see the [column](columns.md)"  # the meaning of a field that has a column
