@@ -76,6 +76,13 @@ def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes()
     assert len(whole().split()) <= 85
 
 
+def test_a_step_of_a_single_phase_has_no_bar():
+    breakdown = Breakdown(phases_s={Phase.forward: [0.1] * 8}, undisturbed_s=[0.1] * 8)
+    text = card_of(made(breakdown=breakdown))
+    assert "  forward 100 %" in text
+    assert "▓" not in text
+
+
 @pytest.mark.parametrize("is_terminal", [False, True])
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 1000])
 def test_the_card_is_as_wide_as_the_terminal_and_keeps_its_facts(width, is_terminal):

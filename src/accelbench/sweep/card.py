@@ -169,7 +169,8 @@ def _step(row: Row, width: int) -> Iterator[Text]:
             names.append(name)
             column = min(start, width - len(name))
             below.append(" " * max(column - len(below), len(GAP) if below else 0)).append(name)
-    yield bar.append("  step", "dim")
+    if len(names) > 1:
+        yield bar.append("  step", "dim")
     yield from [below] if len(below) <= width else _packed(map(str, names), width)
 
 
