@@ -61,7 +61,7 @@ QUESTION = "//section[contains(@class, 'question')][h2='{}']"
 SECTIONS = {
     "report": "",  # what is on the first screen
     "all-cells": "//*[@id='every']/..",
-    "times": f"//section[.//*[@data-folder='{SUITE}']]/section",
+    "times": f"//section[.//*[@data-folder='{SUITE}']]/details/section",
     "devices": QUESTION.format("Which device?"),
     "batches": QUESTION.format("Which batch size?"),
     "engines": QUESTION.format("Which engine?"),
@@ -230,6 +230,8 @@ def part(name: str) -> None:
     """Saves the first screen of the report's page, or a part of the page."""
     with browser(1400, 1000) as page:
         page.get((report() / "index.html").as_uri())
+        if SECTIONS[name]:
+            page.execute_script("document.querySelectorAll('.more').forEach(fold => { fold.open = true; })")
         save(page, name, SECTIONS[name])
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build
 from accelbench.report.overview import picture_of
@@ -171,6 +172,24 @@ def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_kee
     browser.find_element(By.CSS_SELECTOR, "#panel .record").click()
     assert browser.find_element(By.ID, "card").text.startswith("net1-cpu-bf16")
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_counts_lead_to_lists_buttons_copy_and_headings_have_links(opened, maker) -> None:
+    skipped = [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)]
+    browser = opened([*jobs(maker, 1), *skipped])
+    for chip, place in (("in doubt", "doubts"), ("1 skipped", "tables")):
+        browser.find_element(By.PARTIAL_LINK_TEXT, chip).click()
+        assert browser.find_element(By.ID, place).get_attribute("open")
+        assert browser.find_element(By.ID, place).is_displayed()
+    for button in browser.find_elements(By.CSS_SELECTOR, "#link, #panel button"):
+        button.click()
+        WebDriverWait(browser, 5).until(lambda _, button=button: button.text == "copied")
+    link = browser.find_element(By.CSS_SELECTOR, "h2 .permalink[href='#which-precision']")
+    browser.execute_script("arguments[0].click()", link)
+    assert browser.current_url.endswith("#which-precision")
+    browser = opened([], "#which-precision")
+    assert browser.switch_to.active_element.get_attribute("id") == "which-precision"
 
 
 @pytest.mark.browser

@@ -17,6 +17,7 @@ from accelbench.report.tables.all_cells import name_on_page
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode
 
+MAX_JOBS = 500  # of the picture
 Tile = tuple[str, str]  # a figure, and what it is of
 
 
@@ -24,11 +25,16 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
     """Those with gains as plain JSON values, for the page's script; `folder` of the results, as a command has it."""
     compared = [job for job in jobs if job.gains]
     rows = []
-    for job in compared:
+    for job in compared[:MAX_JOBS]:
         gains = [_mark(job, gain) for gain in job.gains]
         model = model_text(job.answer.fastest)
         rows.append({"name": job.name, "model": model, "data": job.answer.data, "gains": gains})
-    return {"today": reference_text(compared), "sure": f"accelbench compare --top {folder}", "jobs": rows}
+    return {
+        "today": reference_text(compared),
+        "sure": f"accelbench compare --top {folder}",
+        "num_jobs": len(compared),
+        "jobs": rows,
+    }
 
 
 def _mark(job: Job, gain: Gap) -> dict[str, Any]:

@@ -76,7 +76,8 @@ function drawPicture() {
   const rows = jobs.map((job, index) => drawRow(job, ends[index], {y: top + 4 + index * height, height, width, left, right, isNarrow, x}));
   const label = `Speed of each other setting over ${GAINS.today}, same batch; up and down: jobs, left and right: settings`;
   const svg = make("svg", {viewBox: `0 0 ${width} ${bottom + 4}`, role: "listbox", "aria-label": label, style: `max-width: ${width}px`}, axes, ...rows);
-  const all = make("button", {type: "button"}, picture.all ? `the ${MAX_JOBS} largest gains` : `all ${shown.length} jobs`);
+  const all = make("button", {type: "button"}, picture.all ? `the ${MAX_JOBS} largest gains`
+    : JOBS.length < GAINS.num_jobs ? `${shown.length} of ${GAINS.num_jobs} jobs` : `all ${shown.length} jobs`);
   all.addEventListener("click", () => {
     picture.all = !picture.all;
     drawPicture();
@@ -95,8 +96,9 @@ function drawPicture() {
 }
 
 function drawRow(job, [times, setting], {y, height, width, left, right, isNarrow, x}) {
-  const gains = gainsOf(job), best = bestOf(gains), line = y + (isNarrow ? 32 : height / 2), words = y + (isNarrow ? 17 : height / 2 + 5);
-  const step = Math.min(8, (height - (isNarrow ? 28 : 16)) / gains.length);
+  const gains = gainsOf(job), best = bestOf(gains), hasNotes = !isNarrow && new Set(gains.map(gain => gain.kind)).size < gains.length;
+  const line = y + (isNarrow ? 32 : height / 2 + (hasNotes ? 5 : 0)), words = y + (isNarrow ? 17 : height / 2 + 5);
+  const step = Math.min(8, (height - (isNarrow || hasNotes ? 28 : 16)) / gains.length);
   const row = make("g", {role: "option", tabindex: "-1", class: "job", "aria-selected": "false", "aria-label": [`${job.name}: ${times}${setting}`,
     ...gains.map(gain => `${gain.setting} ${likeText(gain)}${isDoubtful(gain) ? ", in doubt" : ""}`)].join("; ")},
   make("rect", {class: "hit", x: 0.5, y: y + 1, width: width - 1, height: height - 2, rx: 6}));
@@ -114,7 +116,7 @@ function drawRow(job, [times, setting], {y, height, width, left, right, isNarrow
     const mark = markOf(gain.kind, gain.word, x(gain.ratio), at);
     group.append(mark, make("title", {}, `${gain.setting}: ${likeText(gain)}`));
     const isOneOfMany = gains.filter(each => each.kind === gain.kind).length > 1;
-    if (isOneOfMany && !isNarrow) group.append(make("text", {class: "note", x: x(gain.ratio), y: at - 9, "text-anchor": "middle"}, gain.precision));
+    if (isOneOfMany && hasNotes) group.append(make("text", {class: "note", x: x(gain.ratio), y: at - 9, "text-anchor": "middle"}, gain.precision));
     if (isDoubtful(gain)) group.append(make("text", {class: "strong", x: x(gain.ratio) + 8, y: at - 3}, "!"));
     row.append(Object.assign(group, {gain}));
   });

@@ -154,11 +154,16 @@ listeners.push(drawTable, filterPicture);
 // Paper has every row of the table, and all that is folded on the screen.
 let restore = () => {};
 addEventListener("beforeprint", () => {
-  const closed = [...document.querySelectorAll("details:not([open], [name])")], earlier = limit;
+  const {all} = picture, earlier = limit;
+  picture.all = true;
+  drawPicture();
+  const closed = [...document.querySelectorAll("details:not([open], [name])")];
   for (const each of closed) each.open = true;
   grow(Infinity);
   restore = () => {
     for (const each of closed) each.open = false;
+    picture.all = all;
+    drawPicture();
     grow(earlier);
   };
 });
