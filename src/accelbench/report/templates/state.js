@@ -145,6 +145,7 @@ document.querySelectorAll(".scroll").forEach(box => markOverflow.observe(box));
 // Links within the page move the view and the focus, and leave the fragment to the filters; a heading's own is a link to share.
 function goTo(target) {
   for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target.parentElement.querySelector(":scope > .more")?.setAttribute("open", "");  // of a suite
   target.scrollIntoView();
   target.focus({preventScroll: true});
 }
