@@ -102,7 +102,7 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         return one.ceilings(cells[0]), one.hosts.asked
 
     assert probe_for("fp32", "bf16_mixed")[1] == [["fp32", "bf16"]]
-    assert "(fp32, bf16; about 8 s, once for these packages)" in said[-1]
+    assert "(fp32, bf16; about 8 s, again only for other packages)" in said[-1]
     found, asked = probe_for("bf16", "fp64")
     assert (found.probed, asked) == (["bf16", "fp32", "fp64"], [["fp64"]])
     assert probe_for("fp64")[1] == []  # all are known

@@ -115,7 +115,7 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
-    """The rows of `processes.csv`: every process of the cells, with the columns of `cells.csv`, once."""
+    """The rows of `processes.csv`: one for each process of the cells, with the columns of `cells.csv`."""
     for cell in cells:
         for process in cell.processes:
             if process.folder == cell.folder:

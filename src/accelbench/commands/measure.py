@@ -244,7 +244,7 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
 
 
 def _counted(planned: "Sequence[Planned]", known: "Mapping[int, Length]") -> str:
-    """How many cells there are, run and are skipped, and how long it takes; `known` has each one's length, by `id`."""
+    """How many cells there are, how many will run, and for how long; `known` has the length of each, by `id`."""
     found = [known[id(item)] for item in planned if item.skip_reason is None]
     length = ""
     if found:

@@ -116,7 +116,7 @@ class Prober:
     def _kept(self, cell: Cell) -> Ceilings | None:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
-    def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "once for these packages") -> None:
+    def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
         """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed.
 
         Prints `why`.
@@ -133,7 +133,7 @@ class Prober:
         if not self.hosts.can_probe(cell):
             return None
         about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
-        self.say(f"Probing what {device} can do at most ({about}) ...")
+        self.say(f"Measuring the peak speed of {device} ({about}) ...")
         outcome = self.hosts.probe(cell, precisions)
         ceilings = outcome.ceilings
         if ceilings is None:

@@ -77,7 +77,7 @@ class Compiler:
         raise NotImplementedError
 
     def ran(self, call: Call) -> Ran:
-        """What ran, perhaps from a further `call` under a profiler. To be called after everything was measured."""
+        """Returns the operators that ran. It may run `call` once more under a profiler: measure everything before."""
         raise NotImplementedError
 
 

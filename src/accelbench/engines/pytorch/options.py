@@ -42,7 +42,7 @@ def _folded(network: nn.Module) -> nn.Module:
         raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
     if _num_norms(folded) == _num_norms(network):
         raise UnsupportedError(
-            "freeze=true: the network has no batch normalisation to fold into the layer before it: add compile=true"
+            "freeze=true changes nothing here: no batch normalisation can be folded into a layer. Add compile=true"
         )
     return folded
 
