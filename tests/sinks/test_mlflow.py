@@ -16,6 +16,7 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.schema import record as records
 from accelbench.schema import serialize
+from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
@@ -81,8 +82,14 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     assert "times as fast as fp32, batch 128" in fast.data.tags[NOTE]
     experiment = client_of(root).get_experiment(sweep.info.experiment_id)
     for tags in (sweep.data.tags, experiment.tags):
-        assert tags[NOTE].startswith("Training: ")
-        assert "1 of 4 cells were skipped" in tags[NOTE]
+        answer, table, *others = tags[NOTE].replace("&ensp;", "").split("\n\n")
+        assert re.fullmatch(r"\*\*[01] of 1 job run faster than PyTorch fp32 on CPU at the same batch\*\*", answer)
+        assert re.match(
+            r"\| cnn train \| PyTorch bf16 \| [\d,]+ samples/s \| [\d,]+ samples/s \| \*\*\d.*", table.splitlines()[2]
+        )
+        assert re.fullmatch(r"\| mlp train \| PyTorch fp32 \| [\d,]+ samples/s \|", table.splitlines()[3])
+        assert others[-1].startswith("Missing: 1 of 4 cells: 1 skipped on cpu")
+        assert others[-1].endswith("Skipped cells have no run.")
     before = [run.data.tags | run.data.metrics for run in cells]
     client_of(root).set_tag(slow.info.run_id, "word", "of an earlier release")
     client_of(root).delete_tag(fast.info.run_id, "word")
@@ -244,6 +251,16 @@ def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(roo
     assert names["sweep-2"] == ["cnn train fp32 b128", "mlp train fp32 b128", "sweep -2"]
     state = json.loads(json.loads(experiment.tags[view.VIEW_TAG])["state"])
     assert state["searchFilter"] == view.search("sweep-2")
+
+
+def test_the_reference_is_what_the_sweep_asked_for_first_and_not_what_confirms_it(root):
+    made = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+    for folder, ordered in ((f"results/{SUITE}", made), (f"confirmed/{SUITE}-1", made[::-1])):
+        wanted = [WantedCell(each.cell, records.write(each, root / folder).stem) for each in ordered]
+        write_plan(PlanFile(suite=SUITE, title="", study=None, profile=None, cells=wanted), root / folder)
+    sync(root, [root / "results", root / "confirmed"])
+    words = {run.data.params["precision"]: run.data.tags["word"] for run in split(root)[1]}
+    assert words["fp32"] == "reference"
 
 
 def test_a_report_is_an_artifact_of_its_sweep(root):

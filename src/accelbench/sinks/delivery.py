@@ -158,9 +158,9 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
 
 
 def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Record's name -> its place in the plan of its folder; empty without plans."""
+    """Record's name -> its place in the plan of its folder, or else of what confirms it; empty without plans."""
     places: dict[str, int] = {}
-    for folder in sorted(folders):
+    for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):
         with suppress(UserError):
             for wanted in read_plan(folder).cells:
                 places.setdefault(wanted.record_name, len(places))

@@ -16,13 +16,15 @@ from urllib.parse import quote
 
 from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
 from accelbench.answers.groups import Group, groups
-from accelbench.answers.headline import headline
+from accelbench.answers.headline import beside_speeds, headline
+from accelbench.answers.jobs import Job, jobs, reference_text
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
 from accelbench.judging.warnings import Kind, interval_text
+from accelbench.presentation import and_more, counted, significant
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
 from accelbench.schema.record import Record
@@ -47,6 +49,8 @@ MAX_TAG, MAX_PARAM = 8000, 500  # characters, which MLflow limits
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
 # The tags: `record` of a process, `cell` of a process and of a cell, `sweep` and `word` of a cell, `sweep` of a sweep.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
+MAX_JOBS = 30  # of a description
+TOPICS = ("In doubt", "Missing")  # of the headline, below its jobs
 ALONE = "alone"  # the word of a cell that nothing compares with
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
@@ -165,12 +169,39 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
 
 
 def about(cells: Sequence[MeasuredCell]) -> str:
-    """The description of a sweep: its answer, how many cells were skipped, and what else there is to say."""
-    answer, *others = headline(answers(cells), cells)
-    num = sum(cell.outcome == Status.skipped for cell in cells)
-    skipped = f"{num} of {len(cells)} cells were skipped, and have no run."
-    lines = [answer.text, skipped, *(f"{line.topic}: {line.text}" for line in others)]
+    """The description of a sweep: its answer, a line for each job, doubts, and what was not measured, in a line."""
+    found = answers(cells)
+    every = jobs(found)
+    compared = [job for job in every if job.gains]
+    lines = []
+    if len(every) == 1:
+        lines.append(f"**{found[0].title}**: {found[0].sentence}")
+    elif compared:
+        of_all = f"{sum(job.answer.best is not None for job in compared)} of {counted(len(compared), 'job')}"
+        lines.append(f"**{of_all} run faster than {reference_text(compared)} at the same batch**")
+    if every:
+        lines.append(_table_of_jobs(every[:MAX_JOBS]))
+    if len(every) > MAX_JOBS:
+        lines.append(and_more(len(every) - MAX_JOBS, "job"))
+    lines += beside_speeds(cells)
+    lines += [f"{line.topic}: {line.text}" for line in headline(found, cells) if line.topic in TOPICS]
+    if any(cell.outcome == Status.skipped for cell in cells):
+        lines[-1] += " Skipped cells have no run."
     return clean("\n\n".join(lines))[:MAX_TAG]
+
+
+def _table_of_jobs(found: Sequence[Job]) -> str:
+    """A line for each job, in markdown: what it gains most by, and both speeds; of a job without gains the fastest."""
+    rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
+    for job in found:
+        entries = [job.name, job.choice, speed_text(job.cell.cell, job.cell.speed)]
+        if job.gains:
+            reference = job.gain.second
+            ratio = f"**{significant(job.gain.ratio)}**"
+            entries += [speed_text(reference.cell, reference.speed), ratio, job.gain.word]
+        rows.append([entry.replace("|", " ") for entry in entries])
+    first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)  # MLflow leaves no room between columns
+    return "\n".join([first, "|:--" * len(rows[0]) + "|", *others])
 
 
 def _run(
