@@ -26,15 +26,6 @@ class Job(NamedTuple):
         return self.answer.best or self.gains[0]
 
     @property
-    def setting(self) -> str:
-        """Of that gain; with its device if the reference has another one, and the batch if there are several."""
-        cell = self.gain.first.cell
-        text = self.answer.group.setting(self.gain.first)
-        if cell.device == self.gain.second.cell.device:
-            text = text.removeprefix(f"{cell.device} ")
-        return text + self.batch
-
-    @property
     def batch(self) -> str:
         """The batch of its cell, such as ` b128`; empty if the job has one batch only."""
         several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1

@@ -186,7 +186,7 @@ def _draw_mark(axes: Axes, gap: Gap, kind: str, place: float, note: str) -> None
         axes.plot(gap.bounds, [place, place], color=colour, linestyle=line)
         axes.plot(gap.bounds, [place, place], "|", color=colour, markersize=4)
     axes.plot(gap.ratio, place, marker, color=colour, markerfacecolor=fill or colour, zorder=3)
-    above: Any = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
+    above: Any = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
     doubt = "!" if gap.is_doubtful else ""
     axes.annotate(f"{note}{sign}{doubt}", (gap.ratio, place), color=colour, **above)
 

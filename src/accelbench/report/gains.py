@@ -9,7 +9,7 @@ from rich.text import Text
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.headline import beside_speeds, missing
 from accelbench.answers.headline import stand_ins as stand_ins_of
-from accelbench.answers.jobs import Job, jobs
+from accelbench.answers.jobs import Job, jobs, reference_text
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import speed_text
 from accelbench.judging.row import warnings_of
@@ -27,7 +27,7 @@ DOUBT = "!"
 BAR = "━"
 LEAST_BAR, MOST_BAR = 4, 40  # characters
 LEAST_NAME = 12
-MAX_NAME, MAX_SETTING = 26, 20
+MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
 FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
 
@@ -50,7 +50,10 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     faster = [job for job in compared if job.answer.best]
     others = [job for job in compared if not job.answer.best]
     if compared:
-        yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {_today(compared)}", "bold")
+        yield Text(
+            f"{len(faster)} of {counted(len(compared), 'job')} run faster than {reference_text(compared)} (same batch)",
+            "bold",
+        )
         yield Text()
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
@@ -77,8 +80,8 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _beside(job: Job) -> str:
-    """Such as `rnn train ○ fp32 keras 0.63x`."""
-    return f"{job.name} {MARKS[job.gain.word]} {job.setting} {_times(job.gain)}"
+    """Such as `rnn train ○ Keras fp32 0.63x`."""
+    return f"{job.name} {MARKS[job.gain.word]} {job.choice} {_times(job.gain)}"
 
 
 def _rate(cell: MeasuredCell) -> str:
@@ -93,7 +96,7 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
     if not jobs:
         return
     names = [shortened(job.name, MAX_NAME) for job in jobs]
-    settings = [shortened(job.setting, MAX_SETTING) for job in jobs]
+    settings = [shortened(job.choice, MAX_SETTING) for job in jobs]
     name_width = max(map(len, names))
     setting_width = max(map(len, settings))
     most = math.log(jobs[0].gain.ratio)
@@ -145,10 +148,3 @@ def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
         yield Text(f"{DOUBT} stand-ins for {', '.join(names)}: speeds hold, accuracies don't", "yellow")
     if text := missing(cells):
         yield Text(f"- {text}", "dim")
-
-
-def _today(jobs: Sequence[Job]) -> str:
-    """What the references of all jobs have in common, such as `pytorch fp32 on cpu (same batch)`."""
-    references = [gain.second.cell for job in jobs for gain in job.gains]
-    named = {f"{cell.engine} {cell.precision} on {cell.device}" for cell in references}
-    return f"{named.pop() if len(named) == 1 else 'what was asked for first'} (same batch)"
