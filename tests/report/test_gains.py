@@ -2,6 +2,7 @@
 
 import pytest
 
+from accelbench.answers.jobs import jobs
 from accelbench.report import gains
 from accelbench.schema.cell import Options
 
@@ -22,7 +23,7 @@ def test_jobs_of_one_model_are_told_apart_by_how_they_are_fed_or_on_what(answere
     protocols = [{"protocol": "steps", "steps": 3}, {"protocol": "steps", "steps": 6}, {"protocol": "fit"}, {}]
     found = answered([maker.ok(maker.cell(**each), 100) for each in protocols])
     text = " ".join(line.plain for line in gains.of_jobs(found, 200))
-    names = ("mlp steps steps=3 100/s", "mlp steps steps=6 100/s", "mlp fit 100/s", "mlp train 100/s")
+    names = ("mlp steps steps=3: 100/s", "mlp steps steps=6: 100/s", "mlp fit: 100/s", "mlp train: 100/s")
     assert all(name in text for name in names), text
 
 
@@ -30,7 +31,7 @@ def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_
     rates = {("cpu", "fp32"): 100, ("cpu", "bf16"): 170, ("gpu", "fp32"): 5000}
     mlp = [maker.ok(maker.cell("mlp", *words), rate) for words, rate in rates.items()]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 50))]
-    found = gains.jobs(answered([*cnn, maker.ok(maker.cell("rnn"), 9), *mlp]))
+    found = jobs(answered([*cnn, maker.ok(maker.cell("rnn"), 9), *mlp]))
     assert [job.name for job in found] == ["mlp train", "cnn train", "rnn train"]
     first, kept, single = found
     names = [(first.name_of(gain.first), round(gain.ratio, 2)) for gain in first.gains]

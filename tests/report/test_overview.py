@@ -73,7 +73,8 @@ def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen,
     ]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 1), ("bf16", 2))]
     assert screen([*drawn, *cnn])[2] == (
-        "against what was asked for first, same batch; likely: one run of each; accuracies of stand-in data"
+        "against what was asked for first, same batch; likely: one run of each; "
+        "stand-in data: speeds hold, accuracies don&#39;t"
     )
 
 

@@ -29,6 +29,7 @@ LEAST_BAR, MOST_BAR = 4, 40  # characters
 LEAST_NAME = 12
 MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
+NO_BREAK = "\N{NO-BREAK SPACE}"  # where `wrap` breaks no line
 FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
 
 
@@ -38,9 +39,9 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
     speeds = beside_speeds(cells)
     if speeds:
         yield Text()
-    yield from map(Text, speeds)
-    yield Text()
-    yield from remarks(cells)
+    for line in [*map(Text, speeds), Text(), *remarks(cells)]:
+        for text in wrap(line.plain, width, subsequent_indent="  ", break_on_hyphens=False) or [""]:
+            yield Text(text, line.style)
 
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
@@ -50,10 +51,9 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     faster = [job for job in compared if job.answer.best]
     others = [job for job in compared if not job.answer.best]
     if compared:
-        yield Text(
-            f"{len(faster)} of {counted(len(compared), 'job')} run faster than {reference_text(compared)} (same batch)",
-            "bold",
-        )
+        today = f"{reference_text(compared)} (same batch)"
+        yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {today}", "bold")
+    if faster:
         yield Text()
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
@@ -61,8 +61,11 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     yield from _list("keep what you run", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [_beside(job) for job in untold], width)
     single = [job for job in every if not job.gains]
-    yield from _list("one setting only", [f"{job.name} {_rate(job.answer.fastest)}" for job in single], width)
-    words = {job.gain.word for job in compared}
+    if compared and single:
+        yield Text(f"\n  one setting only: {counted(len(single), 'job')}", "dim")
+    else:
+        yield from _list("one setting only", [f"{job.name}: {_rate(job.answer.fastest)}" for job in single], width)
+    words = {job.gain.word for job in [*faster, *kept]}
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
         yield Text(f"\n  {legend}", "dim")
@@ -73,15 +76,18 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
     if not parts:
         return
     more = [f"and {counted(len(parts) - MAX_LISTED, 'more job')}"] if len(parts) > MAX_LISTED else []
-    text = f"{title}: {', '.join([*parts[:MAX_LISTED], *more])}"
+    whole = [part.replace(" ", NO_BREAK) for part in parts[:MAX_LISTED]]
+    text = f"{title}: {', '.join([*whole, *more])}"
     yield Text()
     for line in wrap(text, width - 2, subsequent_indent="  ", break_on_hyphens=False):
-        yield Text(f"  {line}", "dim")
+        yield Text(f"  {line.replace(NO_BREAK, ' ')}", "dim")
 
 
 def _beside(job: Job) -> str:
-    """Such as `rnn train ○ Keras fp32 0.63x`."""
-    return f"{job.name} {MARKS[job.gain.word]} {job.choice} {_times(job.gain)}"
+    """Such as `rnn train: Keras fp32 0.63x ○`."""
+    mark = "" if job.gain.word == Word.cant_tell else f" {MARKS[job.gain.word]}"
+    doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
+    return f"{job.name}: {job.choice} {_times(job.gain)}{mark}{doubt}"
 
 
 def _rate(cell: MeasuredCell) -> str:

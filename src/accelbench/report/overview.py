@@ -91,7 +91,7 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
     for answer in target_answers(cells):
         if answer.fastest:
             cell = answer.fastest.cell
-            about = f"{model_text(cell)} to {cell.cell.target.text}: {answer.fastest.name}"
+            about = f"{answer.what} to {cell.cell.target.text}: {answer.fastest.name}"
             yield f"{answer.fastest.median_text} s", about
     for generated in answers:
         if generated.fastest.cell.mode == Mode.generate:

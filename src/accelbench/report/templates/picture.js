@@ -169,7 +169,7 @@ function drawPanel(job, gain, gains, wished) {
   place("panel").replaceChildren(make("h2", {}, job.name, " ", small(job.data)), make("p", {class: "figure"}, ...head), make("dl", {},
     ...entry("use", make("b", {}, used.setting), `, batch ${used.batch.toLocaleString("en-US")}`),
     ...entry("speed", used.speed, isKept ? "" : ` (${gain.today.speed.split(" ")[0]} today)`),
-    ...used.step ? entry("step", used.step) : [], ...used.error ? entry("output", `off by ${used.error}`) : [],
+    ...used.step ? entry("median step", used.step) : [], ...used.error ? entry("output", `differs by ${used.error} from fp32's`) : [],
     ...gain.why && !gain.told ? entry("why", gain.why) : [], ...doubts.length ? entry("doubt", doubts.length > 1 ? make("details", {}, make("summary", {}, `${doubts.length} doubts`), make("div", {}, doubts.join("; "))) : doubts[0]) : []),
   barsOf(job, gains),
   make("p", {class: "acts"}, ...used.command ? [button("copy command", used.command)] : [],
