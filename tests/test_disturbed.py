@@ -15,7 +15,7 @@ from accelbench.cli import main
 from accelbench.compare.comparison import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
-from accelbench.report.page import compose
+from accelbench.report.contents import compose
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision

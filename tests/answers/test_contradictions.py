@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import accelbench
-from accelbench.answers.groups import groups
 from accelbench.answers.jobs import jobs
+from accelbench.answers.reference import groups
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
 from accelbench.report import build, csv_file, figure, gains, read
+from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.report.page import compose
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
 from accelbench.schema.measurement import Block

@@ -1,6 +1,6 @@
 import dataclasses
 
-from accelbench.answers.groups import Limit
+from accelbench.answers.reference import Limit
 from accelbench.answers.sentences import answers
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block, Data

@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.pairs import BATCH, pairs
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Quantile

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.headline import headline
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.answers.sentences import answers
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.schema.vocab import Definition, Precision, Protocol, Status

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accelbench.data.idx import NAMES, like_mnist
+from accelbench.data.mnist_files import NAMES, like_mnist
 from accelbench.data.obtain import Target
 
 SHAPES = dict(zip(NAMES, [(6, 4, 3), (6,), (2, 4, 3), (2,)], strict=True))

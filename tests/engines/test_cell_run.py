@@ -12,8 +12,8 @@ from accelbench.engines.cell_run import CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring import progress
 from accelbench.measuring.checks import NOT_IN_TIME, Measured
-from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.runner import Step
+from accelbench.measuring.schedule import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol

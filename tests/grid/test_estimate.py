@@ -16,9 +16,9 @@ from accelbench.grid.estimate import (
     lengths,
     read_evidence,
 )
-from accelbench.measuring import clock
-from accelbench.measuring.clock import breakdown
+from accelbench.measuring import schedule
 from accelbench.measuring.runner import Runner
+from accelbench.measuring.schedule import breakdown
 from accelbench.schema import record as records
 from accelbench.schema.cell import KerasSettings, Server, Window
 from accelbench.schema.measurement import Work
@@ -53,7 +53,7 @@ def test_a_cell_that_serves_takes_its_duration_whatever_its_steps_take():
     served = make_cell(protocol=Protocol.server, server=Server(duration_s=30))
     assert Evidence().length(served).seconds == pytest.approx(30 + FIXED_S)
     after = Evidence([finished(make_cell(), 0.1)]).length(served)
-    assert after.seconds == pytest.approx(30 + FIXED_S + (clock.LEAST_WARMUP + NUM_CHECK_STEPS) * 0.1, rel=0.1)
+    assert after.seconds == pytest.approx(30 + FIXED_S + (schedule.LEAST_WARMUP + NUM_CHECK_STEPS) * 0.1, rel=0.1)
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.01, 0.1, 0.5, 4.0, 30.0])
@@ -61,7 +61,7 @@ def test_a_cell_that_serves_takes_its_duration_whatever_its_steps_take():
 def test_the_steps_of_a_window_take_about_as_long_as_the_clock_lets_them(seconds, window):
     cell, steps = make_cell(mode=Mode.train, window=window, breakdown_s=0.3), Steps(seconds)
     runner = Runner(steps, steps.wait, now=steps.now)
-    runner.drive(clock.of_window(runner, window, steps.now))
+    runner.drive(schedule.of_window(runner, window, steps.now))
     runner.drive(breakdown(steps, cell.breakdown_s))
     expected = expected_s(cell, seconds, (0, 0)) - NUM_CHECK_STEPS * seconds
     assert steps.time / 2 < expected < 2 * steps.time

@@ -1,7 +1,7 @@
 import pytest
 
-from accelbench.measuring.clock import MAX_PHASED, MIN_PHASED, breakdown
 from accelbench.measuring.runner import Runner
+from accelbench.measuring.schedule import MAX_PHASED, MIN_PHASED, breakdown
 from accelbench.schema.vocab import Phase
 
 LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}

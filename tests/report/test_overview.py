@@ -8,8 +8,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build
+from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.report.page import compose
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Engine, Mode, Status
 from browsing import open_page

@@ -7,8 +7,8 @@ import pytest
 
 import accelbench
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.cli import main
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Server

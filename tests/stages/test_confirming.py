@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.groups import groups
+from accelbench.answers.reference import groups
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.report import build, page
+from accelbench.report import build, contents
 from accelbench.report.extension import load
 from accelbench.report.read import read_all
 from accelbench.schema.measurement import Epoch, Evaluation
@@ -24,7 +24,7 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
         maker.suite(tmp_path / place, [trained], study="001")
     named = params.report_extension(ROOT)
     out = build.build(tmp_path / "results", tmp_path / "with", extension=named).parent
-    without = page.compose(read_all(tmp_path / "results"))
+    without = contents.compose(read_all(tmp_path / "results"))
     report = (out / "report.md").read_text()
     for title in ("Training time", "How a benchmark lies"):
         assert title in (out / "index.html").read_text()
@@ -40,7 +40,7 @@ def test_a_study_of_which_nothing_was_measured_keeps_its_section_with_its_number
     skipped = maker.record(cell, Status.skipped, reason="no NVIDIA driver found (NVML)")
     maker.suite(tmp_path / "results", [skipped], study="002")
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)], study="001")
-    found = page.compose(read_all(tmp_path / "results"), extension=load(params.report_extension(ROOT)))
+    found = contents.compose(read_all(tmp_path / "results"), extension=load(params.report_extension(ROOT)))
     added = {section.sweep.study: section.added for section in found.sections}
     assert set(added) == {"000", "001", "002", "003", "004"}
     assert added["002"].sentence.endswith("Not measured here, because no NVIDIA driver found (1 cell).")

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.devices import interpreters
 from accelbench.devices.packages import DISTRIBUTIONS
 from accelbench.grid.plan import skip_reason

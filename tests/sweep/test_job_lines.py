@@ -3,8 +3,8 @@
 import pytest
 
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.grid.plan import Planned
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels

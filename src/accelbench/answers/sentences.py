@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
-from accelbench.answers.groups import Group, Limit, groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import Group, Limit, groups
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
 from accelbench.compare.command_words import command_words
 from accelbench.judging.row import warnings_of

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.groups import Group, alike
 from accelbench.answers.process import Process
+from accelbench.answers.reference import Group, alike
 from accelbench.judging.served import limit_text, missed_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Server

@@ -11,8 +11,8 @@ from functools import cached_property
 from statistics import median_high
 
 from accelbench.answers.cells import MeasuredCell, Word
-from accelbench.answers.groups import Group, alike
 from accelbench.answers.process import Process
+from accelbench.answers.reference import Group, alike
 from accelbench.answers.words import data_text, model_text
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.presentation import counted, significant

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.groups import Group, Limit, groups
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
+from accelbench.answers.reference import Group, Limit, groups
 from accelbench.answers.sentences import answers, verdict_text
 from accelbench.answers.words import disturbed_text, speed_text, speed_unit, workload_text
 from accelbench.api import html

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from accelbench.answers.cells import Word, gap
-from accelbench.answers.groups import Group
+from accelbench.answers.reference import Group
 from accelbench.answers.sentences import answers
 from accelbench.bundle.verify import verify
 from accelbench.compare.record_sets import ComparedProcess

@@ -52,7 +52,7 @@ RULES = (
 
 if TYPE_CHECKING:
     from accelbench.answers.cells import MeasuredCell
-    from accelbench.answers.groups import Limit
+    from accelbench.answers.reference import Limit
 
 
 @command(
@@ -150,8 +150,8 @@ def _serve(chosen: Namespace, console: Console) -> int:
 
 
 def _show_best(chosen: Namespace, console: Console) -> int:
-    from accelbench.answers.groups import Limit, choices, groups
     from accelbench.answers.headline import beside_speeds, tips
+    from accelbench.answers.reference import Limit, choices, groups
     from accelbench.answers.sentences import answers
     from accelbench.answers.words import disturbed_text, workload_text
     from accelbench.judging.costs import price_notes

@@ -21,10 +21,10 @@ from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
-from accelbench.measuring import checks, clock, progress
+from accelbench.measuring import checks, progress, schedule
 from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, in_time
-from accelbench.measuring.clock import Limits
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
+from accelbench.measuring.schedule import Limits
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import (
     Breakdown,
@@ -173,7 +173,7 @@ class CellRun:
         if not self.fits:
             self.measure_window(self.new_step())
             return
-        for _ in range(self.cell.epochs if self.trains else clock.NUM_INFER_EPOCHS):
+        for _ in range(self.cell.epochs if self.trains else schedule.NUM_INFER_EPOCHS):
             self.measure_epoch(self.new_step())
             if self.trains:
                 self.evaluate(self.new_test_step())
@@ -200,9 +200,9 @@ class CellRun:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
-            self.timing = yield from clock.of_steps(runner, cell.warmup, cell.steps)
+            self.timing = yield from schedule.of_steps(runner, cell.warmup, cell.steps)
         else:
-            self.timing = yield from clock.of_window(runner, cell.window)
+            self.timing = yield from schedule.of_window(runner, cell.window)
         if cell.mode == Mode.generate:  # which waits for the device within a step
             self.timing.launch_s = []
         self.seen.training.num_steps = self.timing.num_steady_steps
@@ -217,14 +217,14 @@ class CellRun:
 
     def measure_epoch(self, step: Step) -> None:
         epoch = self.begin_epoch()
-        took = clock.time_epoch(step, self.wait_for_ranks, waits_for_first=epoch.is_first)
+        took = schedule.time_epoch(step, self.wait_for_ranks, waits_for_first=epoch.is_first)
         self.end_epoch(epoch, took, step)
 
-    def begin_epoch(self) -> clock.EpochClock:
+    def begin_epoch(self) -> schedule.EpochClock:
         self.ranks.end()  # so that all ranks begin together
-        return clock.EpochClock(self.timing, self.backend.compiles)
+        return schedule.EpochClock(self.timing, self.backend.compiles)
 
-    def end_epoch(self, epoch: clock.EpochClock, took: clock.EpochTime, step: Any) -> None:
+    def end_epoch(self, epoch: schedule.EpochClock, took: schedule.EpochTime, step: Any) -> None:
         """Notes an epoch, which `step` ran, or what has its outcome."""
         epoch.end(took)
         self.changes += self.backend.changed()
@@ -236,7 +236,7 @@ class CellRun:
 
     def evaluate(self, step: Step) -> None:
         self.ranks.end()
-        self.end_evaluation(clock.time_epoch(step, self.wait_for_ranks).seconds, step)
+        self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
         """Notes an evaluation of the test set, which `step` ran, or what has its outcome."""

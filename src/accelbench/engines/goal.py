@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
-from accelbench.measuring import clock
+from accelbench.measuring import schedule
 from accelbench.measuring.runner import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
@@ -62,7 +62,7 @@ class GoalRun:
     @property
     def now_s(self) -> float:
         """Seconds since the process started."""
-        return clock.boot_s() - self._started_s
+        return schedule.boot_s() - self._started_s
 
     def begin(self, span: Span) -> None:
         """Ends the span that lasts, and begins the next: no moment is between two spans."""
@@ -116,7 +116,7 @@ class GoalRun:
     def train(self, run: "CellRun", step: Step) -> None:
         """Trains up to the next evaluation, until when `step` gives batches."""
         self.begin_training(run)
-        clock.time_epoch(step, run.wait_for_ranks)
+        schedule.time_epoch(step, run.wait_for_ranks)
         self.end_training(run)
 
     def begin_training(self, run: "CellRun") -> None:
@@ -152,7 +152,7 @@ class GoalRun:
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
         """The target's metric of what a step evaluates, None if the loss is not finite; and mean loss and accuracy."""
-        clock.time_epoch(step, run.wait_for_ranks)
+        schedule.time_epoch(step, run.wait_for_ranks)
         loss, accuracy = run.outcome(step, num_samples)
         own = self.own_metric(step, num_samples) if self.own_metric is not None else None
         value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, own)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.checks import OUTPUT
-from accelbench.measuring.clock import boot_s
 from accelbench.measuring.runner import Step, Timing
+from accelbench.measuring.schedule import boot_s
 from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.text import message_of, one_line

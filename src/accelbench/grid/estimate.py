@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.engines.registry import host_spec
-from accelbench.measuring.clock import EARLY_S, LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
+from accelbench.measuring.schedule import EARLY_S, LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
 from accelbench.schema.ceilings import Ceilings, ceilings_in

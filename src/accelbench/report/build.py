@@ -26,9 +26,9 @@ from accelbench.judging.costs import Cost, price_notes
 from accelbench.presentation import counted, significant
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, gains
+from accelbench.report.contents import Page, compose
 from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
-from accelbench.report.page import Page, compose
 from accelbench.report.read import Sweep, cells_in, newest, read_all
 from accelbench.report.tables import best, outcomes
 from accelbench.schema.serialize import write_json
@@ -118,7 +118,7 @@ def build(
     Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
     `results` is the records' folder, for `wanted` see `read.read_all`; `say` shows the user what the report leaves out;
-    for `cache` see `page.compose`; `extension` is the file of a module that adds to the report
+    for `cache` see `contents.compose`; `extension` is the file of a module that adds to the report
     (`report.extension`), and `check` may refuse the sweeps.
 
     Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.answers.cells import cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say

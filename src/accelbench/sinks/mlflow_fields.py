@@ -15,10 +15,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
-from accelbench.answers.groups import Group, groups
 from accelbench.answers.headline import beside_speeds, headline
 from accelbench.answers.jobs import Job, jobs, reference_text
 from accelbench.answers.process import PROCESS_SETTINGS, Process
+from accelbench.answers.reference import Group, groups
 from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served

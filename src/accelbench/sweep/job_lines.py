@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from accelbench.answers.cells import Gap, cells_of
-from accelbench.answers.groups import groups
 from accelbench.answers.process import Process
+from accelbench.answers.reference import groups
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of

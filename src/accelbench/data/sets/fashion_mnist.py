@@ -1,6 +1,6 @@
 """Fashion-MNIST: its four original files; a drawn digit for each class as a stand-in."""
 
-from accelbench.data.idx import like_mnist
+from accelbench.data.mnist_files import like_mnist
 
 DATA_SET = like_mnist(
     (

@@ -1,6 +1,6 @@
 """MNIST: its four original files; drawn digits as a stand-in."""
 
-from accelbench.data.idx import like_mnist
+from accelbench.data.mnist_files import like_mnist
 
 DATA_SET = like_mnist(
     (

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from accelbench.engines.lightning.module_run import ModuleRun
-from accelbench.engines.lightning.network_run import NetworkRun
 from accelbench.engines.lightning.trainer import hush_lightning
+from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.pytorch import engine
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work

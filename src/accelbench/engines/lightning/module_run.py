@@ -15,7 +15,7 @@ from torch import Tensor
 
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.lightning.loop import LOOK
-from accelbench.engines.lightning.network_run import NetworkRun
+from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend

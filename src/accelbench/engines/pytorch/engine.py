@@ -54,8 +54,8 @@ from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import WEIGHTS, in_time
-from accelbench.measuring.clock import NUM_INFER_EPOCHS, breakdown
 from accelbench.measuring.runner import Clock
+from accelbench.measuring.schedule import NUM_INFER_EPOCHS, breakdown
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span

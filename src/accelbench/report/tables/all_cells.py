@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.groups import Group
 from accelbench.answers.process import NOT_RUN
+from accelbench.answers.reference import Group
 from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width

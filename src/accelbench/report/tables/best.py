@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from accelbench.answers.cells import NOTE as SURENESS
 from accelbench.answers.cells import Gap, MeasuredCell
-from accelbench.answers.groups import Group, choices
 from accelbench.answers.jobs import Job
+from accelbench.answers.reference import Group, choices
 from accelbench.answers.sentences import Answer
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text, relative_half_width

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.network_run import NetworkRun
+from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.pytorch import engine as pytorch
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import Ranks

@@ -1,7 +1,7 @@
 import dataclasses
 
-from accelbench.answers import groups as best
-from accelbench.answers.groups import Limit, groups
+from accelbench.answers import reference as best
+from accelbench.answers.reference import Limit, groups
 from accelbench.judging.row import MEASURED
 from accelbench.schema.vocab import Mode, Pipeline
 from accelbench.schema.workload import DataSpec

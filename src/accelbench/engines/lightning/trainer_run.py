@@ -23,8 +23,8 @@ from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, Tes
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
 from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.engines.pytorch.training import trainable
-from accelbench.measuring.clock import NUM_INFER_EPOCHS, EpochTime
 from accelbench.measuring.runner import Ask, Clock
+from accelbench.measuring.schedule import NUM_INFER_EPOCHS, EpochTime
 from accelbench.schema.vocab import Phase
 
 Mark = Callable[[Phase], None]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.measuring import clock
+from accelbench.measuring import schedule
 from accelbench.measuring.runner import Ends, Runner, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
@@ -68,11 +68,11 @@ WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, laten
 
 
 def measure(runner, window, *reference):
-    return runner.drive(clock.of_window(runner, window, *reference))
+    return runner.drive(schedule.of_window(runner, window, *reference))
 
 
 def measure_steps(runner, warmup, steps):
-    return runner.drive(clock.of_steps(runner, warmup, steps))
+    return runner.drive(schedule.of_steps(runner, warmup, steps))
 
 
 def run(workload, window=WINDOW):
@@ -113,7 +113,7 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
     workload.change = change
     timing = run(workload)
     assert all(block.seconds >= WINDOW.block_s for block in timing.blocks)
-    assert len(timing.blocks) >= clock.MIN_SAMPLES
+    assert len(timing.blocks) >= schedule.MIN_SAMPLES
 
 
 def noisy(workload, rng, sigma, related=0.0):
@@ -166,7 +166,7 @@ def test_warm_up_goes_on_until_step_times_have_settled_or_never_will(workload, s
     if settles:
         assert timing.num_warmup_steps >= 40
         assert timing.blocks[0].seconds == pytest.approx(timing.blocks[-1].seconds, rel=0.05)
-    assert timing.warmup_total_s < 1.5 * clock.WARMUP_STRETCH * 0.3
+    assert timing.warmup_total_s < 1.5 * schedule.WARMUP_STRETCH * 0.3
 
 
 def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
@@ -215,7 +215,7 @@ def test_a_fixed_number_of_steps_is_just_that(kind, steps):
     counts = len(timing.latency_s), sum(block.num_steps for block in timing.blocks)
     assert counts == ((steps, steps) if timing.steps_are_blocks else pytest.approx((steps / 2, steps / 2), abs=8))
     assert timing.steps_are_blocks is (kind is OnHost)
-    assert len(timing.blocks) >= min(clock.MIN_SAMPLES, steps // 2)
+    assert len(timing.blocks) >= min(schedule.MIN_SAMPLES, steps // 2)
     rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
     alone_s = 0.0165 if timing.steps_are_blocks else 0.012
     # On a device that queues, a block of few steps waits for its first copy and its last step.
@@ -226,7 +226,7 @@ def test_a_fixed_number_of_steps_is_just_that(kind, steps):
 def test_many_steps_end_early_once_their_speed_is_known(kind):
     timing = steps_of(kind(compute=0.1), steps=10_000)
     assert (timing.stop, timing.compiled_in_steady_state) == (Stop.precise, 0)
-    assert clock.EARLY_S <= sum(timing.latency_s) + (kind is Workload) * sum(b.seconds for b in timing.blocks) < 12
+    assert schedule.EARLY_S <= sum(timing.latency_s) + (kind is Workload) * sum(b.seconds for b in timing.blocks) < 12
     timing = steps_of(noisy(kind(), random.Random(1), 0.5), steps=200)
     assert timing.stop == Stop.fixed
 
@@ -261,7 +261,7 @@ def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_publishe
         assert (timing.num_warmup_steps, len(timing.blocks), len(timing.latency_s)) == (2, 6, 6)
     else:
         assert workload.time + ends.num_checks * step_s <= min(ends[:2])
-        assert least >= clock.MIN_SAMPLES or step_s > 1
+        assert least >= schedule.MIN_SAMPLES or step_s > 1
 
 
 def of_epoch(workload):
@@ -271,7 +271,7 @@ def of_epoch(workload):
 
 
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
-    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now)
+    took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now)
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert (workload.num_computed, took.first_step_s, took.data_s) == (7, None, pytest.approx(7 * 0.001))
 
@@ -280,8 +280,8 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
     workload.compile_steps = 1
     timing = Timing()
     for _ in range(2):
-        epoch = clock.EpochClock(timing, workload.num_compiles)
-        took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=epoch.is_first)
+        epoch = schedule.EpochClock(timing, workload.num_compiles)
+        took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=epoch.is_first)
         epoch.end(took)
     assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
     assert took.first_step_s is None

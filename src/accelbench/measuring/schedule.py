@@ -1,4 +1,4 @@
-"""The clock that every engine is measured with: warm-up, then blocks of steps, then single steps. Raw times are kept.
+"""The schedule of a measurement, alike for all engines: warm-up, blocks of steps, single steps. Raw times are kept.
 
 Throughput comes from blocks: their steps are launched without waiting, as a training loop does, and the device is
 waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. Where a step

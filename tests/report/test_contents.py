@@ -2,7 +2,7 @@ import dataclasses
 
 from accelbench.report import build
 from accelbench.report.build import metrics
-from accelbench.report.page import compose
+from accelbench.report.contents import compose
 from accelbench.schema.vocab import Status
 
 

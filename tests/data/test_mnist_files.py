@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accelbench.data.arrays import load_split
-from accelbench.data.idx import NAMES
+from accelbench.data.mnist_files import NAMES
 from accelbench.data.sets import fashion_mnist, mnist
 from accelbench.errors import DataError
 
