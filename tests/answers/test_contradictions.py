@@ -155,22 +155,8 @@ def number(value) -> float:
     return float(str(value).replace(",", ""))
 
 
-def of_what_to_use(said, page) -> None:
-    surface = "what to use"
-    rows = [dict(zip(each.headings, row, strict=True)) for each in page.first for row in each.rows]
-    for entries in rows if page.answers else []:
-        row = {heading: entry.text for heading, entry in entries.items()}
-        where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
-        first = said.names[where, row["most samples/s with"]]
-        said.speed(surface, first, row["samples/s"])
-        if row.get("compared with", "–") != "–":
-            second = said.names[where, row["compared with"]]
-            said.speed(surface, second, row["its samples/s"])
-            said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
-
-
-def of_each_job(said, page, text) -> None:
-    """The table of report.md: of each job the speed of a cell and of its reference."""
+def of_jobs_table(said, page, text) -> None:
+    """A table of the page, as report.md has it: of each job the speed of a cell and of its reference."""
     lines = text.partition("## Each job\n\n")[2].partition("\n\n")[0].splitlines()
     rows = [[re.sub(r"\\(.)", r"\1", entry.strip()) for entry in line.split("|")[1:-1]] for line in lines]
     assert [row[0] for row in rows[2:]] == [job.name for job in page.jobs]
@@ -300,8 +286,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_what_to_use(said, page)
-    of_each_job(said, page, build.markdown(page, cells))
+    of_jobs_table(said, page, build.markdown(page, cells))
     of_every_cell(said, page)
     of_headline(said, page)
     of_figure(said, page)

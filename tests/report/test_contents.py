@@ -30,7 +30,7 @@ def test_only_what_was_measured_counts_as_measured(read, maker) -> None:
     assert "- \n" not in build.markdown(page, [])
 
 
-def test_what_to_use_counts_the_doubts_of_both_settings(read, maker) -> None:
+def test_the_table_of_jobs_counts_the_doubts_of_both_settings(read, maker) -> None:
     cells = [maker.cell(precision=word) for word in ("fp32", "bf16")]
     table = compose([read([maker.ok(cell, 1, warnings=["the loader waited"]) for cell in cells])]).first[0]
     assert table.rows[0][table.headings.index("doubts")].text == "2"

@@ -37,15 +37,19 @@ class Job(NamedTuple):
         return self.gain.first if self.gains else self.answer.fastest
 
     @property
+    def reference(self) -> MeasuredCell | None:
+        """What that cell is compared with; None without gains."""
+        return self.gain.second if self.gains else None
+
+    @property
     def choice(self) -> str:
         """What a picture calls that cell, such as `OpenVINO int8` or `PyTorch bf16 b128`."""
         return self.name_of(self.cell) + self.batch
 
     def name_of(self, cell: MeasuredCell) -> str:
         """What a picture calls a cell, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
-        beside = self.gain.second if self.gains else cell
         environment = self.answer.group.environments.get(cell.measured_key)
-        return setting_name(cell, beside=beside, environment=environment)
+        return setting_name(cell, beside=self.reference or cell, environment=environment)
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:

@@ -30,7 +30,6 @@ from accelbench.report.contents import Page, compose
 from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
 from accelbench.report.read import Sweep, cells_in, newest, read_all
-from accelbench.report.tables import best, outcomes
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import Device, Status
 
@@ -83,8 +82,6 @@ def markdown(page: Page, cells: Sequence[MeasuredCell]) -> str:
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
     parts = {
         "answers": Markup(indent(answers_text(page, cells), "    ")),
-        "missing": [table for table in page.first if table.title == outcomes.MISSING],
-        "numbers": best.in_short(page.jobs),
         "links": {picture.path: quote(picture.path) for picture in page.pictures},
     }
     return environment.get_template("report.md").render(page=page, **parts)

@@ -61,7 +61,7 @@ class Page:
     counts: dict[str, int]  # number of cells by outcome, without zeros
     devices: list[str]  # each one that was measured, with its name
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
-    first: list[Table]  # of the first screen: what to use, what is missing
+    first: list[Table]  # which begin report.md, too: each job, and what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]  # of the suites of which anything was measured, or that repeat a study
     failures: Table | None  # process by process
@@ -101,7 +101,7 @@ def compose(
     for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
         if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
-    first = [best.what_to_use(found[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
+    first = [best.of_jobs(every[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(cells),

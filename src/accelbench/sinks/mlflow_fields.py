@@ -195,10 +195,9 @@ def _table_of_jobs(found: Sequence[Job]) -> str:
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in found:
         entries = [job.name, job.choice, speed_text(job.cell.cell, job.cell.speed)]
-        if job.gains:
-            reference = job.gain.second
+        if job.reference:
             ratio = f"**{significant(job.gain.ratio)}**"
-            entries += [speed_text(reference.cell, reference.speed), ratio, job.gain.word]
+            entries += [speed_text(job.cell.cell, job.reference.speed), ratio, job.gain.word]
         rows.append([entry.replace("|", " ") for entry in entries])
     first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)  # MLflow leaves no room between columns
     return "\n".join([first, "|:--" * len(rows[0]) + "|", *others])

@@ -20,8 +20,7 @@ NOTE = (
     "their text."
 )
 COMPARED = (
-    "Compared with: the setting that was asked for first, at the same batch; else the fastest other one of that batch. "
-    "Times as fast: the fastest over it. Doubts: how many these two have."
+    "Reference: the setting that was asked for first, at the same batch; it and the setting are what the doubts count."
 )
 # A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
@@ -69,33 +68,20 @@ def by_criterion(answers: Sequence[Answer]) -> Table | None:
     return tabulate_known("What else is worth choosing, by latency, energy or cost", OF_ALL, chosen, [NOTE])
 
 
-def what_to_use(answers: Sequence[Answer]) -> Table | None:
-    """A line for each model and what is done with it: its fastest cell, and the next best; None if no cell is ok."""
-    columns: list[Column[Answer]] = [
-        Column("model, and what is done", lambda answer: answer.group.what),
-        Column("most samples/s with", lambda answer: answer.group.short_text(answer.fastest)),
-        Column("samples/s", lambda answer: speed(answer.fastest)),
-        Column("± (%)", lambda answer: _half_width(answer.fastest)),
-        Column("compared with", lambda answer: answer.lead and answer.group.short_text(answer.lead.second)),
-        Column("its samples/s", lambda answer: answer.lead and speed(answer.lead.second)),
-        Column("times as fast", lambda answer: answer.lead and answer.lead.ratio, number),
-        Column("how sure", lambda answer: answer.lead and answer.lead.how_sure),
-        Column("output differs from fp32's by", lambda answer: _output_error(answer.fastest)),
-        Column("doubts", lambda answer: _num_doubts([answer.fastest, *filter(None, [answer.group.rival])]), count),
-    ]
-    return tabulate_known("What to use", columns, answers, [COMPARED, SURENESS])
-
-
-def in_short(jobs: Sequence[Job]) -> Table | None:
+def of_jobs(jobs: Sequence[Job]) -> Table | None:
     """A line for each job: its largest gain over the reference; its fastest cell, if nothing compares with it."""
     columns: list[Column[Job]] = [
         Column("job", lambda job: job.name),
         Column("setting", lambda job: job.choice),
         Column("samples/s", lambda job: speed(job.cell)),
-        Column("reference", lambda job: speed(job.gain.second) if job.gains else None),
+        Column("± (%)", lambda job: _half_width(job.cell)),
+        Column("reference", lambda job: job.reference and speed(job.reference)),
         Column("times as fast", lambda job: _sure_ratio(job.gain) if job.gains else None),
+        Column("why", lambda job: job.gain.how_sure if job.gains else None),
+        Column("output differs from fp32's by", lambda job: _output_error(job.cell)),
+        Column("doubts", lambda job: _num_doubts([*filter(None, [job.cell, job.reference])]), count),
     ]
-    return tabulate_known("Each job", columns, jobs)
+    return tabulate_known("Each job", columns, jobs, [COMPARED, SURENESS])
 
 
 def _sure_ratio(gain: Gap) -> Entry:

@@ -12,7 +12,6 @@ from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Device, Status
 
 LABELS_SHOWN = 2
-MISSING = "What is missing, and why"
 # Outcomes, in the order in which they are shown.
 ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, OLDER, UNREADABLE, NOT_RUN, Status.skipped]
 REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # of cells that share an outcome and its reason
@@ -43,7 +42,7 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
     same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
     notes = ["cells.csv lists all of them."]
-    return tabulate(MISSING, REASON_COLUMNS, same, notes) if same else None
+    return tabulate("What is missing, and why", REASON_COLUMNS, same, notes) if same else None
 
 
 def failures(sweeps: Sequence[Sweep]) -> Table | None:
