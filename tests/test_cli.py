@@ -77,16 +77,19 @@ def complaint(words, capsys, project):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("model=resnet", "model=resnet: unknown model. Choose from: "),
+        (
+            "model=resnet",
+            "model=timm model.name=NAME or model=custom model.target=my_package.nets.MyNet? Choose from: ",
+        ),
         (
             "model=resnet18",
-            "unknown model. Did you mean model=torchvision model.name=resnet18? Choose from: ",
+            "unknown model. Did you mean model=torchvision model.name=resnet18 or model=timm model.name=resnet18? ",
         ),
         (
             "resnet18",
-            "unknown command. Did you mean accelbench model=torchvision model.name=resnet18? Choose from: run",
+            "unknown command. Did you mean accelbench model=torchvision model.name=resnet18 or accelbench model=timm",
         ),
-        ("batch_size=32, 64", "batch_size=32, 64: write it without a blank: batch_size=32,64"),
+        ("batch_size=32, 64", "batch_size=32, 64: write it without a blank: -m batch_size=32,64"),
         (
             "device=cuda:0",
             "device=cuda:0: unknown device. Did you mean gpu? "
@@ -103,7 +106,7 @@ def complaint(words, capsys, project):
         ("compile=maybe", "compile=maybe: should be true or false"),
         ("model.output=null", "model.output: should have a value"),
         ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
-        ("measure_s=3", "measure_s: unknown setting. Did you mean window.measure_s? `accelbench --cfg job` prints"),
+        ("measure_s=3", "measure_s=3: unknown setting. Did you mean window.measure_s=3? `accelbench run --help` lists"),
         ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),
         ("plan --chek", "unrecognized arguments: --chek. Did you mean --check? `accelbench plan --help`"),
         (
@@ -123,12 +126,78 @@ def complaint(words, capsys, project):
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
         ("best --search --largest-batch --budget 5m model=mlp", "--search: goes without --largest-batch"),
-        ("where=here model=mlp", "where: unknown setting."),
+        ("where=here model=mlp", "where=here: unknown setting."),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):
     assert told in complaint(words.split(), capsys, project)
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        # Words of other tools, for a value ...
+        ("device=cuda:1", "CUDA_VISIBLE_DEVICES=1 accelbench device=gpu?"),
+        ("device=0", "mean gpu?"),
+        ("device=xla", "mean tpu or xla_cpu?"),
+        ("precision=half", "mean fp16?"),
+        ("precision=torch.bfloat16", "mean bf16?"),
+        ("precision=amp", "mean fp16_mixed or bf16_mixed?"),
+        ("mode=eval", "mean infer?"),
+        ("engine=tf", "mean keras?"),
+        ("engine=jax", "mean engine=keras engine.backend=jax?"),
+        ("engine=torch.compile", "mean compile=true?"),
+        ("data=ImageNet", "mean data=folder data.path=FOLDER?"),
+        ("tracking=false", "mean none?"),
+        ("best --search --budget 5m --by speed", "mean throughput?"),
+        # ... and for the name of a setting, or of a command
+        ("bs=32", "mean batch_size=32? `accelbench run --help` lists the settings."),
+        ("batch-size=32", "mean batch_size=32?"),
+        ("model.lr=0.1", "mean model.learning_rate=0.1?"),
+        ("optimizer.name=sgd", "mean model.optimizer=sgd?"),
+        ("workers=2", "mean data.num_workers=2 or server.workers=2?"),
+        ("seq_len=64", "mean model.batch_args.seq_len=64?"),
+        ("fp16=true", "mean precision=fp16?"),
+        ("torch.compile=true", "mean compile=true?"),
+        ("--batch-size 32", "unrecognized arguments: --batch-size. Did you mean batch_size=32?"),
+        ("-b 32", "unrecognized arguments: -b. Did you mean batch_size=32?"),
+        ("--half model=mlp", "unrecognized arguments: --half. Did you mean precision=fp16?"),
+        ("--dry-run model=mlp", "mean accelbench plan?"),
+        ("train model=mlp", "mean accelbench mode=train?"),
+        ("mlp", "mean accelbench model=mlp?"),
+        ("bench model=mlp", "mean run?"),
+        ("version", "mean --version?"),
+        # Networks
+        ("model=google/vit-base-patch16-224", "mean model=timm model.name=vit_base_patch16_224?"),
+        ("model=microsoft/resnet-50", "mean model=torchvision model.name=resnet50 or model=timm model.name=resnet50?"),
+        ("model=torchvision.models.vit_b_16", "mean model=torchvision model.name=vit_b_16?"),
+        ("model=Qwen/Qwen2.5-0.5B", "mean model=transformers model.name=qwen2?"),
+        ("model.name=resnet18", "use model=torchvision, timm or transformers with it"),
+        ("model=my.bert.Net", "mean model=custom model.target=my.bert.Net?"),
+        ("nets.py", "mean accelbench model=custom model.target=nets.Second?"),
+        ("model=./nets.py:Net", "mean model=custom model.target=nets.Net?"),
+        ("model=model.pt", "mean model=custom model.target=my_package.nets.MyNet model.weights=model.pt?"),
+        ("model=custom model.target=nets.py", "such as model.target=nets.Second"),
+        ("model=custom model.target=nets:Net", "such as model.target=nets.Net"),
+        ("model.args.width=64", "model.args.width: unknown setting. Choose from: widths, dropout."),
+        # How settings are written
+        ("batch_size=8,16", "several values need -m: accelbench -m batch_size=8,16"),
+        ("batch_size=[8,16]", "mean -m batch_size=8,16?"),
+        ("precision=[fp32,bf16]", "mean -m precision=fp32,bf16?"),
+        ("precision=fp32 bf16", "without a blank: -m precision=fp32,bf16"),
+        ("precision=fp32;bf16", "mean -m precision=fp32,bf16?"),
+        ("batch_size = 8", "mean accelbench batch_size=VALUE?"),
+        ("batch_size:8", "mean accelbench batch_size=8?"),
+        ("-m model.args.x= 8, 16", "without a blank: -m model.args.x=8,16"),
+        ("model.input_shape=3,32,32", "should be a list: 'model.input_shape=[3,32,32]'"),
+        ("model.input_shape=[3, 32, 32]", "without a blank: 'model.input_shape=[3,32,32]'"),
+        ("threads=all", "should be a whole number. `accelbench run --help threads` explains it."),
+    ],
+)
+def test_a_slip_names_the_words_to_type(words, typed, capsys, own):
+    (own / "nets.py").write_text("class First:\n    pass\nclass Second(torch.nn.Module):\n    pass\n")
+    assert typed in complaint(words.split(), capsys, own)
 
 
 def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):

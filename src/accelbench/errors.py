@@ -3,7 +3,7 @@
 import argparse
 import errno
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -17,15 +17,43 @@ REFUSED = frozenset(
 
 LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
 MAX_WORD = 60  # characters of it that are looked at
-# What other tools call it -> our word, of a setting or a value.
-OTHER_WORDS = dict(
-    re.findall(
-        r"(\S+)=(\S+)",
-        "cuda=gpu float16=fp16 half=fp16 16=fp16 16-mixed=fp16_mixed bfloat16=bf16 bf16-mixed=bf16_mixed float32=fp32 "
-        "float=fp32 32=fp32 float64=fp64 double=fp64 64=fp64 tensorflow=keras onnx=onnxruntime batch=batch_size "
-        "dtype=precision lr=model.learning_rate optimizer=model.optimizer dataset=data serving=server",
-    )
-)
+# Our words < what other tools call it, in small letters and with `_` for every other sign. A word may have several
+# meanings: those count that are among the choices, and those that are no single word, which go everywhere.
+OTHER_WORDS = """
+gpu<cuda,cuda_0,gpu_0,nvidia,0; CUDA_VISIBLE_DEVICES=1 accelbench device=gpu<cuda_1,gpu_1;
+CUDA_VISIBLE_DEVICES=2 accelbench device=gpu<cuda_2,gpu_2;
+CUDA_VISIBLE_DEVICES=3 accelbench device=gpu<cuda_3,gpu_3;
+cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;
+fp16<float16,half,f16,16,fp16_true,16_true; bf16<bfloat16,bf16_true; fp64<float64,double,f64,64,64_true;
+fp32<float32,float,single,full,f32,32,32_true; fp16_mixed<16_mixed,amp,autocast,mixed,mixed_float16;
+bf16_mixed<amp,autocast,mixed,mixed_bfloat16; int8<i8,qint8,quantized; throughput<speed;
+train<training,fit; infer<inference,eval,evaluate,evaluation,predict,prediction,forward,test,validate;
+generate<generation,decode,sample; compile=true<compile,torch_compile,inductor,dynamo; server<serve,serving;
+pytorch<torch,eager; lightning<pl,pytorch_lightning; keras<tf,tensorflow; onnxruntime<onnx,ort; openvino<ov;
+engine=keras engine.backend=jax<jax,flax; random<fake,synthetic,dummy,noise; fashion_mnist<fmnist;
+none<no,off,false,null,disabled;
+batch_size<batch,bs,b,minibatch,mini_batch,train_batch_size,per_device_batch_size; precision<dtype,torch_dtype;
+device<accelerator,hardware; devices<gpus,num_gpus,n_gpus,ngpu,num_devices,world_size; protocol<scenario;
+engine<backend,framework,runtime; engine.backend<backend; model<net,network,arch,architecture; model.name<variant;
+model.target<target,class; model.weights<checkpoint,ckpt,pretrained; model.optimizer<optimizer,optim,opt,optimizer_name;
+model.learning_rate<lr,base_lr; model.input_shape<input_size,shape,img_size,imgsz,resolution;
+model.batch_args.seq_len<seq_len,seq_length,sequence_length,max_length,max_len,max_seq_len;
+generate.new_tokens<max_new_tokens; data<dataset; data.path<data_dir,dataset_path; data.num_workers<workers;
+data.train_images<num_samples,num_images,limit; server.workers<workers; server.rate<qps,rps;
+server.latency_ms<latency,slo;
+threads<num_threads,n_threads,nthreads,cores,cpus,num_cores,jobs,omp_num_threads;
+seed<random_seed,manual_seed,random_state;
+epochs<epoch,num_epochs,n_epochs,max_epochs,nepochs;
+steps<iterations,iters,n_iter,num_steps,n_steps,max_steps,num_iterations;
+repeats<runs,n_runs,num_runs,trials,repetitions,reps,n;
+window.measure_s<duration,time,seconds,min_run_time,measure_time;
+out<output,output_dir,outdir,out_dir,save_dir,log_dir,logdir,o; tracking<tracker,logger,wandb,tensorboard;
+verbose<debug;
+run<bench,benchmark,measure,start,exec,time,profile; doctor<devices,info,env,check,system,hardware;
+best<search,tune,find,fastest,optimize,recommend,serve; view<show,open,display; report<results,html,plot,summary;
+compare<diff,vs; sync<push,upload; ui<dashboard,mlflow; replay<reproduce; init<new,create; -m<sweep,grid;
+accelbench plan<dry_run,preview,estimate; run --help<list,ls,models,settings,options; --help<help; --version<version,v;
+"""
 
 
 class UserError(Exception):
@@ -37,27 +65,51 @@ def how_to_install(extra: str) -> str:
     return f"pip install 'accelbench[{extra}]'"
 
 
+def asking(words: Iterable[str]) -> str:
+    """The end of a message about an unknown word: ` Did you mean cnn or rnn?`; empty without words."""
+    found = " or ".join(words)
+    return f" Did you mean {found}?" if found else ""
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: ` Did you mean cnn?`; empty if no known one is like it."""
+    """The same, with what `meant_by` finds."""
+    return asking(meant_by(word, known))
+
+
+def other_words(word: object, choices: Collection[str]) -> list[str]:
+    """Our words for what other tools call `word`, such as `torch.float16`, `cuda:0` or `batch-size`, or itself."""
+    text = str(word)[:MAX_WORD].lower()
+    if text in choices:
+        return [text]
+    for part in (text, text.rpartition(".")[2]):
+        name = re.sub(r"\W", "_", part)
+        ours = re.findall(rf"\s([^<;\n]+)<(?:[^;]*,)?{name}(?=[,;])", OTHER_WORDS)
+        if found := [each for each in ours if each in choices or re.search("[ =-]", each)]:
+            return found
+    return []
+
+
+def meant_by(word: object, known: Iterable[str]) -> list[str]:
+    """The known words that another may mean: of other tools, else the nearest, else one in it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake
 
+    choices = [each for each in known if each != word]
+    if ours := other_words(word, choices):
+        return ours
     text = str(word)[:MAX_WORD].lower()
-    choices = list(known)
-    ours = OTHER_WORDS.get(text.partition(":")[0])  # of cuda:0, too
-    if ours in choices:
-        return f" Did you mean {ours}?"
     near = get_close_matches(text, choices, cutoff=LIKE)
     # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
-    best = max(near, key=lambda each: sorted(each) == sorted(text), default=None)
-    return "" if best in (None, word) else f" Did you mean {best}?"
+    near.sort(key=lambda each: sorted(each) != sorted(text))
+    inside = [each for each in choices if re.search(rf"(?<![a-z\d]){re.escape(each)}(?![a-z\d])", text)]
+    return near[:1] or sorted(inside, key=len)[-1:]
 
 
 class UnknownChoiceError(UserError):
     """An unknown word for a setting; the message lists the known ones."""
 
-    def __init__(self, flag: str, value: object, choices: Iterable[str], meant: str | None = None) -> None:
+    def __init__(self, flag: str, value: object, choices: Iterable[str], meant: Iterable[str] = ()) -> None:
         known = list(choices)
-        hint = f" Did you mean {meant}?" if meant else did_you_mean(value, known)
+        hint = asking(meant) or did_you_mean(value, known)
         super().__init__(f"{flag}={value}: unknown {flag}.{hint} Choose from: {', '.join(known)}.")
 
 
@@ -125,7 +177,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str, meant: str = "") -> NoReturn:
         """Raises a UserError of argparse's message, with the choices, or the flag that an unknown one is like."""
         if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
@@ -133,5 +185,5 @@ class Parser(argparse.ArgumentParser):
             kind = "whole number" if number[2] == "int" else "number"
             raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {kind}")
         flag = re.search(r"unrecognized arguments: (\S+)", message)
-        meant = did_you_mean(flag[1], self._option_string_actions) if flag else ""
-        raise UserError(f"{message}.{meant} `{self.prog} --help` shows what there is")
+        hint = meant or (did_you_mean(flag[1], self._option_string_actions) if flag else "")
+        raise UserError(f"{message}.{hint} `{self.prog} --help` shows what there is")

@@ -214,10 +214,20 @@ def test_a_compiled_network_is_compiled_by_its_process():
     [
         ({"device": "cuda"}, "device=cuda: unknown device. Did you mean gpu? Choose from: cpu, gpu"),
         ({"precision": "tf32"}, "tf32 needs an NVIDIA GPU"),
-        ({"model_or_function": nn.Linear}, "not <class 'torch.nn.modules.linear.Linear'>"),
+        ({"device": "cuda:0"}, "device=cuda:0: unknown device. Did you mean gpu? Choose from: cpu, gpu"),
+        ({"precision": torch.float16}, "precision=torch.float16: unknown precision. Did you mean fp16?"),
+        ({"optimizer": torch.optim.SGD, "mode": "train"}, "Did you mean sgd?"),
+        (
+            {"model_or_function": nn.Linear},
+            "takes a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",
+        ),
+        ({"model_or_function": torch.ones(4)}, "or a function, not tensor([1., 1., 1., 1.])"),
+        ({"loss": "mse", "mode": "train"}, "loss='mse': should be a function of (output, batch)"),
+        ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`, such as learning_rate=0.01"),
+        ({"batch": BATCH.numpy()}, "not a ndarray: torch.as_tensor(...) makes tensors"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
         ({"mode": "train"}, "loss: a function of"),
-        ({"batch": None}, "batch: is missing"),
+        ({"batch": None}, "batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)"),
         ({"batch": 1.0}, "batch: should be a tensor"),
         ({"batch": torch.tensor(1.0)}, "samples: its number is unknown"),
         ({"batch": {"y": torch.ones(4, 4)}}, "batch: has y, and the network gets input"),
@@ -228,6 +238,11 @@ def test_a_compiled_network_is_compiled_by_its_process():
 def test_a_mistake_names_the_argument(arguments, message):
     with pytest.raises(UserError, match=re.escape(message)):
         measured(**{"model_or_function": nn.Linear(4, 4), "batch": BATCH, **arguments})
+
+
+def test_a_window_is_no_number():
+    with pytest.raises(UserError, match=r"window: should be .*, such as .*window=accelbench.Window\(measure_s=5\)"):
+        accelbench.measure(nn.Linear(4, 4), BATCH, window=5)
 
 
 @pytest.mark.parametrize("arguments", [{"mode": "train"}, {"batch": BATCH}, {"precision": "bf16"}])

@@ -1,7 +1,11 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import accelbench
+from accelbench import UserError
 from accelbench.api.run import words_of
 from accelbench.schema.vocab import Precision
 from accelbench.settings.compose import cells_of, compose
@@ -21,6 +25,35 @@ from fakes import make_project
 )
 def test_settings_become_the_words_of_the_command_line(settings, values, words):
     assert words_of(settings, values) == words
+
+
+@pytest.mark.parametrize(
+    ("settings", "values", "told"),
+    [
+        (
+            torch.nn.Flatten(),
+            {},
+            "run: takes words such as 'model=cnn', not Flatten(",
+        ),
+        ({"model": "cnn"}, {}, "not {'model': 'cnn'}; measure takes a network and a batch"),
+        ("", {"model": torch.nn.Flatten()}, "model: a Flatten is no setting"),
+        ("", {"batch_size": np.array([8, 16])}, "batch_size: a ndarray is no setting; a list is an axis"),
+        ("--batch-size 8", {}, "--batch-size: a flag of the command line; run takes settings, such as batch_size=32"),
+        ("resnet18", {}, "mean model=torchvision model.name=resnet18 or model=timm model.name=resnet18?"),
+        ("", {"batch": 8}, "mean batch_size=8?"),
+        ("", {"batch_size": (8, 16)}, "mean -m batch_size=8,16?"),
+        ("", {"precision": torch.float16}, "precision=torch.float16: unknown precision. Did you mean fp16?"),
+        ("", {"model": torch.nn.Flatten}, "mean model=custom model.target=torch.nn.modules.flatten.Flatten?"),
+    ],
+)
+def test_a_mistake_names_the_words_to_type(settings, values, told, here):
+    with pytest.raises(UserError) as raised:
+        accelbench.run(settings, **values)
+    assert told in str(raised.value)
+
+
+def test_a_device_of_torch_is_the_word_for_it():
+    assert words_of("", {"device": torch.device("cuda"), "seed": np.int64(3)}) == ["device=cuda", "seed=3"]
 
 
 def test_hydra_reads_odd_texts_as_they_are(tmp_path, monkeypatch):

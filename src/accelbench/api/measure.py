@@ -36,7 +36,7 @@ from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in, read_ceilings
 from accelbench.schema.cell import Cell, Options, Window
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.serialize import plain
+from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
 
@@ -142,12 +142,19 @@ def measure(
 
         tensors = list(tensors_in(batch))
         if not tensors:
-            raise UserError(f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
+            raise UserError(
+                f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}: "
+                "torch.as_tensor(...) makes tensors"
+            )
         # A compiled network can't be pickled; its process compiles it.
         network = getattr(model_or_function, "_orig_mod", model_or_function)
         sent = {"network": network, "batch": batch, "loss": loss, "samples": samples}
         cell = _cell(arguments, type(network), tensors)
         cell = dataclasses.replace(cell, options=Options(compile=network is not model_or_function))
+    try:
+        load(Cell, plain(cell))
+    except ValueError as wrong:
+        raise UserError(f"{wrong}, such as learning_rate=0.01 and window=accelbench.Window(measure_s=5)") from None
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
     pickles = {name: _pickled(name, value) for name, value in sent.items() if value is not None}
@@ -179,7 +186,11 @@ def measure(
 def _check_choices(arguments: dict[str, Any]) -> None:
     target, samples = arguments["model_or_function"], arguments["samples"]
     if isinstance(target, type) or not callable(target):
-        raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {target!r}")
+        raise UserError(
+            f"measure: takes a torch.nn.Module, such as Net(), or a function, not {one_line(repr(target)):.60}"
+        )
+    if arguments["loss"] is not None and not callable(arguments["loss"]):
+        raise UserError(f"loss={arguments['loss']!r}: should be a function of (output, batch)")
     choices = {"device": DEVICES, "mode": vocab.STEP_MODES, "precision": vocab.NOT_QUANTIZED, "optimizer": OPTIMIZERS}
     for flag, words in choices.items():
         if arguments[flag] not in words:
@@ -193,12 +204,12 @@ def _check_function(arguments: dict[str, Any]) -> None:
         value = arguments[flag]
         usual = inspect.signature(measure).parameters[flag].default
         if value is not usual and (usual is None or value != usual):
-            raise UserError(f"{flag}: goes with a torch.nn.Module; a function decides that itself")
+            raise UserError(f"{flag}: goes with a torch.nn.Module; a function has its own: measure(lambda: f(batch))")
 
 
 def _check_network(arguments: dict[str, Any]) -> None:
     if arguments["batch"] is None:
-        raise UserError("batch: is missing: what the module is called with, such as a tensor")
+        raise UserError("batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)")
     if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
         raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
     # The defaults would measure it elsewhere, or in another format, than it is.

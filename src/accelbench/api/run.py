@@ -5,7 +5,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,10 @@ def _hydra_as_before() -> Iterator[None]:
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
     """The words of the command line for a call of `run`. Raises UserError: a flag other than -m, or no setting."""
+    if not isinstance(settings, str | Sequence):
+        raise UserError(
+            f"run: takes words such as 'model=cnn', not {settings!r:.40}; measure takes a network and a batch"
+        )
     words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
@@ -94,10 +98,10 @@ def _word(name: str, value: Any) -> str:
     """The value in Hydra's grammar."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
+    text = str(value)
+    if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
+        return text  # also of torch.float16 and of a device
     if isinstance(value, str | Path):
-        text = str(value)
-        if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
-            return text
         from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
 
         return text if name in PATHS else quoted(text)  # the command line quotes paths itself
@@ -105,8 +109,8 @@ def _word(name: str, value: Any) -> str:
         return f"[{','.join(_word(name, part) for part in value)}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_word(name, part)}' for key, part in value.items())}}}"
-    if isinstance(value, type | Callable):
+    if isinstance(value, type | Callable) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    if hasattr(value, "item"):  # a number of NumPy's or of a tensor
+    with suppress(AttributeError, ValueError, RuntimeError):  # a number of NumPy's or of a tensor
         return _word(name, value.item())
-    raise UserError(f"{name}: a {type(value).__name__} is no setting; a list is an axis of values")
+    raise UserError(f"{name}: a {type(value).__name__} is no setting; a list is an axis, and measure takes a network")

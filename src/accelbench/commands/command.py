@@ -9,12 +9,13 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from accelbench import presentation
-from accelbench.errors import Parser
+from accelbench.errors import Parser, asking
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 ALL = "all"  # the topic of --help that has all others
@@ -66,9 +67,13 @@ class Command:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
         chosen.words = others
-        for word in chosen.words:
-            if word.startswith("--") and word not in ("--", "--multirun"):
-                parser.error(f"unrecognized arguments: {word}")
+        for word, following in zip_longest(others, others[1:], fillvalue=""):
+            if word.startswith("-") and word not in ("--", "-m", "--multirun"):
+                from accelbench.settings.config import settings_like
+
+                name, _, value = word.lstrip("-").partition("=")
+                value = value or ("" if "=" in following else following)
+                parser.error(f"unrecognized arguments: {word}", asking(settings_like(name, value)))
         return chosen
 
     @property

@@ -4,9 +4,7 @@ import importlib
 from collections.abc import Sequence
 
 from accelbench.commands.command import Command
-from accelbench.errors import UserError, did_you_mean
-from accelbench.project import workplace
-from accelbench.settings.libraries import words_for
+from accelbench.errors import UserError, asking, did_you_mean
 
 # Module -> the commands that it defines, each by its own name. The first one of all is the default.
 MODULES = {
@@ -40,10 +38,10 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     command = load(words[0] if named else NAMES[0])
     rest = list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
+        from accelbench.settings.libraries import typed_for  # here, since few runs meet a mistake
+
         word = rest[0][:MAX_SHOWN]
-        is_model = (workplace().conf / "model" / f"{word}.yaml").exists()
-        model = f"model={word}" if is_model else words_for(word)
-        meant = f" Did you mean accelbench {model}?" if model else did_you_mean(word, NAMES)
+        meant = asking(f"accelbench {each}" for each in typed_for(word)) or did_you_mean(word, NAMES)
         raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
 

@@ -89,7 +89,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         path, _, word = name.rpartition("@")
     place = _located(path or default, root)
     if place is None:
-        raise UserError(f"{path}: no folder of records, suite or record; a run says where its records are")
+        raise UserError(f"{path}: no folder of records, suite or record; `compare --run` measures cells")
     if place.is_file() and not word:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(place))])
     notes: list[str] = []

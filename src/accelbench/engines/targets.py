@@ -2,24 +2,43 @@
 
 import importlib
 import inspect
+import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from accelbench.errors import UserError
 from accelbench.schema.workload import ModelSpec
 
+EXAMPLE = "my_package.nets.MyNet"
 # The root packages of Lightning -> the package in it that has a LightningModule and a Trainer of its own.
 LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
+
+
+def dotted_path(text: str) -> str:
+    """The dotted path that a file or an entry point means; empty if none.
+
+    nets.py -> nets.MyNet, the first network there; nets.py:MyNet, nets:MyNet, ./nets/MyNet -> nets.MyNet
+    """
+    module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
+    file = Path(f"{module}.py")
+    if file.is_file() and not name:
+        networks = re.findall(r"^class (\w+)\(.*Module", file.read_text(errors="replace"), re.MULTILINE)
+        name = [*networks, "MyNet"][0]
+    path = f"{os.path.relpath(module or '.')}.{name}".removesuffix(".").replace("/", ".")
+    return path if "." in path and all(part.isidentifier() for part in path.split(".")) else ""
 
 
 def check_path(flag: str, path: str) -> None:
     """Raises a UserError if the setting `flag` is no dotted path, or one in Python's standard library."""
     root, dot, _ = path.partition(".")
-    if not dot or not all(part.isidentifier() for part in path.split(".")):
-        raise UserError(f"{flag}={path}: should be a dotted path, such as my_package.nets.MyNet")
+    if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
+        example = dotted_path(path) or EXAMPLE
+        raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={example}")
     if root in sys.stdlib_module_names:
         why = f"{root} is a module of Python's standard library; a module of your own needs another name"
         raise UserError(f"{flag}={path}: {why}")

@@ -47,6 +47,7 @@ MISTAKES = (
     Rule("executor!=local python", "python={python}: is on this machine", "executor=local"),
     Rule("executor=slurm !executor.slurm.nodes", "executor.name=slurm: without executor.slurm.nodes", "executor=slurm, which has defaults"),
     Rule("executor=ray !executor.ray.nodes", "executor.name=ray: without executor.ray.nodes", "executor=ray, which has defaults"),
+    Rule("model.library=accelbench model!=mlp,cnn,rnn,lstm,autoencoder,pets_cnn,scaling_cnn", "model.name={model.name}: no network of accelbench's", "model=torchvision, timm or transformers with it"),
     # The user's own network and data
     Rule("model=custom,lightning !model.target", "model.target: it is missing: the dotted path of your class, such as my_package.nets.MyNet"),
     Rule("model.batch data!=random", "model.batch={model.batch}: makes the data itself, so that data={data} is not used", "data=random"),

@@ -1,13 +1,14 @@
 """From words to configurations and cells; by Hydra's compose API."""
 
 import copy
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from accelbench.schema.secrets import is_secret
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
-from accelbench.settings.config import GROUPS, RunConfig
+from accelbench.settings.config import GROUPS, LISTS, RunConfig
 from accelbench.settings.hydra_errors import user_error_behind
 from accelbench.settings.suites import parse
 
@@ -69,16 +70,19 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
     """`words` as Hydra takes them. Raises UserError: one is not readable, or several values are without -m."""
-    for word, following in pairwise(words):
-        if "=" not in following and (word.endswith((",", "=")) or following.startswith(",")):
-            raise UserError(f"{word} {following}: write it without a blank: {word}{following}")
+    for at, word in enumerate(words):
+        text = " ".join([word, *takewhile(lambda each: not re.match(r"[-+~]|[^=]+=", each), words[at + 1 :])])
+        if text != word and (written := config.mended(text)):
+            raise UserError(f"{text}: write it without a blank: {written[0]}")
     given = suites.given_in(words := list(map(suites.readable, words)))
     words = suites.with_arguments_added([*words, *_device(given)])
     several = [word for word in words if parse(word).is_sweep_override()]
     if given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
         several.append(f"suite={given['suite']}")
     if several and not is_sweep:
-        raise UserError(f"{several[0]}: several values need -m")
+        if several[0].partition("=")[0] in LISTS:
+            raise UserError(f"{several[0]}: should be a list: {config.mended(several[0])[0]}")
+        raise UserError(f"{several[0]}: several values need -m: accelbench -m {several[0]}")
     return words
 
 

@@ -4,6 +4,7 @@ Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, al
 Hydra, so that a help text does not wait for it.
 """
 
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
@@ -12,9 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from accelbench.errors import OTHER_WORDS, UserError, did_you_mean
+from accelbench.errors import UserError, asking, meant_by, other_words
+from accelbench.project import workplace
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
+from accelbench.schema.serialize import grouped
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -169,25 +172,60 @@ class RunConfig(Options, RunSettings):
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
 GROUPS: dict[str, str] = {each.name: each.metadata[GROUP] for each in fields(RunConfig) if GROUP in each.metadata}
 # Every setting, in full; and those that hold others and choose no file: `window`, `optimizer`.
-PATHS = [*GROUPS, *(each.path for each in declared(RunConfig))]
+PATHS = [*GROUPS, *(each.path for each in declared(RunConfig)), "model.batch_args.seq_len"]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
 NAMES = tuple(dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig) if each.name != "where")]))
 
+LISTED = " `accelbench run --help` lists the settings."
 
-def meant(name: str) -> str:
-    """The end of a message about an unknown setting: ` Did you mean batch_size?`; empty if none is like it."""
-    inside = " or ".join(path for path in PATHS if path.endswith(f".{name}"))
-    if name in OTHER_WORDS or not inside:
-        return did_you_mean(name, PATHS)
-    return f" Did you mean {inside}?"
+
+def settings_like(name: str, value: str) -> list[str]:
+    """What to type for an unknown setting and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
+    last = name.lower().rpartition(".")[2].replace("-", "_")
+    paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
+    found = other_words(name, PATHS) or paths.get(last) or with_value(last)
+    found = found or [path for key in meant_by(name, paths) for path in paths[key]]
+    return [written_as(path, value) if path in PATHS else path for path in found]
+
+
+def with_value(word: str) -> list[str]:
+    """The setting that has a word as a value, with it: gpu -> device=gpu, half -> precision=fp16."""
+    for about in every_setting(workplace().conf):
+        ours = other_words(word, about.choices)
+        if ours and ours[0] in about.choices:
+            return [f"{about.name}={each}" for each in ours]
+    return []
+
+
+def check_known(name: str, value: str) -> None:
+    """Raises a UserError if no setting has this name, and none is in a section of this name."""
+    if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
+        raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
+
+
+def mended(text: str) -> list[str]:
+    """A setting as it should be written: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if it is right, or none."""
+    found = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
+    if not found or found[1].partition("args.")[0].rstrip(".") not in PATHS:
+        return []
+    written = written_as(found[1], found[2])
+    return [] if written == text else [written]
+
+
+def written_as(name: str, values: str) -> str:
+    """The words that set `values`, however these are separated."""
+    parts = re.findall(r"\w+\(.*?\)|[^\s,;|+()[\]']+", re.sub(r",\s+", ",", values) or "VALUE")
+    if name in LISTS:
+        return f"'{name}=[{','.join(parts)}]'"
+    return f"{'-m ' if len(parts) > 1 else ''}{name}={','.join(parts)}"
 
 
 def check_section(name: str, values: Iterable[Any]) -> None:
     """Raises a UserError if a section of settings is to have other values than mappings."""
     if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
         inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
-        hint = meant(name) if name in OTHER_WORDS else ""
+        hint = asking(other_words(name, PATHS))
         raise UserError(f"{name}: takes no value, but has settings of its own: {inside}.{hint}")
 
 

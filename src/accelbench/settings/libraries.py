@@ -1,27 +1,47 @@
 """Networks of libraries, by their names: what to write for a name that is none of accelbench's own."""
 
 import re
+from pathlib import Path
+
+from accelbench.engines.targets import EXAMPLE, dotted_path
+from accelbench.project import SAFETENSORS, TORCH_FILES
+from accelbench.settings.config import mended, with_value
 
 # Library -> the names that it has, without those that few people try; no library is imported for a message.
 NAMES = {
     "torchvision": r"^(alexnet|convnext_(?:tiny|small|base|large)|densenet\d+|efficientnet_(?:b[0-7]|v2_[sml])"
     r"|googlenet|inception_v3|maxvit_t|mnasnet\d_\d+|mobilenet_v\d\w*|regnet_[xy]_\w+|resnet(?:18|34|50|101|152)"
-    r"|resnext\d+_\d+x\d+d|shufflenet_v2_\w+|squeezenet\d_\d|swin(?:_v2)?_[tsb]|vgg\d+(?:_bn)?|vit_[blh]_\d+|wide_resnet\d+_2)$",
-    "timm": r"^((?=\w*\d)(?:beit|cait|coatnet|convnext|deit|densenet|dla|dpn|edgenext|efficientnet|eva|ghostnet|hrnet"
+    r"|resnext(?:50_32x4d|101_32x8d|101_64x4d)|shufflenet_v2_\w+|squeezenet\d_\d|swin(?:_v2)?_[tsb]|vgg\d+(?:_bn)?|vit_[blh]_\d+|wide_resnet\d+_2)$",
+    "timm": r"^((?=\w*\d|convnext_)(?!vit_[blh]_\d|mobilenet_v|mnasnet\d|regnet_[xy]|efficientnet_v2)"
+    r"(?!(?:resnet|densenet|vgg)_)(?:beit|cait|coatnet|convnext|deit|densenet|dla|dpn|edgenext|efficientnet|eva|ghostnet|hrnet"
     r"|inception|levit|maxvit|mixer|mnasnet|mobilenet|mobileone|mobilevit|nfnet|regnet|repvgg|resmlp|resnest|resnet|resnext"
-    r"|rexnet|seresne|swin|tf_|vgg|vit_|volo|wide_resnet|xception|xcit)\w*)(?:\.\w+)?$",
-    "transformers": r"(?<![a-z])(albert|bart|bert|bloom|deberta|distilbert|electra|falcon|gemma[23]?|gpt2|gptj|llama"
-    r"|mamba2?|mistral|mixtral|modernbert|mpnet|olmo2?|opt|phi3?|qwen[23]|roberta|rwkv|t5|xlm-roberta|xlnet)(?![a-z])",
+    r"|rexnet|seresne|swin_\w+_patch|swinv2|tf_|vgg|vit_|volo|wide_resnet|xception|xcit)\w*)(?:\.(?!py)\w+)?$",
+    "transformers": r"(?<![a-z.])(albert|bart|bert|bloom|deberta|distilbert|electra|falcon|gemma[23]?|gpt2|gptj|llama"
+    r"|mamba2?|mistral|mixtral|modernbert|mpnet|olmo2?|opt|phi3?|qwen[23]|roberta|rwkv|t5|xlm-roberta|xlnet)(?![a-z]|\.[a-z]|.*\.py)",
 }
 
 
-def words_for(name: str) -> str | None:
-    """The settings of a library's network: resnet18 -> `model=torchvision model.name=resnet18`; None if unknown.
+OWN = "model=custom model.target="
+ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["data=folder data.path=FOLDER"]}
 
-    transformers has architectures: bert-base-uncased -> bert.
+
+def words_for(name: str) -> list[str]:
+    """The settings of each network that `name` may mean: of a library, or in a file of the user's; empty if unknown.
+
+    resnet18 -> `model=torchvision model.name=resnet18`. transformers has architectures: bert-base-uncased -> bert.
     """
-    last = name.lower().rpartition("/")[2]
-    for library, pattern in NAMES.items():
-        if found := re.search(pattern, last):
-            return f"model={library} model.name={found[1]}"
-    return None
+    if name.endswith((*TORCH_FILES, SAFETENSORS)):
+        return [f"{OWN}{EXAMPLE} model.weights={name}"]
+    last = re.split(r"[/:]|^(?:torchvision|timm)(?:\.models)?\.", name.lower())[-1]
+    for spelled in (last, last.replace("-", "_"), last.replace("-", "")):
+        matches = {library: re.search(pattern, spelled) for library, pattern in NAMES.items()}
+        found = [f"model={library} model.name={match[1]}" for library, match in matches.items() if match]
+        if found:
+            return found
+    path = dotted_path(name)
+    return [f"{OWN}{path}"] if path and (".py" in name or not Path(name).exists()) else []
+
+
+def typed_for(word: str) -> list[str]:
+    """What to type for a word that is not readable: `resnet18`, `nets.py`, `gpu`, `batch_size`, `batch_size:8`."""
+    return mended(word) or with_value(word) or words_for(word)

@@ -14,11 +14,12 @@ from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
 from msgspec import Struct
 
-from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError
+from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError, asking
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_section, meant
+from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_known, check_section
+from accelbench.settings.libraries import typed_for
 from accelbench.settings.params import Params
 
 # Settings of a whole sweep, which can't be axes.
@@ -123,7 +124,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
         try:
             (name,) = given_in([word])
             if name.split(".")[0] not in AXES:
-                raise UserError(f"{word}: unknown setting.{meant(name)} Choose from: {', '.join(AXES)}.")
+                raise UserError(f"{word}: not in a suite. Choose from: {', '.join(AXES)}.")
             if name == "data":
                 raise UserError(f"{word}: the suite's `data` names its data set")
         except UserError as error:
@@ -155,8 +156,8 @@ def readable(word: str) -> str:
     """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is."""
     # Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
     name, _, path = word.partition("=")
-    if name == "suite":  # which a number may name
-        return f"suite={quoted(path.strip(QUOTES))}"
+    if name == "suite" or (name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)):  # names all the same
+        return f"{name}={quoted(path.strip(QUOTES))}"
     is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
     if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
@@ -184,7 +185,8 @@ def parse(word: str) -> Override:
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError) as error:
         raise UserError(
-            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value; quote odd texts"
+            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value; quote odd texts, and no two settings "
+            f"together.{asking(typed_for(word))}"
         ) from error
 
 
@@ -198,6 +200,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         override = parse(word)
         name = override.key_or_group
         value = override.value()
+        text = word.partition("=")[2]
         if not name:
             raise UserError(f"{word}: should be name=value")
         if is_hydras(word):
@@ -205,11 +208,11 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         if name == "suite":
             value = word.partition("=")[2].strip(QUOTES)
         if not override.is_delete():
-            if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
-                raise UserError(f"{word}: should be the name of a file in conf/{name}/")
+            if not word.startswith("+") and not name.startswith((*ARGUMENTS, OPTIONS)):
+                check_known(name, text)
             check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
         is_plain = isinstance(value, str) and not name.startswith((*ARGUMENTS, OPTIONS))
-        given[name] = value if is_plain else word.partition("=")[2]
+        given[name] = value if is_plain else text
     return given
 
 
