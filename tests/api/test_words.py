@@ -33,9 +33,9 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
         (
             torch.nn.Flatten(),
             {},
-            "run: takes words such as 'model=cnn', not Flatten(",
+            "run: takes words such as 'model=cnn', not a Flatten; measure takes a network",
         ),
-        ({"model": "cnn"}, {}, "not {'model': 'cnn'}; measure takes a network and a batch"),
+        ({"model": "cnn"}, {}, "not a dict; measure takes a network"),
         ("", {"model": torch.nn.Flatten()}, "model: a Flatten is no setting"),
         ("", {"batch_size": np.array([8, 16])}, "batch_size: a ndarray is no setting; a list is an axis"),
         ("--batch-size 8", {}, "--batch-size: a flag of the command line; run takes settings, such as batch_size=32"),

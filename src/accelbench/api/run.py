@@ -76,7 +76,7 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     """The words of the command line for a call of `run`. Raises UserError: a flag other than -m, or no setting."""
     if not isinstance(settings, str | Sequence):
         raise UserError(
-            f"run: takes words such as 'model=cnn', not {settings!r:.40}; measure takes a network and a batch"
+            f"run: takes words such as 'model=cnn', not a {type(settings).__name__}; measure takes a network"
         )
     words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:

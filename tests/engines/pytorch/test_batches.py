@@ -106,7 +106,11 @@ def test_samples_are_what_a_function_counts(tmp_path):
         (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the network gets left"),
         (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the netw"),
         (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
-        (TWO, {"args": {"widht": 3}}, f"model.args: {OWN}.TwoInputs: got an unexpected"),
+        (
+            TWO,
+            {"args": {"widht": 3}},
+            f"model.args: {OWN}.TwoInputs, with its model.args.NAME=VALUE: got an unexpected",
+        ),
         ((*TWO, "detached_loss"), {}, f"model.loss={OWN}.detached_loss: should return a scalar tensor that depends"),
         ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),
         ((*TWO, LOSS), {"optimizer": f"{OWN}.one_sample"}, f"model.optimizer={OWN}.one_sample, called with (paramet"),

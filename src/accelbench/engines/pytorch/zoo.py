@@ -91,7 +91,7 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     kind = import_target(model, nn.Module, "torch.nn.Module")
-    check_call(f"model.args: {model.definition}", kind, **model.args)
+    check_call(f"model.args: {model.definition}, with its model.args.NAME=VALUE", kind, **model.args)
     network = kind(**model.args)
     if not isinstance(network, nn.Module):
         made = type(network).__name__
