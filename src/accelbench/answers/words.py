@@ -13,7 +13,7 @@ from accelbench.schema.record import Row, number_of
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # between the words of a label, and not in `x=-1` or `1e-05`
 MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
-ENGINES = {
+ENGINES = {engine: engine.value for engine in vocab.Engine} | {
     vocab.Engine.pytorch: "PyTorch",
     vocab.Engine.lightning: "Lightning",
     vocab.Engine.keras: "Keras",
