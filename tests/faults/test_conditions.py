@@ -87,7 +87,7 @@ def test_paths_with_spaces_umlauts_and_quotes(template, tmp_path):
     accelbench(project, *TINY, "tracking=mlflow", f"out={out}")
     assert is_measured(project / out)
     accelbench(project, *TINY, "batch_size=16", f"out={out}-b")
-    assert accelbench(project, "sync", "--all") == "MLflow: 1 runs delivered, 1 already there.\n"
+    assert accelbench(project, "sync", "--all") == "MLflow: 1 run delivered, 1 already there.\n"
     for words in (["best", out], ["report", out], ["compare", "--anyway", out, f"{out}-b"], ["doctor"]):
         accelbench(project, *words)
     assert (project / out / "report/index.html").exists()

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from accelbench.commands.command import Command, command, flag, say
 from accelbench.errors import UserError, how_to_install, writing_errors
+from accelbench.presentation import counted
 from accelbench.project import PARAMS, workplace
 from accelbench.sinks.location import PORT
 
@@ -37,7 +38,7 @@ def sync(chosen: Namespace, console: Console) -> int:
 
     place = workplace()
     done = sync(place.store, place.record_folders, has_all=chosen.all)
-    say(console, f"MLflow: {done.num_delivered} runs delivered, {done.num_already_there} already there.")
+    say(console, f"MLflow: {counted(done.num_delivered, 'run')} delivered, {done.num_already_there} already there.")
     if done.num_left_out:
         others = f"{done.num_left_out} more of sweeps with tracking=none"
         say(console, f"{others}: `accelbench sync --all` delivers them too.")

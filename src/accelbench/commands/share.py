@@ -66,7 +66,8 @@ def export(chosen: Namespace, console: Console) -> int:
     say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
     if num is not None:
         num_cells = sum(len(sweep.cells) for sweep in sweeps)
-        say(console, f"{num} of {counted(num_cells, 'cell')} have a number there; the report says why others have none")
+        why = "; the report has the reasons of the others" if num < num_cells else ""
+        say(console, f"{num} of {counted(num_cells, 'cell')} have a number there{why}")
     return 0
 
 
