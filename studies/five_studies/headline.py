@@ -41,11 +41,18 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
 def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
     """For the report's first screen: of how many published jobs ours took less time."""
     found: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    of_stand_ins = set[tuple[str, ...]]()
     for sweep in sweeps:
         for each in beside.every_pair(sweep):
-            found[each.device, str(sweep.study), each.network, each.job].append(each.own_ratio)
+            job = (each.device, str(sweep.study), each.network, each.job)
+            found[job].append(each.own_ratio)
+            if each.stand_in:
+                of_stand_ins.add(job)
+    num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in found.values())
+    counts = {"estimated": num_estimated, f"of a {STAND_IN}": len(of_stand_ins)}
+    ours = "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
     text = f"{_num_less(found.values())} of {len(found)}"
-    return [(text, "published jobs took less time here")] if found else []
+    return [(text, f"published jobs took less time here{ours}")] if found else []
 
 
 def _num_less(jobs: Iterable[Sequence[Entry]]) -> int:

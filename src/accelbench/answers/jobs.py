@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from accelbench.answers.cells import Gap, MeasuredCell
+from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import DEVICES, ENGINES, feeding_text, model_text, setting_name
 from accelbench.schema.vocab import Protocol
@@ -22,8 +22,12 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest gain that can be told; else the largest; only of a job with gains."""
-        return self.answer.best or self.gains[0]
+        """The largest gain that can be told; else one that may be a gain, or the largest; only of a job with gains."""
+        if self.answer.best:
+            return self.answer.best
+        untold = [gain for gain in self.gains if gain.word == Word.cant_tell]
+        may_gain = [gain for gain in untold if gain.bounds is None or gain.bounds[1] > 1]
+        return (may_gain or self.gains)[0]
 
     @property
     def batch(self) -> str:
@@ -67,7 +71,7 @@ def _names(answers: Sequence[Answer]) -> list[str]:
         how = cell.mode if cell.protocol == Protocol.window else cell.protocol
         names.append(f"{model_text(answer.fastest)} {how}")
         fed = feeding_text(answer.fastest).removesuffix(cell.protocol).strip()
-        details.append((fed, answer.group.where, cell.data.name))
+        details.append((fed, answer.group.where, cell.data.name, answer.data, f"#{len(names)}"))
     for of_all in zip(*details, strict=True):
         nums = Counter(names)
         for place, detail in enumerate(of_all):

@@ -118,6 +118,7 @@ def figure(chosen: Namespace, console: Console) -> int:
     place = workplace()
     folder = place.root / (chosen.folder or default_folder(place, console))
     sweeps = read_all(folder, params.costs(place.project), params.wanted_suites(place.project, folder))
+    say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
         raise UserError(f"{shown(folder)}: no cell was measured: nothing to draw")

@@ -25,9 +25,9 @@ def dotted_path(text: str) -> str:
     nets.py -> nets.MyNet, the first network there; nets.py:MyNet, nets:MyNet, ./nets/MyNet -> nets.MyNet
     """
     module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
-    file = Path(f"{module}.py")
-    if file.is_file() and not name:
-        networks = re.findall(r"^class (\w+)\(.*Module", file.read_text(errors="replace"), re.MULTILINE)
+    file = f"{module}.py"
+    if os.path.isfile(file) and not name:  # False of a name that is too long for a file
+        networks = re.findall(r"^class (\w+)\(.*Module", Path(file).read_text(errors="replace"), re.MULTILINE)
         name = [*networks, "MyNet"][0]
     path = f"{os.path.relpath(module or '.')}.{name}".removesuffix(".").replace("/", ".")
     return path if "." in path and all(part.isidentifier() for part in path.split(".")) else ""

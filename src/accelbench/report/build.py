@@ -63,10 +63,6 @@ def html(page: Page, folder: Path) -> str:
     return _BASE.get_template("index.html").render(parts)
 
 
-def _scripts(names: Sequence[str]) -> list[str]:
-    return [Markup(_BASE.get_template(name).render()) for name in names]  # our own files: not escaped
-
-
 def _policy(scripts: Sequence[str]) -> str:
     """The content security policy: only these scripts run, none of their text is evaluated, and nothing is loaded."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]

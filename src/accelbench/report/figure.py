@@ -69,6 +69,7 @@ class Row(NamedTuple):
     text: str
     gaps: Sequence[Gap] = ()
     is_told: bool = True
+    gain: Gap | None = None  # that the text is about
 
 
 def format_of(path: Path) -> str:
@@ -104,7 +105,7 @@ def _add_legend(figure: Figure) -> None:
 
 def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
     """A row for each job with gains: how many times as fast as its reference its other settings are."""
-    rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None) for job in jobs]
+    rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain) for job in jobs]
     figure = Figure((width, ROW * len(rows) + AXIS))
     axes = figure.subplots()
     _draw_ratios(axes, rows)
@@ -169,9 +170,10 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.axvline(1, color=INK)
     for place, row in enumerate(rows):
         kinds = list(map(kind_of, row.gaps))
+        gain = row.gain or row.gaps[0]
         if row.is_told:
-            colour, _ = LOOKS.get(kinds[0], OTHER)
-            axes.plot([1, row.gaps[0].ratio], [place, place], color=colour, linewidth=3, alpha=0.3)
+            colour, _ = LOOKS.get(kind_of(gain), OTHER)
+            axes.plot([1, gain.ratio], [place, place], color=colour, linewidth=3, alpha=0.3)
         for gap, kind in zip(row.gaps, kinds, strict=True):
             note = gap.first.cell.precision if kinds.count(kind) > 1 else ""
             _draw_mark(axes, gap, kind, place, note)
@@ -202,8 +204,9 @@ def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
         if word in words:
             look: Any = {"markerfacecolor": fill or FAINT, "linestyle": line if sign else "none"}
             axes.plot([], [], marker="o", color=FAINT, label=f"{sign} {word}".strip(), **look)
-    if any(gap.bounds for gap in gaps):
-        axes.plot([], [], color=FAINT, label="95 % interval")
+    if bounded := [gap for gap in gaps if gap.bounds]:
+        is_exact = all(gap.is_interleaved for gap in bounded)
+        axes.plot([], [], color=FAINT, label="95 % interval" if is_exact else "what both 95 % intervals allow")
     if any(gap.is_doubtful for gap in gaps):
         axes.plot([], [], " ", label="! in doubt")
 
@@ -219,7 +222,7 @@ def _times(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> 
 
 def _percent(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
     axes.set_xlabel("percent of the operations per second in the probe")
-    _draw_stacks(axes, section, [{"_reached": line.value} for line in section.lines])
+    _draw_stacks(axes, section, [{"": line.value} for line in section.lines])
 
 
 def _phases(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from accelbench.answers.cells import Gap, MeasuredCell, gap
+from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
 from accelbench.answers.sentences import Answer
@@ -46,6 +46,7 @@ def _mark(job: Job, gain: Gap) -> dict[str, Any]:
         "times": significant(gain.ratio, 2),
         "exact": significant(gain.ratio),
         "bounds": gain.bounds,
+        "exactly": gain.is_interleaved,
         "within": " to ".join(map(significant, gain.bounds or ())),
         "word": gain.word,
         "why": gain.why,
@@ -114,6 +115,8 @@ def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
         about = f"over {axis.base_text} in {len(ratios)} of {counted(len(alike), 'pair')}"
         if gains and losses:
             about += f"; slower in {len(losses)}"
+        num_sure = sum(pair.gap.word == Word.sure for pair in alike)
+        about += f", {num_sure} sure" if num_sure else ", likely"
         errors = [pair.cell.number("output_error") or 0.0 for pair in alike if axis is PRECISION]
         if error := output_error_text(alike[0].cell.cell.precision, max(errors, default=0.0)):
             about += f"; output off by {error}"

@@ -80,8 +80,9 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
     if given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
         several.append(f"suite={given['suite']}")
     if several and not is_sweep:
-        if several[0].partition("=")[0] in LISTS:
-            raise UserError(f"{several[0]}: should be a list: {config.mended(several[0])[0]}")
+        name, _, value = several[0].partition("=")
+        if name in LISTS and "[" not in value and (written := config.mended(several[0])):
+            raise UserError(f"{several[0]}: should be a list: {written[0]}")
         raise UserError(f"{several[0]}: several values need -m: accelbench -m {several[0]}")
     return words
 

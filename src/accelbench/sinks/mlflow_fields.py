@@ -23,7 +23,7 @@ from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
-from accelbench.judging.warnings import Kind, interval_text
+from accelbench.judging.warnings import Kind, interval_text, output_error_text
 from accelbench.presentation import and_more, counted, significant
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
@@ -194,10 +194,13 @@ def _table_of_jobs(found: Sequence[Job]) -> str:
     """A line for each job, in markdown: what it gains most by, and both speeds; of a job without gains the fastest."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in found:
-        entries = [job.name, job.choice, speed_text(job.cell.cell, job.cell.speed)]
+        error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
+        differs = f" (output differs by {error})" if error else ""
+        entries = [job.name, job.choice + differs, speed_text(job.cell.cell, job.cell.speed)]
         if job.reference:
             ratio = f"**{significant(job.gain.ratio)}**"
-            entries += [speed_text(job.cell.cell, job.reference.speed), ratio, job.gain.word]
+            reference = f"{job.name_of(job.reference)}, {speed_text(job.cell.cell, job.reference.speed)}"
+            entries += [reference, ratio, f"{job.gain.word}{' !' if job.gain.is_doubtful else ''}"]
         rows.append([entry.replace("|", " ") for entry in entries])
     first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)  # MLflow leaves no room between columns
     return "\n".join([first, "|:--" * len(rows[0]) + "|", *others])

@@ -1,5 +1,6 @@
 """The card of one cell: what was measured of it, how sure that is, and where a step's time goes."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
@@ -69,7 +70,8 @@ def show_card(
         why = f"{UNCOUNTED}{waited_text(waited_s)}"
         texts = [disturbed_text(Process.of(record)), why, f"→ {BUSY_HINT}", *texts]
     elif record.status == Status.ok:
-        parts += [_packed(_speed(record, row, width), width, style="bold green"), _step(row, width)]
+        style = "bold" if re.search("not reached|fail|can't tell", served_text(row)) else "bold green"
+        parts += [_packed(_speed(record, row, width), width, style=style), _step(row, width)]
         parts.append(_packed(_use(record, row, width), width))
     else:
         parts.append(_failed(record, row, says_why))
@@ -195,7 +197,7 @@ def _use(record: Record, row: Row, width: int) -> Iterator[str]:
             yield f"{name} {significant(size * row[column])}{unit}"
     error = output_error_text(cell.precision, row["output_error"])
     if error:
-        yield f"output differs by {error}"
+        yield f"output differs from fp32's by {error}"
 
 
 def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
@@ -207,8 +209,10 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
         yield f"✓ checked: {checked_words(checks, fully=True)}"
         yield "- intervals: 95 % confidence, within this process"
     elif known:
-        yield f"✓ checked: {', '.join(known)}{GAP}-v: how"
-    if record.data is not None and record.data.stand_in and is_ok:
+        unknown = [check.promise for check in checks if check.observed == Check.observed]
+        others = f"; not observed: {', '.join(unknown)}" if unknown else ""
+        yield f"✓ checked: {', '.join(known)}{others}{GAP}-v: how"
+    if record.data is not None and record.data.stand_in and is_ok and not row["disturbed"]:
         yield f"! stand-in for {record.data.name}: the speed holds, the accuracy does not"
     doubts = warnings_of(row)
     shown = len(doubts) if is_verbose else MAX_DOUBTS

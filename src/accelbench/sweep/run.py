@@ -125,7 +125,9 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             record = session.measure(item)
             records.append(record)
             delivery.add(record)
-    return records
+    # As planned: the first setting of each job is the reference, also where only its record is new.
+    places = {item.record_name: place for place, item in enumerate(ready.planned)}
+    return sorted(records, key=lambda record: places.get(record.name, len(places)))
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:

@@ -76,6 +76,7 @@ def of_jobs(jobs: Sequence[Job]) -> Table | None:
         Column("samples/s", lambda job: speed(job.cell)),
         Column("± (%)", lambda job: _half_width(job.cell)),
         Column("reference", lambda job: job.reference and speed(job.reference)),
+        Column("which is", lambda job: job.reference and job.name_of(job.reference)),
         Column("times as fast", lambda job: _sure_ratio(job.gain) if job.gains else None),
         Column("why", lambda job: job.gain.how_sure if job.gains else None),
         Column("output differs from fp32's by", lambda job: _output_error(job.cell)),

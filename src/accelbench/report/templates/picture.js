@@ -42,10 +42,13 @@ function axisTicks(low, high, room) {
   return powers(base).map(power => [base ** power, power < 0 ? `1/${(base ** -power).toLocaleString("en-US")}` : `${(base ** power).toLocaleString("en-US")}x`]);
 }
 
+// Whether a setting may be faster.
+const isOpen = gain => gain.word === "can't tell" && (!gain.bounds || gain.bounds[1] > 1);
+
 function endOf(job, gains) {
   const best = bestOf(gains);
   if (best) return [`${best.times}x `, best.setting];
-  return ["", gains[0].word === "can't tell" ? "can't tell" : `keep ${gains[0].today.setting}`];
+  return ["", gains.some(isOpen) ? "can't tell" : `keep ${gains[0].today.setting}`];
 }
 
 function drawPicture() {
@@ -86,7 +89,7 @@ function drawPicture() {
   const kinds = KINDS.map(kind => make("li", {}, make("svg", {viewBox: "0 0 18 18", "aria-hidden": "true"}, markOf(kind, "likely")), kind));
   const drawn = jobs.flatMap(gainsOf), sureness = ["sure", "likely", "can't tell"].filter(word => drawn.some(gain => SURENESS[gain.word] === SURENESS[word]));
   const how = [...sureness.map(word => make("li", {}, make("svg", {viewBox: "0 0 18 18", "aria-hidden": "true"}, markOf("PyTorch", word)), word)),
-    ...drawn.some(gain => gain.bounds) ? [make("li", {}, "line: 95 %")] : [], ...drawn.some(isDoubtful) ? [make("li", {}, "!: in doubt")] : []];
+    ...drawn.some(gain => gain.bounds) ? [make("li", {}, drawn.some(gain => gain.bounds && !gain.exactly) ? "line: what both 95 % intervals allow" : "line: 95 %")] : [], ...drawn.some(isDoubtful) ? [make("li", {}, "!: in doubt")] : []];
   box.classList.toggle("narrow", isNarrow);
   box.replaceChildren(make("ul", {class: "kinds"}, ...kinds), svg,
     make("ul", {class: "kinds how"}, ...how,

@@ -152,7 +152,7 @@ function goTo(target) {
 for (const link of document.querySelectorAll("nav a, .chips a, .skip, .to")) {
   link.addEventListener("click", event => {
     event.preventDefault();
-    goTo(place(link.hash.slice(1)));
+    goTo(place(decodeURIComponent(link.hash.slice(1))));
   });
 }
 place("link").addEventListener("click", event => copy(location.href, event.target));
