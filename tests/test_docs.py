@@ -147,7 +147,7 @@ def harmless(words):
     words = [word for word in words if not word.startswith("hydra.")]
     if {"--cfg", "--info"} & set(words):
         return [words]
-    if words == ["run", "--help"] or words[0] in ("selfcheck", "view"):  # they measure, and open a browser
+    if words[:2] == ["run", "--help"] or words[0] in ("selfcheck", "view"):  # they measure, and open a browser
         return [[words[0], "--help"]]
     if words[0] in ON_RECORDS:
         return ON_RECORDS[words[0]](words)

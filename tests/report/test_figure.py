@@ -53,7 +53,9 @@ def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(dr
     ends = ["3.5x Keras fp32", "1.7x PyTorch bf16", "? PyTorch bf16"]
     assert [word for word in found if word in ends] == ends
     assert "times as fast as PyTorch fp32 on CPU at the same batch" in found
-    assert {"PyTorch", "Keras", "PyTorch on XLA", "likely", "? can't tell", "95 % interval", "1/4", "2x"} <= set(found)
+    assert {"PyTorch", "Keras", "PyTorch on XLA", "likely", "? can't tell", "both 95 % intervals", "1/4", "2x"} <= set(
+        found
+    )
     assert "! in doubt" not in found
     assert main(["best", "runs"]) == 0
     printed = capsys.readouterr().out

@@ -85,7 +85,8 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
         answer, table, *others = tags[NOTE].replace("&ensp;", "").split("\n\n")
         assert re.fullmatch(r"\*\*[01] of 1 job run faster than PyTorch fp32 on CPU at the same batch\*\*", answer)
         assert re.match(
-            r"\| cnn train \| PyTorch bf16 \| [\d,]+ samples/s \| [\d,]+ samples/s \| \*\*\d.*", table.splitlines()[2]
+            r"\| cnn train \| PyTorch bf16 \| [\d,]+ samples/s \| PyTorch fp32, [\d,]+ samples/s \| \*\*\d.*",
+            table.splitlines()[2],
         )
         assert re.fullmatch(r"\| mlp train \| PyTorch fp32 \| [\d,]+ samples/s \|", table.splitlines()[3])
         assert others[-1].startswith("Missing: 1 of 4 cells: 1 skipped on cpu")

@@ -206,7 +206,7 @@ def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
             axes.plot([], [], marker="o", color=FAINT, label=f"{sign} {word}".strip(), **look)
     if bounded := [gap for gap in gaps if gap.bounds]:
         is_exact = all(gap.is_interleaved for gap in bounded)
-        axes.plot([], [], color=FAINT, label="95 % interval" if is_exact else "what both 95 % intervals allow")
+        axes.plot([], [], color=FAINT, label="95 % interval" if is_exact else "both 95 % intervals")
     if any(gap.is_doubtful for gap in gaps):
         axes.plot([], [], " ", label="! in doubt")
 

@@ -209,9 +209,10 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
         yield f"✓ checked: {checked_words(checks, fully=True)}"
         yield "- intervals: 95 % confidence, within this process"
     elif known:
-        unknown = [check.promise for check in checks if check.observed == Check.observed]
-        others = f"; not observed: {', '.join(unknown)}" if unknown else ""
-        yield f"✓ checked: {', '.join(known)}{others}{GAP}-v: how"
+        yield f"✓ checked: {', '.join(known)}{GAP}-v: how"
+    unknown = [check.promise for check in checks if check.observed == Check.observed]
+    if unknown and not is_verbose:
+        yield f"- not observed: {', '.join(unknown)}"
     if record.data is not None and record.data.stand_in and is_ok and not row["disturbed"]:
         yield f"! stand-in for {record.data.name}: the speed holds, the accuracy does not"
     doubts = warnings_of(row)

@@ -17,6 +17,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
+from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -125,8 +126,9 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             record = session.measure(item)
             records.append(record)
             delivery.add(record)
-    # As planned: the first setting of each job is the reference, also where only its record is new.
-    places = {item.record_name: place for place, item in enumerate(ready.planned)}
+    # As the folder's plan: the first setting of each job is the reference, also where only its record is new.
+    wanted = plan_file.joined(context.earlier, ready.planned)
+    places = {item.record_name: place for place, item in enumerate(wanted)}
     return sorted(records, key=lambda record: places.get(record.name, len(places)))
 
 
