@@ -91,9 +91,7 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
             yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"
     for answer in target_answers(cells):
         if answer.fastest:
-            cell = answer.fastest.cell
-            about = f"{answer.what} to {cell.cell.target.text}: {answer.fastest.name}"
-            yield f"{answer.fastest.median_text} s", about
+            yield f"{answer.fastest.median_text} s", f"{answer.what}: {answer.fastest.name}"
     for generated in answers:
         if generated.fastest.cell.mode == Mode.generate:
             yield generated.rate, f"{generated.title}: {generated.group.text(generated.fastest)}"
