@@ -35,7 +35,7 @@ none<no,off,false,null,disabled;
 batch_size<batch,bs,b,minibatch,mini_batch,train_batch_size,per_device_batch_size; precision<dtype,torch_dtype;
 device<accelerator,hardware; devices<num_gpus,n_gpus,ngpu,num_devices,world_size; protocol<scenario;
 engine<backend,framework,runtime; engine.backend<backend; model<net,network,arch,architecture; model.name<variant;
-model.target<target,class; model.weights<checkpoint,ckpt; model.weights=pretrained<pretrained;
+model.target<target,class; model.weights<checkpoint,ckpt;
 model.optimizer<optimizer,optim,opt,optimizer_name;
 model.learning_rate<lr,base_lr; model.input_shape<input_size,shape,img_size,imgsz,resolution;
 model.batch_args.seq_len<seq_len,seq_length,sequence_length,max_length,max_len,max_seq_len;
