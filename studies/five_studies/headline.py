@@ -26,13 +26,11 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
             of_stand_ins[each.device] += bool(each.stand_in and not of_job)
             of_job.append(each.own_ratio)
     for device, jobs in found.items():
-        num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs.values())
         names = [f"{study} ({published.studies()[study]['name']})" for study in sorted({study for study, *_ in jobs})]
         of = f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"
         num_less = _num_less(jobs.values())
         less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
-        counts = {"estimated": num_estimated, f"of a {STAND_IN}": of_stand_ins[device]}
-        estimated = "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
+        estimated = _caveats(jobs.values(), of_stand_ins[device])
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
         framework = "Our times, of the study's framework where it was measured, are"
         yield f"{less} there. {framework} {times} times the published ones{estimated}."
@@ -48,11 +46,16 @@ def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
             found[job].append(each.own_ratio)
             if each.stand_in:
                 of_stand_ins.add(job)
-    num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in found.values())
-    counts = {"estimated": num_estimated, f"of a {STAND_IN}": len(of_stand_ins)}
-    ours = "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
+    ours = _caveats(found.values(), len(of_stand_ins))
     text = f"{_num_less(found.values())} of {len(found)}"
     return [(text, f"published jobs took less time here{ours}")] if found else []
+
+
+def _caveats(jobs: Iterable[Sequence[Entry]], num_of_stand_ins: int) -> str:
+    """Such as `; 13 of ours estimated; 2 of ours of a stand-in`; empty without any."""
+    num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs)
+    counts = {"estimated": num_estimated, f"of a {STAND_IN}": num_of_stand_ins}
+    return "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
 
 
 def _num_less(jobs: Iterable[Sequence[Entry]]) -> int:

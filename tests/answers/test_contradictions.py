@@ -286,7 +286,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_jobs_table(said, page, build.markdown(page, cells))
+    of_jobs_table(said, page, build.markdown(page, build.answers_text(page, cells)))
     of_every_cell(said, page)
     of_headline(said, page)
     of_figure(said, page)

@@ -27,7 +27,7 @@ def test_only_what_was_measured_counts_as_measured(read, maker) -> None:
     assert (page.stand_ins, page.when) == ({}, ("2026-11-20 18:00", "2026-11-20 18:00"))
     page = compose([read([skipped])])
     assert (page.stand_ins, page.when) == ({}, None)
-    assert "- \n" not in build.markdown(page, [])
+    assert "- \n" not in build.markdown(page, "")
 
 
 def test_the_table_of_jobs_counts_the_doubts_of_both_settings(read, maker) -> None:

@@ -28,7 +28,7 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
     report = (out / "report.md").read_text()
     for title in ("Training time", "How a benchmark lies"):
         assert title in (out / "index.html").read_text()
-        assert title not in build.markdown(without, [])
+        assert title not in build.markdown(without, "")
     assert (out / "plots" / f"curves_{suite}.png").is_file()
     assert (out / "plots" / "curves_below" / f"{suite}.png").is_file()
     assert "plots/curves_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in report
@@ -48,7 +48,7 @@ def test_a_study_of_which_nothing_was_measured_keeps_its_section_with_its_number
     rows = {(row["network"], row["device"], row["published"]) for row in texts(added["002"].main)}
     assert {("pets_cnn", "gpu", "454.0"), ("pets_cnn", "tpu", "94.0")} < rows
     assert "Not measured here" not in added["001"].sentence
-    shown = build.markdown(found, [])
+    shown = build.markdown(found, "")
     assert "| scaling_cnn_small | cpu | fp32 | 8 | latency | 36.71 |" in shown
 
 

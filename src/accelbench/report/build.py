@@ -73,11 +73,11 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def markdown(page: Page, cells: Sequence[MeasuredCell]) -> str:
-    """The page in short, in markdown, with relative links to the pictures; `cells` are all."""
+def markdown(page: Page, answers: str) -> str:
+    """The page in short, in markdown, with relative links to the pictures; `answers` is what headline.txt has."""
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
     parts = {
-        "answers": Markup(indent(answers_text(page, cells), "    ")),
+        "answers": Markup(indent(answers, "    ")),
         "links": {picture.path: quote(picture.path) for picture in page.pictures},
     }
     return environment.get_template("report.md").render(page=page, **parts)
@@ -146,8 +146,9 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    (folder / "headline.txt").write_text(answers_text(page, cells_in(sweeps)), encoding="utf-8")
-    (folder / "report.md").write_text(markdown(page, cells_in(sweeps)), encoding="utf-8")
+    answers = answers_text(page, cells_in(sweeps))
+    (folder / "headline.txt").write_text(answers, encoding="utf-8")
+    (folder / "report.md").write_text(markdown(page, answers), encoding="utf-8")
     cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
     processes = csv_file.text(process_rows(cells_in(sweeps)))
     (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
