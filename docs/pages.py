@@ -96,7 +96,7 @@ def records() -> str:
 
 
 def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Iterator[tuple[str, Schema]]:
-    """Yields the dotted name and the schema of each field, and of those of the objects in it; `[]` follows a list's."""
+    """Yields the dotted name and the schema of each field, also of fields in objects; `[]` ends the name of a list."""
     for name, field in schema["properties"].items():
         inner, is_list = _inner(field, known)
         path = f"{prefix}{name}[]" if is_list else f"{prefix}{name}"
