@@ -37,9 +37,6 @@ SENTENCE = re.compile(
     rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
-HEADLINE = re.compile(
-    rf"(?P<name>cnn[^:;]*): (?P<setting>[^(;]+), (?P<ratio>{NUMBER}) times (?P<second>[^(;]+) \((?P<word>\w+)"
-)
 PLACES = [
     ENVIRONMENT,
     {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "cpu_name": "Other CPU"}},
@@ -189,22 +186,6 @@ def references_of(of_groups):
     return {gain.first.measured_key: gain.second.measured_key for gain in gains if gain}
 
 
-def of_headline(said, page) -> None:
-    """The networks that it names are of the first cards that tell their settings apart, those without doubts first."""
-    shown = [answer for answer in page.answers if answer.group.others] or [
-        answer for answer in page.answers if answer.others
-    ]
-    told = [answer for answer in shown if answer.lead and answer.lead.is_told]
-    text = page.headline[0].text if page.headline else ""
-    for each in HEADLINE.finditer(text):
-        of_name = [a for a in told if each["name"] == a.name_among(shown)]
-        alike = [a for a in of_name if each["setting"].startswith(a.group.setting(a.fastest))]
-        lead = min(alike, key=lambda a: bool(a.lead and a.lead.is_doubtful)).lead
-        keys = (lead.first.measured_key, lead.second.measured_key)
-        said.pair("headline", *keys, each["ratio"], each["word"])
-    assert bool(told) == bool(HEADLINE.search(text))
-
-
 def of_figure(said, page) -> None:
     """The texts at the right end of the picture to take away have two digits of what the others show."""
     gaining = [job for job in jobs(page.answers) if job.gains]
@@ -288,7 +269,6 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     page = compose(sweeps)
     of_jobs_table(said, page, build.markdown(page, build.answers_text(page, cells)))
     of_every_cell(said, page)
-    of_headline(said, page)
     of_figure(said, page)
     of_first_screen(said, page)
     of_csv(said, root, sweeps)

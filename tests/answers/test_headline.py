@@ -1,16 +1,13 @@
 import dataclasses
-import re
 
 import pytest
 
 from accelbench.answers.headline import headline
 from accelbench.answers.precisions import worth
-from accelbench.answers.sentences import answers
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Engine, Mode, Protocol, Status
+from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_ceilings
 from report.conftest import ENVIRONMENT
-from report.pictures.samples import served
 
 PROBED = "In the probe of matrix products {} is {} times as fast as {} ({} against {}"
 LOW = PROBED.format("fp32", "10.0", "bf16", "200", "20.0 GFLOP/s).")
@@ -80,38 +77,7 @@ def test_no_sentence_about_a_precision_covers_pairs_that_differ(cells, on) -> No
     ]
 
 
-def test_no_two_batches_of_several_settings_are_compared_and_networks_are_named_by_an_unusual_protocol(cells, on):
-    rates = {512: {"mlp cpu fp32": 6000, "mlp cpu bf16": 9000}, 1024: {"mlp cpu bf16": 8000}}
-    larger = [record for size, of_size in rates.items() for record in on("A", of_size, batch_size=size)]
-    found = cells(on("A", GAIN_OF) + larger)
-    text = "Training: mlp: bf16 b512, 1.50 times fp32 b512 (likely)."
-    assert headline(answers(found), found)[0].text == text
-    fitted = on("A", {"rnn cpu fp32": 1000, "rnn cpu bf16": 2000}, protocol=Protocol.fit)
-    found = cells(on("A", GAIN_OF) + fitted)
-    assert "; rnn (fit): bf16 b128, 2.00" in headline(answers(found), found)[0].text
-
-
-def test_each_answer_about_a_network_is_named_and_same_is_a_result(cells, maker, on) -> None:
-    tied = {f"n{i} cpu {word}": 9 for i in range(20) for word in ("fp32", "bf16")}
-    last = {f"z cpu {word}": 9 for word in ("fp32", "bf16")}
-    found = cells(
-        [
-            *maker.interleaved({"fp32": 1000, "bf16": 1001}),
-            *on("B", GAIN_OF),
-            *on("A", tied),
-            *on("A", last, mode=Mode.infer),
-        ]
-    )
-    text, other = headline(answers(found), found)[0].text.splitlines()
-    assert other == "Inference: can't tell for z."
-    assert text.startswith(
-        "Training: mlp (mnist, B): bf16 b128, 2.00 times fp32 b128 (likely); mlp (mnist, Example CPU @ 2.0 GHz):"
-    )
-    untold = ", ".join(sorted(f"n{i}" for i in range(13)))
-    assert text.endswith(f" bf16 b128 and fp32 b128 are equally fast; can't tell for {untold}; and 7 more.")
-
-
-def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
+def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
     """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
     rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
@@ -127,10 +93,8 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]
     found = cells(made)
-    lines = headline(answers(found), found, "Twice as fast as published.")
+    lines = headline(found, "Twice as fast as published.")
     assert {line.topic: line.text for line in lines} == {
-        "Fastest": "Training: cnn: fp32 keras b128, 3.00 times fp32 pytorch b128 (likely, a number in doubt); "
-        "can't tell for mlp.",
         "Studies": "Twice as fast as published.",
         "Missing": "3 of 10 cells: 1 skipped on gpu (no NVIDIA driver), 1 skipped on tpu (no chip), "
         "1 failed on cpu (raised slowly slowly slowly slowly slowly slowly slowly ...).",
@@ -139,17 +103,3 @@ def test_the_headline_says_what_is_fastest_what_is_missing_and_what_is_in_doubt(
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't.",
         "Precision": f"{EQUAL}bf16 is 1.50 times as fast as fp32 in 1 of 1 pair (1 likely).",
     }
-
-
-def test_the_fastest_settings_are_a_line_with_what_is_served_and_the_times_to_a_target(cells, maker) -> None:
-    """It is the first of at most five; the sentences on other speeds follow the networks, a table on the page."""
-    compared = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 1000), ("bf16", 3000))]
-    found = cells([*compared, *served(maker), *served(maker, "mlp")])
-    line = headline(answers(found), found)[0]
-    first, cnn, mlp = line.text.splitlines()
-    assert re.match(
-        r"cnn infer.*: fp32, batches of at most 8: [\d,]+ to [\d,]+ requests/s with p99 at most 50 ms \(", cnn
-    )
-    assert (mlp.split()[0], first) == ("mlp", "Training: mlp: bf16 b128, 3.00 times fp32 b128 (likely).")
-    alone = headline([], cells(served(maker)))[0]
-    assert alone.text == cnn

@@ -10,7 +10,6 @@ from rich.console import Console
 import accelbench
 import beside
 from accelbench.answers.cells import cells_of
-from accelbench.answers.headline import headline
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import answers
 from accelbench.report import csv_file
@@ -114,7 +113,7 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     show_card(record, "", console)
     terminal.show_answer([record], "runs/mine", console)
     cells = cells_of([Process.of(record)])
-    told = [" ".join(terminal.outcome(record)), headline(answers(cells), cells)[0].text, results._repr_html_()]
+    told = [" ".join(terminal.outcome(record)), answers(cells)[0].sentence, results._repr_html_()]
     for text in told:
         assert re.search("102,[04]00 tokens/s", text)
         assert "first token after 100 ms, 10.0 ms a token" in text

@@ -1,77 +1,41 @@
-"""What all answers come to, in at most five lines: the page, report.md and the end of `make repro` show these."""
+"""Sentences about all cells together: what is in doubt, missing or a stand-in, and what a precision is worth."""
 
 from collections import Counter
 from collections.abc import Sequence
 from textwrap import shorten
 from typing import NamedTuple
 
-from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.precisions import worth
-from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.answers.words import MODES
 from accelbench.judging.row import remarks_in, warnings_of
 from accelbench.judging.warnings import Kind
-from accelbench.presentation import counted, significant
-from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Mode
+from accelbench.presentation import counted
 
-MAX_NAMED = 15  # networks: the most important ones, in the order of their names
 MAX_REASONS, REASON_LENGTH = 3, 60
 
 
 class Line(NamedTuple):
     """A line of the headline."""
 
-    topic: str  # what it is about, such as `Fastest`
+    topic: str  # what it is about, such as `In doubt`
     text: str  # sentences; what is to stand on a line of its own follows a line break
 
 
-def headline(answers: Sequence[Answer], cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
+def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
     """The lines that there is something to say in.
 
     `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
     published numbers.
     """
-    several = [answer for answer in answers if answer.group.others] or [answer for answer in answers if answer.others]
-    by_mode = grouped(several, lambda answer: answer.fastest.cell.mode)
-    fastest = [_fastest(by_mode[mode], several) for mode in Mode if mode in by_mode]
-    fastest += beside_speeds(cells)
-    generated = [answer for answer in answers if answer.fastest.cell.mode == Mode.generate]
-    fastest += [f"{answer.title}: {answer.sentence}" for answer in generated[:MAX_NAMED]]
-    if answers and not fastest:
-        fastest = ["Each network was measured with one setting: nothing to compare."]
     lines = [
-        Line("Fastest", "\n".join(fastest)),
         Line("In doubt", _in_doubt(cells)),
         Line("Precision", worth(cells)),
         Line("Studies", published),
         Line("Missing", missing(cells)),
     ]
     return [line for line in lines if line.text]
-
-
-def _fastest(of_mode: Sequence[Answer], several: Sequence[Answer]) -> str:
-    """Such as `Training: cnn: fp32 keras b128, 1.26 times fp32 pytorch b128 (likely); can't tell for mlp.`."""
-    parts, untold = [], []
-    for answer in sorted(of_mode[:MAX_NAMED], key=lambda answer: answer.name_among(several).casefold()):
-        name = answer.name_among(several)
-        lead = answer.lead
-        if lead is None or lead.word == Word.cant_tell:
-            untold.append(name)
-            continue
-        first, second = (f"{answer.group.setting(cell)} b{cell.cell.batch_size}" for cell in (lead.first, lead.second))
-        doubt = ", a number in doubt" if lead.is_doubtful else ""
-        if lead.word == Word.same:
-            parts.append(f"{name}: {first} and {second} are equally fast")
-        else:
-            parts.append(f"{name}: {first}, {significant(lead.ratio)} times {second} ({lead.word}{doubt})")
-    if untold:
-        parts.append(f"can't tell for {', '.join(untold)}")
-    if len(of_mode) > MAX_NAMED:
-        parts.append(f"and {len(of_mode) - MAX_NAMED} more")
-    return f"{MODES[of_mode[0].fastest.cell.mode].capitalize()}: {'; '.join(parts)}."
 
 
 def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:

@@ -1,7 +1,7 @@
 """The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,6 @@ from accelbench.compare.command_words import command_words
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
-from accelbench.schema.vocab import Protocol
 
 MAX_CANDIDATES = 4
 REFERENCE = "reference"
@@ -61,15 +60,6 @@ class Answer:
     def title(self) -> str:
         """What it is about, such as `resnet18, inference (random 3x224x224)`."""
         return f"{self.what} ({self.data})"
-
-    def name_among(self, answers: Sequence["Answer"]) -> str:
-        """The model; with its data if there are others about the same, else with an unusual protocol: `mlp (fit)`."""
-        about, protocol = "", self.fastest.cell.protocol
-        if sum(answer.what == self.what for answer in answers) > 1:
-            about = f" ({self.data})"
-        elif protocol != Protocol.window:
-            about = f" ({protocol})"
-        return model_text(self.fastest) + about
 
     @cached_property
     def others(self) -> list[MeasuredCell]:

@@ -107,7 +107,7 @@ def compose(
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
-        headline=headline(found, cells, extension.headline(sweeps) if extension else ""),
+        headline=headline(cells, extension.headline(sweeps) if extension else ""),
         worth=_worth(sweeps, cache) if cache is not None else [],
         machines=_machines(ran),
         folder=folder,

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from accelbench.answers.cells import Gap, cells_of
+from accelbench.answers.cells import Gap, MeasuredCell, cells_of, gap
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
+from accelbench.answers.reference import setting_key
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
-from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.row import warnings_of
 from accelbench.judging.served import served_text
 from accelbench.judging.warnings import counted_samples, interval_text
 from accelbench.presentation import significant
@@ -22,11 +22,19 @@ FIGURES_WIDTH = 31  # columns of `  ok   168,000/s  ±6.2 %   1.8x !`
 
 
 class JobLines:
-    """The lines of a sweep's cells, `width` columns wide. Gains count the records that are `known` already, too."""
+    """The lines of a sweep's processes, `width` columns wide.
+
+    With `repeats`, a cell has a line for each of its processes. The line has the speed of that process, and its gain
+    over the latest process of the reference: the setting of the job that ran first, at the same batch. The reference
+    may be among the records of an earlier sweep, which are `known`.
+    """
 
     def __init__(self, planned: Sequence[Planned], width: int, known: Sequence[Record] = ()) -> None:
         self.width = width
-        self._processes = [Process.of(record) for record in known]
+        self._settings: dict[object, object] = {}  # job -> the `setting_key` of its reference
+        self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
+        for record in known:
+            self._gain(Process.of(record))
         # What all cells have is said once, but for the precision and the batch.
         words = [[item.cell.mode, *setting_words(item.cell, item.label)] for item in planned]
         first = words[0][:3] + words[0][5:] if len(words) > 1 else []
@@ -46,14 +54,15 @@ class JobLines:
         """The line of a finished cell, whose job is named if the line above has another; `reason`: why it is not ok."""
         if self._above is None and self._shared:
             yield Text(f"  {' · '.join(self._shared)}", "dim")
-        cell, row = record.cell, summarise(record)
+        cell = record.cell
+        process = Process.of(record)
+        row = process.own_row
         begin = self._begin(cell, record.label)
         self._above = (cell.model.name, cell.mode)
         if len(begin) > self._column:
             yield Text(begin)
             begin = "  "
         line = Text(f"{begin.ljust(self._column)}  ")
-        process = Process.of(record)
         if row["disturbed"]:
             yield line.append(disturbed_text(process), "dim")
             return
@@ -94,13 +103,17 @@ class JobLines:
         return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
-        """Over the reference of the process's job, among what has run so far; None before that has."""
-        self._processes.append(process)
-        alike = [each for each in self._processes if each.workload_key == process.workload_key]
-        for group in groups(cells_of(alike)):
-            for cell in group.cells:
-                if cell.measured_key == process.measured_key:
-                    return group.gain(cell)
+        """Over the latest process of its reference; None of the reference itself, and before that has run."""
+        (cell,) = cells_of([process])
+        if not cell.competes:
+            return None
+        job = cell.workload_key, cell.place_key
+        setting = setting_key(cell)
+        of_batch = *job, cell.cell.batch_size
+        if self._settings.setdefault(job, setting) == setting:
+            self._references[of_batch] = cell
+        elif of_batch in self._references:
+            return gap(cell, self._references[of_batch])
         return None
 
 

@@ -71,7 +71,7 @@ class SweepProgress:
         self.num_done = 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
-        self._jobs = JobLines(self.planned, console.width, known)
+        self._jobs = JobLines(self.planned, console.width, known if console.is_terminal else ())
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 
