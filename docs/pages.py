@@ -4,7 +4,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,13 @@ CONF = DOCS.parent / "conf"
 BEFORE, AFTER = "| `arguments` | arguments of the network, of its batches and its data |\n", "\n## Outcome\n"
 WRONG = "| what is done | it reports | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
-FIELDS = "| field | meaning |\n|---|---|\n"  # the heading of the table in docs/records.md
-SEE = "see the [column](columns.md)"  # the meaning of a field that has a column
-MAX_CELL = 118  # characters of a meaning there
-ONE_FACT = re.compile(r"(\S+: )?[{]\w+[}]|\S+[{]\w+[}]: [{]\w+[}]")  # a reason that the machine gives
+FIELDS = "`python docs/pages.py` makes this list from the code:\n\n"  # before the list in docs/records.md
+MAX_NAMES = 7  # fields of an object that the list names
+MAX_CELL = 118  # characters of a table's cell
+MAX_TERMS = 2  # of a rule that the page lists
+SETTING = re.compile(
+    r"(allocator|cuda_graphs|data(?!.pinned)|device|devices|engine|freeze|mode|model|precision|protocol)\b"
+)
 PREFIX = re.compile(r"^[\w.]+(=\S+)?: ")  # the setting that a reason begins with
 MAX_WORDS = 100  # characters of a list of choices in a table
 
@@ -75,9 +77,10 @@ def _shared(names: Iterable[str], meaning: str) -> Iterator[str]:
 
 
 def records() -> str:
-    """docs/records.md as it is, with a row for each field of a record and of the objects in it.
+    """docs/records.md as it is, with a line for each field of a record and of the objects in it.
 
-    The cell's fields are settings. Of objects deeper in it, only the names of the fields stand there.
+    The cell's fields are settings. A field of a measurement that has a column is explained there. Of objects deeper in
+    the record, only the names of the fields are listed.
     """
     before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
     schema = json_schema.record()
@@ -88,11 +91,11 @@ def records() -> str:
         if name.partition(".")[0] in ("cell", "unfinished"):  # the latter is of earlier releases
             continue
         has_column = name.startswith("measurement.") and name.rpartition(".")[2] in explained
-        meanings[name] = SEE if has_column else _meaning(name, field, schema["definitions"])
-    rows = []
-    for meaning, names in groupby(meanings, meanings.__getitem__):
-        rows += _shared(names, meaning)
-    return "".join([before, FIELDS, *rows])
+        meaning = _meaning(name, field, schema["definitions"])
+        if meaning and not has_column:
+            meanings[name] = meaning
+    lines = [f"- `{name}`: {meaning}\n" for name, meaning in meanings.items()]
+    return "".join([before, FIELDS, *lines])
 
 
 def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Iterator[tuple[str, Schema]]:
@@ -117,17 +120,12 @@ def _inner(field: Schema, known: dict[str, Schema]) -> tuple[Schema, bool]:
 
 
 def _meaning(name: str, field: Schema, known: dict[str, Schema]) -> str:
-    """What a field means; of an object in an object, also the names of its fields."""
-    meaning = field.get("description", "–")
+    """What a field means, in one sentence; of an object in an object, also the names of its fields, if they are few."""
+    meaning = field.get("description", "").replace("None", "null").partition(". ")[0]
     inner, _ = _inner(field, known)
-    if "." in name and "properties" in inner:
+    if meaning and "." in name and len(inner.get("properties", ())) in range(1, MAX_NAMES + 1):
         meaning += f" ({', '.join(inner['properties'])})"
-    return _cut(meaning)
-
-
-def _cut(text: str) -> str:
-    """What fits into a table's cell."""
-    return textwrap.shorten(text.replace("|", "or").replace("None", "null"), MAX_CELL, placeholder=" ...")
+    return str(meaning)
 
 
 def serving() -> str:
@@ -141,21 +139,36 @@ def rules() -> Iterator[str]:
     """The last part of docs/settings.md: what goes with what."""
     yield "## What goes with what"
     yield ""
-    yield "The terms of a condition hold together. `threads` means that it was given, `!model.loss` that it was not."
-    yield "`fused` and the like are facts of the machine. A message has the reason of each rule."
+    yield "`x=a,b`: x is one of these values. `x!=a`: x is not a. `!x`: x is not set. `x=a y=b`: both hold."
     yield ""
     yield "### Settings that need others"
     yield ""
+    yield "Each setting on the left needs the words on the right. Without them, the command ends with exit status 2."
+    yield "So do other contradictions, such as `protocol=target data=random`. The message names what to use instead."
+    yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
-        yield f"- `{needs.settings}`: `{needs.needed}`{among}"
+        yield f"- {_listed(needs.settings)}: `{needs.needed}`{among}"
+    yield from ["", "### Skipped", ""]
+    yield "A cell is one combination of settings. If it has the words on the left, a sweep skips it."
+    yield "These are the frequent cases. `accelbench plan` prints all cells that are skipped here, with the reason."
     yield ""
-    yield "Other contradictions, such as `protocol=target data=random`, are refused with exit status 2."
-    yield "The message names what to use instead."
-    yield from ["", "### Skipped", "", "A sweep skips such a cell and measures the others.", ""]
-    yield from _lines(rule for rule in SKIPPED if not ONE_FACT.fullmatch(rule.refuse))
-    yield from ["", "### Without effect", "", "Under other conditions a cell has the defaults of these settings.", ""]
-    yield from (f"- `{used.settings}`: `{used.needed}`" for used in USED)
+    yield from _lines(rule for rule in SKIPPED if _is_short(rule))
+    yield from ["", "### Without effect", ""]
+    yield "Each setting on the left has an effect only with the words on the right. In other cells it has its default."
+    yield ""
+    yield from (f"- {_listed(used.settings)}: `{used.needed}`" for used in USED)
+
+
+def _listed(settings: str) -> str:
+    return ", ".join(f"`{name}`" for name in settings.split())
+
+
+def _is_short(rule: Rule) -> bool:
+    """Whether a rule is of two frequent settings at most, and its advice explains it."""
+    terms = rule.when.split()
+    is_frequent = all(SETTING.match(term) for term in terms)
+    return is_frequent and len(terms) <= MAX_TERMS and _text(rule).startswith("use ")
 
 
 def _lines(rules: Iterable[Rule]) -> Iterator[str]:
@@ -173,7 +186,7 @@ def _text(rule: Rule) -> str:
     if "=" not in rule.instead or rule.instead.startswith("it"):
         reason = PREFIX.sub("", rule.refuse)
         text = f"{reason}: {text}" if rule.instead else reason
-    return re.sub(r"[{](.*?)[}]", r"`\1`", text)
+    return re.sub(r"[{](.*?)[}]", r"`\1`", re.sub(r" for (\w+=)?[{].*?[}]$", "", text))
 
 
 def settings(defaults: dict[str, Any]) -> str:
@@ -181,8 +194,10 @@ def settings(defaults: dict[str, Any]) -> str:
     lines = [
         "# The settings",
         "",
-        "`accelbench name=value` sets one, `accelbench -m name=value,value` sweeps it. `accelbench --cfg job` prints",
-        "the values that a run would have. Values in `this type` are defaults. `python docs/pages.py` makes this page.",
+        "`accelbench name=value` sets one setting. `accelbench -m name=value,value` measures several values of it.",
+        "`accelbench --cfg job` prints the values that a run would have.",
+        "",
+        "Values in `this type` are defaults. `python docs/pages.py` makes this page from the code.",
         "",
         "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
         "",
