@@ -27,6 +27,11 @@ assert learnt[1] >= 8 << 20, learnt
 assert now() == noted
 learn(4 << 20)
 assert 4 << 20 <= now()[1] < 8 << 20, now()  # it goes on learning
+before = now()
+with thresholds.kept():
+    learn(16 << 20)
+    assert now() != before
+assert now() == before
 """
 
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import struct
 import warnings
+from collections.abc import Iterator, Sequence
 
 # Of glibc's malloc.h: mallopt's names of the threshold for giving memory back, and of that for mapping a block.
 OPTIONS = (-1, -3)
@@ -23,12 +24,30 @@ def note() -> None:
     """Keeps the present thresholds for `restore`; does nothing without glibc."""
     with contextlib.suppress(OSError):  # no process could be started
         _places[:] = _places or _found()
-    _noted[:] = [ctypes.c_size_t.from_address(place).value for place in _places]
+    _noted[:] = _values()
 
 
 def restore() -> None:
     """Sets the thresholds to those that were kept; malloc goes on learning from there."""
-    for place, value in zip(_places, _noted, strict=True):
+    _set(_noted)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """A context that leaves the thresholds as they were; does nothing before `note`."""
+    values = _values()
+    try:
+        yield
+    finally:
+        _set(values)
+
+
+def _values() -> list[int]:
+    return [ctypes.c_size_t.from_address(place).value for place in _places]
+
+
+def _set(values: Sequence[int]) -> None:
+    for place, value in zip(_places, values, strict=True):
         ctypes.c_size_t.from_address(place).value = value
 
 

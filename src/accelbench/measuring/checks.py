@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.devices import malloc_thresholds
 from accelbench.schema.measurement import Check
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision, Promise
@@ -478,7 +479,8 @@ class Observations:
         """Adds the time of a check to `checks_s`. If it fails, which the user's code may cause, it notes why."""
         start = time.perf_counter()
         try:
-            yield
+            with malloc_thresholds.kept():  # the blocks that the check frees would make later steps faster
+                yield
         except Exception as error:
             self.unchecked[what] = beginning(one_line(message_of(error)), MAX_WHY)
         finally:

@@ -10,7 +10,7 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.terminal import outcome
 from fakes import make_cell, make_record
@@ -147,3 +147,13 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
     assert any("times in the steady state" in warning for warning in found.warnings)
     plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)
     assert (plain.num_compiles, plain.compile_s) == (None, None)
+
+
+def test_the_check_of_weights_teaches_malloc_nothing(hosts, tmp_path):
+    """Else later steps would meet fewer page faults than those of a script without the check."""
+    log = tmp_path / "thresholds"
+    cell = own_cell("Wide", "wide", "with_thresholds", batch_args={"log": str(log)})
+    assert hosts.run(cell, tmp_path).status == Status.ok
+    first, *others = [int(line) for line in log.read_text().split()]
+    assert max(others) < 16 << 20
+    assert first < max(others), "steps free blocks that are mapped: malloc learns from them"
