@@ -241,7 +241,7 @@ class Job(contextlib.ExitStack):
             self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
         self._conclude()
         page = ROOT / "report" / "index.html"
-        self._say(f"Report  {page.relative_to(ROOT)}   ({duration(time.monotonic() - self.began)}; log: {LOG})")
+        self._say(f"Report  {page.relative_to(ROOT)}   ({duration(time.monotonic() - self.began)})")
         commands = ["make ui", "accelbench best"]
         if _lock_differs():
             commands.append("git add dvc.lock && git commit")

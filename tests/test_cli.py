@@ -140,6 +140,7 @@ def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, 
     [
         # Words of other tools, for a value ...
         ("device=cuda:1", "CUDA_VISIBLE_DEVICES=1 accelbench device=gpu?"),
+        ("device=gpu:12", "CUDA_VISIBLE_DEVICES=12 accelbench device=gpu?"),
         ("device=0", "mean gpu?"),
         ("device=xla", "mean tpu or xla_cpu?"),
         ("precision=half", "mean fp16?"),

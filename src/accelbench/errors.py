@@ -20,9 +20,7 @@ MAX_WORD = 60  # characters of it that are looked at
 # Our words < what other tools call it, in small letters and with `_` for every other sign. A word may have several
 # meanings: those count that are among the choices, and those that are no single word, which go everywhere.
 OTHER_WORDS = """
-gpu<cuda,cuda_0,gpu_0,nvidia,0; CUDA_VISIBLE_DEVICES=1 accelbench device=gpu<cuda_1,gpu_1;
-CUDA_VISIBLE_DEVICES=2 accelbench device=gpu<cuda_2,gpu_2;
-CUDA_VISIBLE_DEVICES=3 accelbench device=gpu<cuda_3,gpu_3;
+gpu<cuda,cuda_0,gpu_0,nvidia,0;
 cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;
 fp16<float16,half,f16,16,fp16_true,16_true; bf16<bfloat16,bf16_true; fp64<float64,double,f64,64,64_true;
 fp32<float32,float,single,full,f32,32,32_true; fp16_mixed<16_mixed,amp,autocast,mixed,mixed_float16;
@@ -82,6 +80,8 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
     text = str(word)[:MAX_WORD].lower()
     if text in choices:
         return [text]
+    if numbered := re.fullmatch(r"(?:cuda|gpu)\W?([1-9]\d*)", text):
+        return [f"CUDA_VISIBLE_DEVICES={numbered[1]} accelbench device=gpu"]
     for part in (text, text.rpartition(".")[2]):
         name = re.sub(r"\W", "_", part)
         ours = re.findall(rf"\s([^<;\n]+)<(?:[^;]*,)?{name}(?=[,;])", OTHER_WORDS)

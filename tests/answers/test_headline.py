@@ -96,8 +96,8 @@ def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) ->
     lines = headline(found, "Twice as fast as published.")
     assert {line.topic: line.text for line in lines} == {
         "Studies": "Twice as fast as published.",
-        "Missing": "3 of 10 cells: 1 skipped on gpu (no NVIDIA driver), 1 skipped on tpu (no chip), "
-        "1 failed on cpu (raised slowly slowly slowly slowly slowly slowly slowly ...).",
+        "Missing": "3 of 10 cells: 1 skipped (no NVIDIA driver), 1 skipped (no chip), "
+        "1 failed (raised slowly slowly slowly slowly slowly slowly slowly ...).",
         "In doubt": "Numbers of 2 of 7 measured cells are in doubt (1 ran beside other programs, 1 had a warning of "
         "the engine or model, 1 had not settled). "
         "Stand-ins were measured instead of mnist: speeds hold for data of these shapes, accuracies don't.",

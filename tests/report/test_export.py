@@ -1,11 +1,13 @@
 """`accelbench export`: each format beside its documented example."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
 
 from accelbench.cli import main
+from accelbench.schema.plan_file import labels, read_plan, write_plan
 from accelbench.schema.vocab import Precision, Status
 from fakes import make_trained
 from report.conftest import Maker
@@ -66,6 +68,19 @@ def test_a_cell_keeps_its_name_whichever_of_its_processes_ran(tmp_path, capsys):
     of_all, of_later = (json.loads(exported(tmp_path / name, "bencher", capsys)) for name in ("all", "later"))
     assert {name.rpartition("/")[2] for name in of_all} == {name.rpartition("/")[2] for name in of_later}
     assert not any("-r" in name for name in of_all)
+
+
+def test_a_cell_of_another_environment_has_no_number_of_a_process_in_its_name(tmp_path, capsys):
+    maker = Maker()
+    python = "/opt/new/.venv"
+    records = [maker.ok(maker.cell(repeat=1, python=where), 1000.0) for where in (None, python)]
+    named = labels([each.cell for each in records], environments={python: "torch-2.10"})
+    maker.suite(tmp_path, records)
+    plan = read_plan(tmp_path / "nets")
+    cells = [dataclasses.replace(each, label=named[each.cell.id]) for each in plan.cells]
+    write_plan(dataclasses.replace(plan, cells=cells), tmp_path / "nets")
+    names = [name.rpartition("/")[2] for name in json.loads(exported(tmp_path, "bencher", capsys))]
+    assert names == ["mlp-cpu-fp32-b128-train", "mlp-cpu-fp32-b128-train-torch-2.10"]
 
 
 def test_mlperf_gets_log_lines(sweeps, capsys):

@@ -66,14 +66,14 @@ def test_its_title_says_what_was_found_whatever_was_measured(screen, maker) -> N
 
 def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen, maker) -> None:
     assert screen(rated(maker, fp32=100, bf16=200))[2] == (
-        "against PyTorch fp32 on CPU, same batch; likely: one run of each"
+        "against PyTorch fp32 on CPU, same batch; likely: one run each"
     )
     drawn = [
         maker.ok(maker.cell(precision=word), rate, data=maker.stand_in) for word, rate in (("bf16", 1), ("fp32", 2))
     ]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 1), ("bf16", 2))]
     assert screen([*drawn, *cnn])[2] == (
-        "against what was asked for first, same batch; likely: one run of each; "
+        "against what was asked for first, same batch; likely: one run each; "
         "stand-in data: speeds hold, accuracies don&#39;t"
     )
 

@@ -89,7 +89,7 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
             table.splitlines()[2],
         )
         assert re.fullmatch(r"\| mlp train \| PyTorch fp32 \| [\d,]+ samples/s \|", table.splitlines()[3])
-        assert others[-1].startswith("Missing: 1 of 4 cells: 1 skipped on cpu")
+        assert others[-1].startswith("Missing: 1 of 4 cells: 1 skipped")
         assert others[-1].endswith("Skipped cells have no run.")
     before = [run.data.tags | run.data.metrics for run in cells]
     client_of(root).set_tag(slow.info.run_id, "word", "of an earlier release")

@@ -38,32 +38,32 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
     return [line for line in lines if line.text]
 
 
-def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
-    """How many requests per second the best setting of each workload serves, and what trainings to a target say."""
+def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
+    """How many requests per second the best setting of each workload serves, and the fastest trainings to a target."""
     served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
-    return [*served, *(each.sentence for each in target_answers(cells))]
+    return [*served, *(each.brief if is_brief else each.sentence for each in target_answers(cells))]
 
 
 def missing(cells: Sequence[MeasuredCell]) -> str:
-    """How many cells have no numbers, on which device, and why."""
+    """How many cells have no numbers, and why."""
     reasons = unmeasured(cells)
     if not reasons:
         return ""
     parts = []
-    for (outcome, device, why), num in reasons.most_common(MAX_REASONS):
-        parts.append(f"{num:,} {outcome} on {device}" + (f" ({why})" if why else ""))
+    for (outcome, why), num in reasons.most_common(MAX_REASONS):
+        parts.append(f"{num:,} {outcome}" + (f" ({why})" if why else ""))
     if len(reasons) > MAX_REASONS:
         parts.append("others")
     return f"{reasons.total():,} of {len(cells):,} cells: {', '.join(parts)}."
 
 
-def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str, str]]:
-    """How many cells have no numbers, by their outcome, device and reason, which may be empty."""
-    reasons: Counter[tuple[str, str, str]] = Counter()
+def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
+    """How many cells have no numbers, by their outcome and its reason, which may be empty."""
+    reasons: Counter[tuple[str, str]] = Counter()
     for cell in cells:
         if not cell.is_ok:
             why = shorten((cell.reason or "").partition(" (")[0], REASON_LENGTH, placeholder=" ...")
-            reasons[cell.outcome, cell.cell.device.value, why] += 1
+            reasons[cell.outcome, why] += 1
     return reasons
 
 

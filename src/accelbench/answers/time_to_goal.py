@@ -152,6 +152,11 @@ class Lead:
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
+    def text(self) -> str:
+        """Such as `1.31 times as fast as bf16 b32`."""
+        return f"{self.ratio_text} {'than' if self.found.ratio is None else 'as'} {self.second.name}"
+
+    @property
     def how_sure(self) -> str:
         """Such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds of too few seeds."""
         low, high = self.found.low, self.found.high
@@ -199,10 +204,17 @@ class TargetAnswer:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
             parts.append(f"{first.name} takes {first.median_text} s ({within})")
             for lead in self.leads[:1]:
-                than = "than" if lead.found.ratio is None else "as"
-                parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
+                parts[0] += f", {lead.text} ({lead.how_sure})"
         parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
         return f"{self.what}: {'; '.join(parts)}."
+
+    @property
+    def brief(self) -> str:
+        """The sentence without intervals, seeds and reasons; the whole sentence if no setting arrived."""
+        if self.fastest is None:
+            return self.sentence
+        leads = [f"{lead.text} ({lead.word})" for lead in self.leads[:1]]
+        return ", ".join([f"{self.what}: {self.fastest.name} takes {self.fastest.median_text} s", *leads])
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:

@@ -54,7 +54,7 @@ class Page:
     larger: list[tuple[str, Gap]]  # the job, and what a larger batch gains with its reference; the largest first
     tiles: list[Tile]
     measured: Counter[Device]  # how many cells have numbers
-    unmeasured: Counter[tuple[str, str, str]]  # how many cells have no numbers, by outcome, device and reason
+    unmeasured: Counter[tuple[str, str]]  # how many cells have no numbers, by outcome and reason
     answers: list[Answer]  # the fastest setting for each model and mode
     questions: list[QuestionSection]  # what users ask, each with a sentence and a chart
     notes: list[str]  # about records that are not shown

@@ -8,6 +8,7 @@ Their sources:
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -94,8 +95,8 @@ def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
     """A name for each cell, by its `id`, whatever its processes; with a part of its key if two have one name."""
     names = {}
     for cell in cells:
-        of_processes = replace(cell.cell, seed=0, repeat=0).label
-        label = cell.label.replace(cell.cell.label, of_processes)
+        of_process = cell.cell.label.removeprefix(replace(cell.cell, seed=0, repeat=0).label)
+        label = re.sub(f"(.*){re.escape(of_process)}", r"\1", cell.label)
         names[id(cell)] = f"{cell.folder}/{label}"[:MAX_NAME]
     nums = Counter(names.values())
     for cell in cells:

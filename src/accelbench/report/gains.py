@@ -18,8 +18,8 @@ from accelbench.presentation import counted, shortened, significant
 
 MARKS = {Word.sure: "●", Word.likely: "○", Word.same: "=", Word.cant_tell: "?"}
 MEANINGS = {
-    Word.sure: "sure: five runs of each",
-    Word.likely: "likely: one run of each",
+    Word.sure: "sure: five runs each",
+    Word.likely: "likely: one run each",
     Word.same: "equally fast",
     Word.cant_tell: "can't tell",
 }
@@ -36,7 +36,7 @@ FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
     """What all cells come to. `answers` are about `cells`, some of which may have no numbers."""
     yield from of_jobs(answers, width)
-    speeds = beside_speeds(cells)
+    speeds = beside_speeds(cells, is_brief=True)
     if speeds:
         yield Text()
     for line in [*map(Text, speeds), Text(), *remarks(cells)]:
@@ -58,11 +58,13 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
     kept = [job for job in others if job.gain.word != Word.cant_tell]
+    if len(faster) < len(every):
+        yield Text()
     yield from _list("keep what you run", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [_beside(job) for job in untold], width)
     single = [job for job in every if not job.gains]
     if compared and single:
-        yield Text(f"\n  one setting only: {counted(len(single), 'job')}", "dim")
+        yield Text(f"  one setting only: {counted(len(single), 'job')}", "dim")
     else:
         yield from _list("one setting only", [f"{job.name}: {_rate(job.answer.fastest)}" for job in single], width)
     words = {job.gain.word for job in [*faster, *kept]}
@@ -78,7 +80,6 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
     more = [f"and {counted(len(parts) - MAX_LISTED, 'more job')}"] if len(parts) > MAX_LISTED else []
     whole = [part.replace(" ", NO_BREAK) for part in parts[:MAX_LISTED]]
     text = f"{title}: {', '.join([*whole, *more])}"
-    yield Text()
     for line in wrap(text, width - 2, subsequent_indent="  ", break_on_hyphens=False):
         yield Text(f"  {line.replace(NO_BREAK, ' ')}", "dim")
 
@@ -149,7 +150,7 @@ def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
     """A line each about doubts, stand-ins and cells without a number."""
     ok = [cell for cell in cells if cell.is_ok]
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
-        yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: the report has the reasons", "yellow")
+        yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")
     if names := stand_ins_of(cells):
         yield Text(f"{DOUBT} stand-ins for {', '.join(names)}: speeds hold, accuracies don't", "yellow")
     if text := missing(cells):
