@@ -32,11 +32,11 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
     if cell.suite == "other precision" and rank:
         cell = replace(cell, precision=Precision.bf16_mixed)
     if cell.suite == "tell":
-        seen = engine.Run._seen
+        report = engine.Run._report
 
         def tell(self):
             torch.save((self.network.state_dict(), torch.rand(1)), data_folder / f"rank{rank}of{cell.devices}.pt")
-            return seen(self)
+            return report(self)
 
-        engine.Run._seen = tell
+        engine.Run._report = tell
     return engine.run(cell, data_folder, work=work)

@@ -1,4 +1,7 @@
-"""`python -m accelbench.worker cell.json data_folder`: one cell in this process, which needs only its framework."""
+"""`python -m accelbench.worker cell.json data_folder`: runs one cell in this process.
+
+The interpreter needs the cell's framework, but no other optional package.
+"""
 
 import argparse
 import json
@@ -20,10 +23,12 @@ from accelbench.schema.vocab import MODULE, RANDOM, Status
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs one cell in this process, which has imported no framework yet, and prints its outcome as JSON.
+    """Runs one cell in this process and prints its outcome as JSON. The process must not have imported a framework.
 
-    Of several ranks, as `torchrun` starts them, only the first and those that fail print an outcome. Returns the exit
-    status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else 1.
+    If `torchrun` has started several ranks, only the first rank and ranks that fail print an outcome.
+
+    Returns the exit status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else
+    1.
     """
     cell, data_folder = parse(words)
     spec = host_spec(cell)
@@ -31,7 +36,7 @@ def main(words: Sequence[str]) -> int:
         os.environ.pop(name, None)
     os.environ.update(spec.environment)
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the outcome
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of libraries must not mix with the outcome
     answer = respond(Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
     if answer.status != Status.ok or answer.measurement is not None:
         output.write(encode(answer) + "\n")
@@ -42,10 +47,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def parse(words: Sequence[str]) -> tuple[Cell, Path]:
-    """The cell and the data folder that the command line names; exits with a message if they are not usable."""
+    """Reads the cell and the data folder from the command line. If one of them is unusable, exits with a message."""
     parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
-    parser.add_argument("cell", type=Path, help="its JSON: a line of `accelbench plan --json ...`, or a record")
-    parser.add_argument("data_folder", type=Path, help="a prepared data set, such as data/mnist")
+    parser.add_argument("cell", type=Path, help="JSON file: a line of `accelbench plan --json ...`, or a record")
+    parser.add_argument("data_folder", type=Path, help="folder of a prepared data set, such as data/mnist")
     chosen = parser.parse_args(words)
     try:
         check_clocks()

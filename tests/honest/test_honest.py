@@ -190,7 +190,7 @@ HONEST = [
     honest("ExitsEarly", true=DEPENDS, quick="infer"),
     # losses without labels, or across the batch
     honest("Twins", "views", modes="train", loss="contrasts"),
-    honest("Plain", "labelled", modes="train", loss="separates", optimizer="fast", true="their gradients are 0", window=LATE, note="all right", quick="train"),
+    honest("Plain", "labelled", modes="train", loss="separates", optimizer="fast", true="all gradients are 0", window=LATE, note="all right", quick="train"),
     # formats
     honest("Doubles", precisions="fp64 fp32"),
     honest("Fp32Head", modes="infer train", precisions="bf16", quick="infer"),
@@ -253,7 +253,7 @@ ACCIDENTS = [
     accident("EveryFourth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
     accident("EveryTenth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
     # batches
-    accident("Plain", "was asked for 8 samples", where="networks", batch="accidents.too_few"),
+    accident("Plain", "was called for 8 samples", where="networks", batch="accidents.too_few"),
     # LightningModules
     spoiled("NeverBackward", NOTHING, quick="train"),
     spoiled("CropsInTransfer", "2 of the 8", quick="train"),

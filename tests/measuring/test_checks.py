@@ -97,7 +97,7 @@ def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():
 
     assert found(masked(BATCH, 0), builds(masked)).error == 0.0
     (defect,) = found([BATCH], builds(masked)).defects
-    assert "not finite in one only" in defect
+    assert "differs by NaN or infinity" in defect
 
 
 @pytest.mark.parametrize("output", [right(BATCH[:2]), [*right(BATCH), BATCH]])
@@ -176,7 +176,7 @@ def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flop
 def test_products_of_other_threads_are_not_observed():
     products = Products(flops={"float32": 1}, in_other_threads=True)
     assert products.check().share is None
-    assert "threads of its own code" in next(Observations(products=products).warnings("float32"))
+    assert "threads of the user's code" in next(Observations(products=products).warnings("float32"))
     assert Products(flops={"float32": 1}).check().share == 1.0
 
 
@@ -192,8 +192,8 @@ def trained(num_changed=0, **changes):
     ("changes", "why"),
     [
         ({"learning_rates": [0.0]}, "(the learning rate is 0)"),
-        ({"gradients": set()}, "(they have no gradients)"),
-        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(they have gradients: the optimiser holds others"),
+        ({"gradients": set()}, "(the weights have no gradients)"),
+        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(the weights have gradients: the optimiser has other"),
         ({}, "in the measured steps"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
         (3, {"gradients": set("abcd")}, "did not change while it trained: 1 of 4 tensors (d)"),
         (3, {"gradients": set("abc")}, None),  # the loss does not use it
         (1, {"gradients": {"a"}}, "3 of 4 tensors (b, c, d)"),
-        (0, {"num_steps": 2, "cycle": 8}, "over more of which gradients may be accumulated"),
+        (0, {"num_steps": 2, "cycle": 8}, "gradients may be accumulated over more steps"),
         (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),
         (4, {"evaluating": ["norm"]}, "in evaluation mode, although it trains: norm"),
         (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),

@@ -1,24 +1,28 @@
-"""What every engine has to say of its framework on a device."""
+"""The base class of backends: how an engine's framework behaves on a device."""
 
 from accelbench.measuring.runner import Compiles
 
 
 class BaseBackend:
-    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
+    """How an engine's framework runs on one kind of device.
+
+    The defaults describe a CPU on which a step is finished when it returns.
+    """
 
     on_host = True
-    """Whether a batch is computed in the memory where it was fetched."""
+    """Whether the device computes in host memory, so that batches are not copied."""
     queues = False
-    """Whether a step may return before it is done, or waiting for it takes time of its own."""
+    """Whether a step may return before the device has finished it, or waiting for the device takes time."""
 
     def wait(self) -> None:
-        """Returns when everything launched on the device is done."""
+        """Returns when the device has finished everything that was launched on it."""
 
     def compiles(self) -> Compiles:
+        """The number of compilations in this process so far, and their seconds."""
         return 0, 0.0
 
     def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
+        """Names of the operators that ran on the CPU instead of the device; None if it has no silent fallback."""
         return None
 
     def peak_memory_bytes(self) -> int | None:
@@ -30,9 +34,9 @@ class BaseBackend:
         return None
 
     def read_back(self) -> str | None:
-        """The settings that `changed` reads back, in words; None if it reads none."""
+        """The settings that `changed` reads back, as text; None if it reads none."""
         return None
 
     def changed(self) -> list[str]:
-        """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
+        """Reads the framework's settings back and returns a sentence about each that changed during the measurement."""
         return []

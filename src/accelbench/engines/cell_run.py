@@ -1,8 +1,9 @@
-"""The template of one cell's run: what every engine does alike, from the first step to the `Measurement`.
+"""The base class of one cell's run in all engines, from the first step to the `Measurement`.
 
-An engine derives from `CellRun` and fills the methods that raise NotImplementedError. By default `run_steps` drives the
-steps from outside; an engine whose framework calls back overrides it, and calls `measure_window`, `measure_epoch` and
-`evaluate` from inside those calls. Nothing here runs between the parts of a timed step.
+An engine derives from `CellRun` and implements the methods that raise NotImplementedError. By default, `run_steps`
+calls the engine's steps in a loop. If the framework has its own loop, the engine overrides `run_steps`, and calls
+`measure_window`, `measure_epoch` and `evaluate` from the framework's callbacks. No code of this module runs between
+the parts of a timed step.
 """
 
 import math
@@ -41,13 +42,14 @@ from accelbench.schema.measurement import (
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
-# In training: code that keeps something for every second batch drops it at the first new size, and shows in the others.
+# Number of unseen batches whose outputs are checked after training. One is too few: code that caches results for every
+# second batch drops its cache at the first batch of a new size, so the error shows only in later batches.
 NUM_LOOKS = 3
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What the measured steps used; noted before anything else runs."""
+    """The resources that the measured steps used. They are read before the output checks run."""
 
     compiles: Compiles
     fallbacks: list[str] | None
@@ -56,21 +58,24 @@ class Resources:
 
 
 class CellRun:
-    """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for."""
+    """The run of one cell in this process.
+
+    Raises UnsupportedError if the protocol needs epochs and the cell's images are random.
+    """
 
     # Set by the engine:
-    feed: Any  # the batches that are measured; its `num_samples` are those of an epoch
-    test_feed: Any  # the same of the test set, if it trains whole epochs
-    build_s: float  # seconds from nothing to a model on its device
+    feed: Any  # the measured batches; `feed.num_samples` is the number of samples of an epoch
+    test_feed: Any  # the batches of the test set, if the cell trains whole epochs
+    build_s: float  # seconds to build the model and to copy it to its device
     num_params: int  # trainable parameters
     fetches_inside = False  # whether the step fetches and copies its batches inside `compute`
-    copies_inside = False  # whether something else than `copy_in` copies them to the device
-    serving_sizes: Sequence[int] = ()  # of batches that can be computed, ascending, the last one the cell's; (): any
+    copies_inside = False  # whether other code than `copy_in` copies the batches to the device
+    serving_sizes: Sequence[int] = ()  # batch sizes that the network accepts, ascending, up to the cell's; (): any size
     # Set here:
-    step: Any  # of the timed window
-    generation: Generation | None = None  # the times of tokens, once they were generated
-    serving: Serving | None = None  # requests and their answers, once they were served
-    diverged: str | None = None  # how the loss diverged; None if it did not
+    step: Any  # the step of the timed window
+    generation: Generation | None = None  # the times of tokens; None until tokens were generated
+    serving: Serving | None = None  # requests and their answers; None until requests were served
+    diverged: str | None = None  # a sentence about the diverged loss; None if the loss did not diverge
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
@@ -80,88 +85,96 @@ class CellRun:
         self.backend, self.ranks = backend, ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol in EPOCHS
-        # One step shows whether a cell fits into memory and time; more steps would take as long again.
+        # A cell of one step only tests whether the cell fits into memory and time. Checks would need more steps.
         self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
-        self.timing, self.seen = Timing(), Observations()
+        self.timing, self.observations = Timing(), Observations()
         self.epochs: list[Epoch] = []
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
-        self.measured: list[Measured] = []  # what the network gave after its timed part
-        self.changes: list[str] = []  # what its code changed of the settings while it was measured
+        self.measured: list[Measured] = []  # outputs of the network after its timed part
+        self.changes: list[str] = []  # settings of the framework that the user's code changed during the measurement
         self.resources: Resources | None = None
         self.known_work: Work | None = None
 
     def new_step(self) -> Step:
-        """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
+        """A step over the measured batches. With `protocol=fit`, they end with the epoch; else they never end."""
         raise NotImplementedError
 
     def new_test_step(self) -> Step:
-        """A step that evaluates the trained model, until the test set's end."""
+        """A step that evaluates the trained model on the batches of the test set."""
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
-        """Mean loss (`checked_loss`) and accuracy (0 to 1, None if nothing is classified) of a step's samples."""
+        """The mean loss and the accuracy of the first `num_samples` samples of `step`.
+
+        The loss is None if it diverged (see `checked_loss`). The accuracy is between 0 and 1, or None if the network
+        does not classify.
+        """
         raise NotImplementedError
 
     def observe(self) -> Observed | None:
-        """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
+        """Reads, after the measurement, which precision and device really ran; None in all ranks but the first."""
         raise NotImplementedError
 
     def begin_steady(self) -> None:
-        """Is called once the warm-up is over."""
+        """Runs once, when the warm-up is over."""
 
     def look(self) -> Measured:
-        """What the measured network gives for a batch that was never fed, from a further step."""
+        """Runs the measured network once more, on a batch that was never fed, and returns its output."""
         raise NotImplementedError
 
     def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
-        """A newly built network on the CPU, with the weights of the measured one, or with `other` ones.
+        """Builds a network on the CPU, with the weights of the measured network, or with `other` weights.
 
-        `state` is that of a `Measured`.
+        `state` is the `state` of a `Measured`.
         """
         raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
-        """At most so many batches of one sample each, in host memory, as the feed gives them."""
+        """At most `num` batches of one sample each, in host memory, in the format of the feed."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
 
     def joined(self, requests: Sequence[Any]) -> Any:
-        """One batch of several of `requests`."""
+        """Joins several of `requests` into one batch."""
         raise NotImplementedError
 
     def further_step(self) -> Step:
-        """A step of another instance of the network, for a further thread."""
-        raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} has one: use 1")
+        """A step of another instance of the network, for another thread."""
+        raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} supports only 1")
 
     def begin_worker(self) -> None:
-        """Sets what belongs to the thread that calls it, before that computes its first batch."""
+        """Prepares the calling thread, before the thread computes its first batch."""
 
     def in_worker(self) -> AbstractContextManager[Any]:
-        """The context in which a thread that serves computes a batch."""
+        """The context in which a serving thread computes a batch."""
         return nullcontext()
 
     def notes(self) -> Iterator[str]:
-        """What a reader should know of what was measured, without a doubt about the numbers."""
+        """The engine's notes: facts about the measured cell that cast no doubt on the numbers."""
         yield from ()
 
     def warnings(self) -> Iterator[str]:
-        """The engine's own warnings to the reader of the numbers."""
+        """The engine's warnings: facts that cast doubt on the numbers."""
         yield from ()
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is what outputs are compared with: plain fp32 on the CPU."""
+        """Whether the cell itself is the reference for outputs: plain fp32 on the CPU."""
         changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     @property
     def checks_output(self) -> bool:
-        """Whether further steps show what the network gives."""
-        return not self.is_one_step and checks.OUTPUT not in self.seen.unchecked
+        """Whether further steps check the network's output."""
+        return not self.is_one_step and checks.OUTPUT not in self.observations.unchecked
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-        """Runs the cell; its measurement in the first rank. `work` is a step's, if known; `requests` gets raw times."""
+        """Runs the cell and returns its measurement; None in all ranks but the first.
+
+        `work` is the work of one step, if an earlier cell has counted it. If the cell serves requests, their raw times
+        are written to the file `requests`.
+        """
         self.known_work, self.requests_path = work, requests
         self.run_steps()
         self.note_resources()
@@ -187,9 +200,9 @@ class CellRun:
         runner.drive(self.window(runner))
 
     def runner(self, step: Step | None) -> Runner:
-        """What runs the steps of the timed window; without a step, a framework's loop runs them."""
+        """A `Runner` for the steps of the timed window. If `step` is None, the framework's loop runs the steps."""
         cell, backend, self.step = self.cell, self.backend, step
-        generates = cell.mode == Mode.generate  # each token waits for the one before: no two generations overlap
+        generates = cell.mode == Mode.generate  # each token depends on the last: generations can't overlap
         queues = (backend.queues or cell.devices > 1) and not generates
         runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, ends=self.limits.ends, queues=queues)
         runner.begin_steady = self.begin_steady
@@ -197,15 +210,15 @@ class CellRun:
         return runner
 
     def window(self, runner: Runner) -> Clock[None]:
-        """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
+        """Measures blocks and single steps. Drops the times of parts that the steps of this cell do not have."""
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
             self.timing = yield from schedule.of_steps(runner, cell.warmup, cell.steps)
         else:
             self.timing = yield from schedule.of_window(runner, cell.window)
-        if cell.mode == Mode.generate:  # which waits for the device within a step
+        if cell.mode == Mode.generate:  # each step waits for the device inside `compute`
             self.timing.launch_s = []
-        self.seen.training.num_steps = self.timing.num_steady_steps
+        self.observations.training.num_steps = self.timing.num_steady_steps
         self.changes += backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
@@ -221,30 +234,30 @@ class CellRun:
         self.end_epoch(epoch, took, step)
 
     def begin_epoch(self) -> schedule.EpochClock:
-        self.ranks.end()  # so that all ranks begin together
+        self.ranks.end()  # all ranks begin together
         return schedule.EpochClock(self.timing, self.backend.compiles)
 
     def end_epoch(self, epoch: schedule.EpochClock, took: schedule.EpochTime, step: Any) -> None:
-        """Notes an epoch, which `step` ran, or what has its outcome."""
+        """Records an epoch that took `took`. `step` ran the epoch, or it is the object that `outcome` reads."""
         epoch.end(took)
         self.changes += self.backend.changed()
         num = self.feed.num_samples
         data_s = None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
-        noted = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
-        self.epochs.append(replace(noted, loss=loss, accuracy=accuracy))
+        timed = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
+        self.epochs.append(replace(timed, loss=loss, accuracy=accuracy))
 
     def evaluate(self, step: Step) -> None:
         self.ranks.end()
         self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
-        """Notes an evaluation of the test set, which `step` ran, or what has its outcome."""
+        """Records an evaluation of the test set. `step` ran it, or it is the object that `outcome` reads."""
         num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
-        tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
-        self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
-        if len(self.epochs) == self.cell.epochs:  # before a trainer ends, which copies the weights into host memory
+        evaluation = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
+        self.epochs[-1] = replace(self.epochs[-1], evaluation=evaluation)
+        if len(self.epochs) == self.cell.epochs:  # now: at its end, a Trainer copies the weights into host memory
             self.note_resources()
 
     def wait_for_ranks(self) -> None:
@@ -252,29 +265,32 @@ class CellRun:
         self.ranks.end()
 
     def note_resources(self) -> None:
-        """Notes what the measured steps used, once: looking at the output may compile and allocate too."""
+        """Records the resources of the measured steps, at the first call only: the output checks also use resources."""
         if self.resources is None:
             backend = self.backend
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
     def keep_output(self) -> None:
-        """Keeps what the network gives for batches that were never fed, after its timed part."""
+        """Keeps the network's outputs for batches that were never fed. Runs after the timed part."""
         self.note_resources()
         if not self.checks_output:
             return
-        with self.seen.checking():
+        with self.observations.checking():
             for _ in range(NUM_LOOKS if self.trains else 1):
                 self.measured.append(self.look())
 
     def new_network_in_time(self, state: Any, precision: Precision, **how: bool) -> NewNetwork:
-        """`new_network`, which raises a NotInTimeError, as what it returns does, if `timeout_s` ends before it."""
+        """Calls `new_network` with a time limit.
+
+        The call and the returned network raise NotInTimeError when the time for checks is over.
+        """
         network = in_time(lambda: self.new_network(state, precision, **how), self.limits.left_s)
         return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
 
     def _compared(self) -> Findings:
         findings = Findings()
-        with self.seen.checking():
+        with self.observations.checking():
             for measured in self.measured:
                 constant = self.cell.model.constant
                 findings = checks.compare(measured, self.new_network_in_time, self.cell.precision, constant=constant)
@@ -283,11 +299,11 @@ class CellRun:
         return findings
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
-        """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
+        """The work of one step: the known work, or else the result of `count`; None for a cell of one step."""
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """The loss of training; None if it diverged."""
+        """Returns `loss`, or None if the loss is too large or not finite. In that case, sets `diverged`."""
         if abs(loss) <= MAX_NUMBER:
             return loss
         self.diverged = f"the loss diverged to {loss:.0e}" if math.isfinite(loss) else "the loss is not finite"
@@ -297,19 +313,19 @@ class CellRun:
         return self.backend.device_name() or look(self.cell.device).name
 
     def num_samples(self) -> dict[str, int]:
-        """How many samples each split of the data has, as far as that is known."""
+        """Split of the data -> its number of samples; empty for random images."""
         return {} if is_random(self.cell) else read_counts(self.data_folder)
 
     def _collect(self, observed: Observed) -> Measurement:
-        assert self.resources is not None, "the resources are noted before anything is observed"
+        assert self.resources is not None, "the resources are recorded before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = self.num_samples()
-        found = self._compared()
+        findings = self._compared()
         goal = self.goal
         evaluation = goal.evaluation if goal else None
         if goal is None and self.epochs:
             evaluation = self.epochs[-1].evaluation
-        self.defects += [*self.seen.training.defects(), *found.defects]
+        self.defects += [*self.observations.training.defects(), *findings.defects]
         asked = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),
@@ -327,30 +343,35 @@ class CellRun:
             epochs=self.epochs,
             target=goal.outcome() if goal else None,
             evaluation=evaluation,
-            output_error=None if self.is_reference else found.error,
+            output_error=None if self.is_reference else findings.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
-            checks=list(self._checks(observed, found)),
-            checks_s=self.seen.checks_s,
-            notes=[*self.notes(), *self.limits.left_out, *self.seen.notes(asked), *found.notes],
-            warnings=[*self.warnings(), *self._common_warnings(), *self.seen.warnings(asked), *found.warnings],
+            checks=list(self._checks(observed, findings)),
+            checks_s=self.observations.checks_s,
+            notes=[*self.notes(), *self.limits.left_out, *self.observations.notes(asked), *findings.notes],
+            warnings=[
+                *self.warnings(),
+                *self._common_warnings(),
+                *self.observations.warnings(asked),
+                *findings.warnings,
+            ],
             defects=list(dict.fromkeys(self.defects)),
             **self.timing.measured(),
         )
 
-    def _checks(self, observed: Observed, found: Findings) -> Iterator[Check]:
-        """What was observed of each promise."""
+    def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
+        """One check for each promise that applies to the cell."""
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
         elif observed.threads is not None:
             yield Check(promise=Promise.settings, observed="only the number of threads was read back")
         else:
             yield Check(promise=Promise.settings)
-        yield self.seen.products.check()
+        yield self.observations.products.check()
         if self.trains:
-            yield self.seen.training.check()
-        if found.observed is not None:
-            yield Check(promise=Promise.outputs, observed=found.observed, share=1.0)
+            yield self.observations.training.check()
+        if findings.observed is not None:
+            yield Check(promise=Promise.outputs, observed=findings.observed, share=1.0)
         elif not self.trains:
             yield Check(promise=Promise.outputs)
         if self.cell.model.samples is None and self.timing.blocks:

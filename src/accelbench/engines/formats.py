@@ -7,10 +7,10 @@ from accelbench.schema.vocab import Precision
 
 
 class Formats(NamedTuple):
-    """NumPy's names of the dtypes that weights are stored in and that matrix products are computed in."""
+    """The number formats of a precision, by their names in NumPy."""
 
-    stored: str
-    computed: str
+    stored: str  # of the weights
+    computed: str  # of the factors of matrix products
 
 
 FORMATS: Mapping[Precision, Formats] = {
@@ -23,16 +23,22 @@ FORMATS: Mapping[Precision, Formats] = {
     Precision.bf16_mixed: Formats("float32", "bfloat16"),
     Precision.int8: Formats("int8", "int8"),
 }
-INTEGERS = frozenset({"int8", "uint8"})  # NumPy's names of integers that quantised operators multiply
+INTEGERS = frozenset({"int8", "uint8"})  # the formats of quantised operators
 
 
 def computed_in(formats: Mapping[str, int]) -> str:
-    """What matrix products compute in, of `formats` (format -> how many); int8 if any multiplies integers."""
+    """The formats of a network's matrix products, as text; `int8` if any product multiplies integers.
+
+    `formats` maps each format to its number of products.
+    """
     return "int8" if INTEGERS & set(formats) else ", ".join(sorted(formats))
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:
-    """The word for the precision that ran, of the dtypes of weights and outputs; their names if there is no word."""
+    """The precision word for the formats that ran, or a text with both formats if no word matches.
+
+    `stored` and `computed` are formats as in `Formats`. `tf32`: whether fp32 products were computed in TF32.
+    """
     if stored == computed == "float32":
         return Precision.tf32 if tf32 else Precision.fp32
     for word, formats in FORMATS.items():

@@ -1,4 +1,7 @@
-"""Training to a target, for every engine: when it is evaluated, on a part of the training set, its end and its log."""
+"""Training to a target (`protocol=target`), for every engine: when to evaluate, when to stop, and the log of times.
+
+Evaluations use the validation part of the training set. docs/time-to-accuracy.md describes the protocol.
+"""
 
 import math
 import time
@@ -23,7 +26,10 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """After how many calls of the engine's step, `per_epoch` an epoch, it is evaluated; each runs `in_call` steps."""
+    """Yields the number of calls of the engine's step before each evaluation, counted from the start of training.
+
+    An epoch has `per_epoch` calls. Each call runs `in_call` training steps.
+    """
     most = epochs * per_epoch
     every = target.every * per_epoch
     if target.every_steps is not None:
@@ -38,7 +44,10 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
 
 
 class GoalRun:
-    """A training to the target of `cell`, until `until_s` of `time.perf_counter`. Its log begins with the process."""
+    """One training to the target of `cell`.
+
+    It ends at the latest when `time.perf_counter()` is `until_s`. The log of times begins when the process starts.
+    """
 
     def __init__(self, cell: Cell, until_s: float = math.inf) -> None:
         self.cell, self.target, self._until_s = cell, cell.target, until_s
@@ -49,14 +58,15 @@ class GoalRun:
         self.evaluations: list[Evaluated] = []
         self.hit: int | None = None
         self.stayed: bool | None = None
-        self.num_calls = 0  # of the engine's step
-        self.evaluation_began_s = 0.0  # the last one, or the one that runs
-        self.compile_s = 0.0  # in the spans of training
+        self.num_calls = 0  # calls of the engine's step
+        self.evaluation_began_s = 0.0  # when the last evaluation began
+        self.compile_s = 0.0  # seconds of compilation during training
         self.num_validation: int | None = None
         self.tested: float | None = None
         self.evaluation: Evaluation | None = None  # on the test set
-        self.own_metric: Callable[[Any, int], float] | None = None  # the mean over so many samples of an engine's step
-        self.is_over = self.is_cut = False  # cut: for its time limit, before all epochs
+        # (step, number of samples) -> the mean of the user's metric over these samples
+        self.own_metric: Callable[[Any, int], float] | None = None
+        self.is_over = self.is_cut = False  # cut: the time limit ended the training before its last epoch
         self.begin(Span.data)
 
     @property
@@ -65,30 +75,30 @@ class GoalRun:
         return schedule.boot_s() - self._started_s
 
     def begin(self, span: Span) -> None:
-        """Ends the span that lasts, and begins the next: no moment is between two spans."""
+        """Ends the present span and begins the next one at the same moment, so that the log has no gaps."""
         now_s = self.now_s
         self.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
         self._span, self._began_s = span, now_s
 
     def end(self, timing: Timing) -> None:
-        """Ends the last span, and notes when training began and the log ended, and whether it ran out of time."""
+        """Ends the last span. Writes into `timing` when training began, when the log ended, and if time ran out."""
         self.begin(self._span)
         began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
         timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
         timing.stop = Stop.timeout if self.is_cut and self.hit is None else None
 
     def plan(self, order: Order, in_call: int = 1) -> None:
-        """Says which batches an epoch has, `in_call` of which the engine's step runs at a time."""
+        """Sets the order of the batches of an epoch. One call of the engine's step runs `in_call` batches."""
         self.order, self.in_call = order, in_call
         self.plan_calls(math.ceil(len(order) / in_call), in_call)
 
     def plan_calls(self, calls_of_epoch: int, in_call: int = 1) -> None:
-        """Says how many calls of the engine's step an epoch has."""
+        """Sets the number of calls of the engine's step in an epoch."""
         self.calls_of_epoch = calls_of_epoch
         self._ends = ends_of(self.target, self.cell.epochs, calls_of_epoch, in_call)
 
     def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
-        """Of the batches of all epochs, one after another, those up to the next evaluation."""
+        """Yields batches until the next evaluation. `batches` iterates over the batches of all epochs."""
         for batch in islice(batches, self.next_end() - self.num_calls):
             self.num_calls += 1
             yield batch
@@ -96,11 +106,11 @@ class GoalRun:
                 return
 
     def next_end(self) -> int:
-        """After how many calls in all the next interval ends."""
+        """The number of calls, from the start of training, after which the next evaluation follows."""
         return next(self._ends)
 
     def ends_now(self) -> bool:
-        """Whether it ends here, since there is no time for a further step."""
+        """Whether the training ends after this step because there is no time for another one."""
         return self.cell.devices == 1 and not self.is_whole and self.is_late()
 
     @property
@@ -109,12 +119,12 @@ class GoalRun:
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
-        """Whether there is no time for a further step, for any `of_ranks`, each of which has a clock of its own."""
+        """Whether there is no time for another step. `of_ranks` returns whether that holds in any rank."""
         self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
 
     def train(self, run: "CellRun", step: Step) -> None:
-        """Trains up to the next evaluation, until when `step` gives batches."""
+        """Trains until the next evaluation: `step.fetch` raises StopIteration there."""
         self.begin_training(run)
         schedule.time_epoch(step, run.wait_for_ranks)
         self.end_training(run)
@@ -126,7 +136,7 @@ class GoalRun:
         _, self._compiled_s = run.backend.compiles()
 
     def end_training(self, run: "CellRun") -> None:
-        """Ends it, once the devices have been waited for; an evaluation follows."""
+        """Ends an interval of training. The caller has waited for the devices. An evaluation follows."""
         self.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
         run.changes += run.backend.changed()
@@ -134,7 +144,7 @@ class GoalRun:
         self.evaluation_began_s = self.now_s
 
     def evaluate(self, run: "CellRun", step: Any, num_samples: int) -> None:
-        """Evaluates on the validation part."""
+        """Evaluates the model on the validation part and records the result."""
         self.num_validation = num_samples
         value, _ = self._metric(run, step, num_samples)
         if not self.is_whole:
@@ -142,7 +152,7 @@ class GoalRun:
         self.evaluated(value)
 
     def test(self, run: "CellRun", step: Any, num_samples: int) -> None:
-        """Evaluates the trained weights on the test set, which ends the log."""
+        """Evaluates the trained weights on the test set, then ends the log."""
         self.begin(Span.test)
         began_s = self.now_s
         self.tested, results = self._metric(run, step, num_samples)
@@ -151,16 +161,18 @@ class GoalRun:
         run.note_resources()
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
-        """The target's metric of what a step evaluates, None if the loss is not finite; and mean loss and accuracy."""
+        """Runs an evaluation. Returns the target's metric, and the mean loss and accuracy by name.
+
+        The metric is None if the loss is not finite.
+        """
         schedule.time_epoch(step, run.wait_for_ranks)
         loss, accuracy = run.outcome(step, num_samples)
-        own = self.own_metric(step, num_samples) if self.own_metric is not None else None
-        value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, own)
+        value = self.own_metric(step, num_samples) if self.own_metric is not None else None
+        value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, value)
         return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
     def evaluated(self, value: float | None) -> None:
-        """Notes an evaluation that ends now, and decides whether the training is over."""
-        # It ends with a loss that is not finite, with all epochs, with its time, or with the evaluation after the hit.
+        """Records an evaluation that ends now, and decides whether the training is over."""
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order = self.order
         steps = min(rest * self.in_call, len(self.order))
@@ -168,8 +180,12 @@ class GoalRun:
         self.add(value, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
 
     def add(self, value: float | None, num_steps: int, num_samples: int, epochs: float) -> None:
-        """Notes an evaluation after so much training; see `evaluated`."""
-        # 0.9 in single precision, of which a metric may be, is 0.9 here: it has no more than seven digits.
+        """Records an evaluation that ends now, after `num_steps`, `num_samples` and `epochs` of training.
+
+        The training is over if the loss is not finite, if all epochs were trained, if time ran out, or if this is the
+        evaluation after the one that reached the target.
+        """
+        # A metric may be in single precision. Seven digits keep its 0.9 from becoming 0.899999976.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         self.evaluations.append(
             Evaluated(
@@ -185,10 +201,12 @@ class GoalRun:
         self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
         if self.hit is not None:
             self.stayed = is_met
-        elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):  # of another length
+        # With definition=fixed, a training that was cut is shorter than the others, so it can't count as a hit.
+        elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):
             self.hit = len(self.evaluations) - 1
 
     def outcome(self) -> TargetTraining:
-        """What is kept of it, once the last span has ended."""
-        names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]  # which its sweep knows
+        """The training as a record keeps it. Call it after the last span has ended."""
+        # The sweep sets `planned_in`.
+        names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]
         return TargetTraining(**{name: getattr(self, name) for name in names})

@@ -1,4 +1,4 @@
-"""The images that an engine's feeds give, and the networks that take them, looked up by their words."""
+"""Input images for all engines: their arrays, order and shapes; and which networks accept which images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Takes:
-    """Which images a network takes."""
+    """The images that a network accepts."""
 
-    data: str  # a data set with such images: its study's
-    in_colour: bool | None = None  # None: either kind
-    least: int = 1  # height and width
+    data: str  # a data set that fits, for the message
+    in_colour: bool | None = None  # True: only colour images; False: only grey images; None: both
+    least: int = 1  # the least height and width, in pixels
 
     def fits(self, shape: Shape) -> bool:
-        """Whether it takes images of this shape, (height, width) or (channels, height, width)."""
-        is_of_kind = self.in_colour is None or shape[:-2] == ((3,) if self.in_colour else ())
-        return is_of_kind and min(shape[-2:]) >= self.least
+        """Whether the network accepts images of this shape, (height, width) or (channels, height, width)."""
+        has_right_channels = self.in_colour is None or shape[:-2] == ((3,) if self.in_colour else ())
+        return has_right_channels and min(shape[-2:]) >= self.least
 
 
-# accelbench's networks by their definitions, and other libraries'; those that are not here take all images.
+# Definition of a network of accelbench, or name of a library -> the images it accepts. Any other accepts all images.
 TAKES: Mapping[str, Takes] = {
     "cnn": Takes("mnist", least=24),
     **dict.fromkeys(("rnn", "lstm", "autoencoder"), Takes("mnist", in_colour=False)),
@@ -49,19 +49,26 @@ def is_random(cell: Cell) -> bool:
 
 
 def check_has_epochs(cell: Cell) -> None:
-    """Raises an UnsupportedError if whole epochs of random images were asked for."""
+    """Raises UnsupportedError if the protocol needs epochs and the cell's images are random."""
     if is_random(cell) and cell.protocol in EPOCHS:
         raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs; use protocol=window or steps")
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
-    """The arrays of a split of the prepared data set; of `VALIDATION`, as of training, the part that the cell uses."""
+    """The arrays of a split of the prepared data set.
+
+    Splits other than "test" are the training images that the cell uses (`data.train_images`).
+    """
     is_test = split == "test"
     return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order of a split of `num` samples: shuffled to train, endless unless in epochs; see `Order`, `parts_of`."""
+    """The order of the samples of a split. `num` is the number of samples of its arrays.
+
+    The split "train" is shuffled. The order is endless, unless the protocol runs epochs. If `protocol=target`, the
+    training images are divided into "train" and `VALIDATION`. See `Order` for `last` and `part`.
+    """
     seed = cell.seed
     shuffle = split == "train"
     endless = cell.protocol not in EPOCHS
@@ -73,74 +80,80 @@ def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, i
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
-    """The shape of an image, (height, width) or (channels, height, width), and the number of classes."""
+    """Returns the shape of an image, (height, width) or (channels, height, width), and the number of classes."""
     if is_random(cell):
         return cell.model.input_shape, cell.model.num_classes
     return shape_in(data_folder), len(read_classes(data_folder))
 
 
 def shape_in(data_folder: Path) -> Shape:
-    """The shape of the images in a folder of prepared arrays, with the channels first. Raises DataError."""
+    """The shape of the prepared images in a folder, channels first. Raises DataError if there are none."""
     return channels_first(load_split(data_folder, "train").images.shape[1:])
 
 
 def channels_first(shape: Shape) -> Shape:
-    """(height, width, channels) as (channels, height, width); a grey image's shape as it is."""
+    """Converts (height, width, channels) to (channels, height, width). The shape of a grey image stays the same."""
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape
 
 
 def channels_last(shape: Shape) -> Shape:
-    """(channels, height, width) as (height, width, channels); a grey image's shape as it is."""
+    """Converts (channels, height, width) to (height, width, channels). The shape of a grey image stays the same."""
     return (*shape[1:], shape[0]) if len(shape) == 3 else shape
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images of noise that no feed gives, others at each call: float32 from -2 to 2, like random images, or uint8.
+    """Images of noise that no feed has, different at each call: array (num, *shape).
 
-    Each image has another contrast, so that networks that average over an image give unlike outputs for them.
+    With `floats`, they are float32 from -2 to 2, like random images; else uint8. Each image has another contrast, so
+    that a network that averages over an image returns a different output for each.
     """
-    numbers = np.random.default_rng()
-    contrast = numbers.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
-    images = contrast * numbers.random((num, *shape), dtype=np.float32)
+    generator = np.random.default_rng()
+    contrast = generator.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
+    images = contrast * generator.random((num, *shape), dtype=np.float32)
     return 4 * images - 2 if floats else (255 * images).astype(np.uint8)
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of the optimiser `word`; an UnknownChoiceError for an unknown word."""
+    """Looks up the factory of an optimiser. Raises UnknownChoiceError if `makers` lacks `word`."""
     if word not in makers:
         raise UnknownChoiceError("model.optimizer", word, makers)
     return makers[word]
 
 
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of one of accelbench's own networks; a UserError for an unknown name, or if weights were asked for."""
+    """Looks up the factory of one of accelbench's networks. Raises UserError for an unknown name or for weights."""
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)
     if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
+        raise UserError(
+            f"model.weights={model.weights}: {model.definition} has no such weights: use model.weights=none"
+        )
     return makers[model.definition]
 
 
-def check_name(model: ModelSpec, known: Sequence[str]) -> None:
-    """Raises a UserError if the network's library does not know it."""
-    if model.definition not in known:
-        meant = did_you_mean(model.definition, known)
-        raise UserError(f"model.name={model.definition}: {model.library} has no such network.{meant}")
+def check_name(model: ModelSpec, names: Sequence[str]) -> None:
+    """Raises UserError if the library has no network of this name. `names` are the library's networks."""
+    if model.definition not in names:
+        hint = did_you_mean(model.definition, names)
+        raise UserError(f"model.name={model.definition}: {model.library} has no such network.{hint}")
 
 
 def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:
-    """Why the network does not take images of this shape, those of `data`, and what mends it; None if it does."""
+    """A message if the network does not accept images of this shape, with a setting to use instead; else None.
+
+    `data` is the word of the data set; with random images, the message suggests another `model.input_shape`.
+    """
     takes = TAKES.get(model.definition if model.library == Library.accelbench else model.library)
     if takes is None or takes.fits(shape):
         return None
     kind = {True: " in colour", False: " in grey", None: ""}[takes.in_colour]
     least = f" of at least {takes.least} x {takes.least} pixels" if takes.least > 1 else ""
-    mended = "another model.input_shape" if data == RANDOM else f"data={takes.data}"
+    instead = "another model.input_shape" if data == RANDOM else f"data={takes.data}"
     name = model.name if model.library == Library.accelbench else model.library
-    return f"model={name} takes images{kind}{least}, not {' x '.join(map(str, shape))}: use {mended}"
+    return f"model={name} takes images{kind}{least}, not {' x '.join(map(str, shape))}: use {instead}"
 
 
 def check_fits(model: ModelSpec, shape: Shape) -> None:
-    """Raises an UnsupportedError if the network does not take images of this shape."""
+    """Raises UnsupportedError if the network does not accept images of this shape."""
     if reason := why_unfit(model, shape):
         raise UnsupportedError(reason)

@@ -1,8 +1,11 @@
-"""The processes that run an engine's cells: which module they run, and what they import and set before.
+"""Looks up the host process of a cell: the engine's module, its early imports and its environment variables.
 
-Each engine is a folder here, named by its word in `vocab.Engine`, whose `spec.py` has `host_spec(cell) -> HostSpec` and
-imports no framework; those in `vocab.EXPORTING` share `exported/spec.py`. No other folder imports an engine's, so that
-a cell depends only on the code of its engine and on the modules that all engines share.
+Each engine is a folder beside this file. The folder's name is the engine's word in `vocab.Engine`. Its `spec.py`
+defines `host_spec(cell) -> HostSpec` and imports no framework. The engines in `vocab.EXPORTING` share
+`exported/spec.py`.
+
+No other folder imports an engine's folder. Therefore a cell depends only on the code of its engine and on the modules
+that all engines share.
 """
 
 import importlib
@@ -13,7 +16,7 @@ from accelbench.devices import allocators
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import EXPORTING
 
-# Variables that override the precision, threads or backend that an engine sets in code: a cell's process has none.
+# Variables that override an engine's precision, threads or backend. They are removed from the process of a cell.
 SUBSTITUTING = {
     "ONEDNN_DEFAULT_FPMATH_MODE",
     "DNNL_DEFAULT_FPMATH_MODE",
@@ -37,24 +40,24 @@ SUBSTITUTING = {
     "JAX_PLATFORMS",
 }
 
-UNFINISHED = "unfinished-"  # how the name of a folder begins while an engine exports a network to it
+UNFINISHED = "unfinished-"  # prefix of a folder's name while an engine exports a network to the folder
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host: a process from which cells are forked.
+    """The description of a host. A host is a process that forks the processes of cells.
 
-    `exported_as` is equal for cells that can load the same exported network, which the engine's
-    `export(cell, data_folder, folder)` writes in a process of its own; None if the engine exports none.
+    `exported_as`: cells with equal values can load the same exported network. The engine's
+    `export(cell, data_folder, folder)` writes that network, in a separate process. None if the engine exports none.
     """
 
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
-    preload: tuple[str, ...]  # the modules that it imports once, before any fork; none may start threads or use a GPU
+    preload: tuple[str, ...]  # modules that the host imports once, before any fork; they start no threads, use no GPU
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that are set before those imports
-    num_processes: int = 1  # that run one cell: its ranks
+    num_processes: int = 1  # the processes (ranks) of one cell
     prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
-    python: str | None = None  # of the cell: another interpreter than accelbench's
+    python: str | None = None  # the cell's interpreter, if it is not accelbench's
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -63,7 +66,7 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host that `cell` is forked from, as its engine's `spec.py` describes it, with the cell's allocator."""
+    """The host of `cell`: the description of its engine's `spec.py`, with the variables of the cell's allocator."""
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}

@@ -1,4 +1,4 @@
-"""How a cell's run serves requests: its warm-up, its workers, and what is kept of them."""
+"""Serves requests with a cell's run: creates and warms up the workers, and records the raw times."""
 
 import time
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ from accelbench.serving.summary import ROWS, summarised, write_times
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun
 
-NUM_REQUESTS, NUM_DRAWN = 256, 64  # different ones, at most: of a data set, and of those that are drawn
-MOST_WARM = 32  # up to this, batches of each size are computed before requests arrive, if time allows
-LEAST_WARM = 2  # steps of whole batches that a warm-up has
+NUM_REQUESTS, NUM_DRAWN = 256, 64  # most different requests: from a data set; of random inputs
+MOST_WARM = 32  # batches of each size up to this are computed in the warm-up, if time allows
+LEAST_WARM = 2  # fewest steps of full batches in a warm-up
 
 
 def powers_up_to(most: int) -> list[int]:
-    """The powers of two below `most`, and `most`: the sizes of batches where each size is compiled."""
+    """The powers of two below `most`, and `most`. Networks that are compiled for each batch size use these sizes."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
 
 
 def batch_of(run: "CellRun", pool: Sequence[Any], size: int) -> Any:
-    """So many requests, joined."""
+    """Joins the first `size` requests of `pool` into one batch; begins again at the pool's end."""
     return run.joined([pool[index % len(pool)] for index in range(size)])
 
 
 class Worker:
-    """Has an instance of the network compute batches, in the run's own thread or in a further one."""
+    """Computes batches with one instance of the network, in the thread that calls it."""
 
     def __init__(self, run: "CellRun", step: Step) -> None:
         self.run, self.step = run, step
@@ -49,6 +49,7 @@ class Worker:
             self.result_of(batch)
 
     def result_of(self, batch: Any) -> Any:
+        """Computes a batch. Returns when the result is in host memory."""
         step = self.step
         result = step.compute(step.copy_in(batch))
         self.run.backend.wait()
@@ -56,8 +57,11 @@ class Worker:
         return result
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
-        """Computes a batch of each size, the largest first, then whole ones; returns the seconds of each of those."""
-        # So it does with `further` sizes, in time: libraries keep what they prepare for a size in the thread that asks.
+        """Warms up the calling thread. Returns the seconds of each full batch.
+
+        It computes one batch of each of `sizes`, the largest first; then one of each of `further`, while time allows;
+        then full batches. The sizes matter because some libraries prepare each batch size once in each thread.
+        """
 
         def seconds_of(size: int) -> float:
             batch = batch_of(self.run, pool, size)
@@ -78,7 +82,7 @@ class Worker:
 
 
 def serve(run: "CellRun", step: Step) -> None:
-    """Serves requests as the cell's protocol says, and notes their raw times, and what further checks need."""
+    """Serves requests by the cell's protocol. Stores the raw times, defects and changed settings in `run`."""
     cell = run.cell
     timing = run.timing
     pool = run.requests(NUM_REQUESTS)
@@ -97,7 +101,7 @@ def serve(run: "CellRun", step: Step) -> None:
     service = Service(
         pool=pool, join=run.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
     )
-    seed = int(cell.id, 16) % MAX_SEED  # of arrivals: each rate and each process has its own
+    seed = int(cell.id, 16) % MAX_SEED  # the seed of arrival times; it differs between rates and processes
     served = server.serve(service, cell.protocol, cell.server, seed, run.limits.ends.timeout_s)
     timing.compiled_in_steady_state += run.backend.compiles()[0]
     _note_times(cell, timing, served)
@@ -108,16 +112,16 @@ def serve(run: "CellRun", step: Step) -> None:
     digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step = step
     run.serving = replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
-    try:  # so that what is checked next is a whole batch
+    try:  # the output check reads the last batch, which must be full
         workers[0].result_of(batch_of(run, pool, cell.batch_size))
     except Exception as error:
         if not served.num_errors:
             raise
-        run.seen.unchecked[OUTPUT] = f"it failed after its requests too ({one_line(message_of(error))})"
+        run.observations.unchecked[OUTPUT] = f"it failed after its requests too ({one_line(message_of(error))})"
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
-    """When requests were served, and, if all of them were there at once, how fast."""
+    """Stores when requests were served. If `protocol=offline`, stores blocks of samples too."""
     if (done := np.sort(served.done[served.done >= 0])).size == 0:
         return
     since_boot_s = boot_s() - time.monotonic()
@@ -128,8 +132,11 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
 
 
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
-    """Blocks of batches that were computed one after another, from the sorted ends of their samples in nanoseconds."""
-    ends, nums = np.unique(done, return_counts=True)  # the samples of a batch end together
+    """Groups batches into blocks of at least `Window.block_s`.
+
+    `done` has the end of each sample, in nanoseconds, ascending. `began` is when the first batch began.
+    """
+    ends, nums = np.unique(done, return_counts=True)  # all samples of a batch end at the same time
     blocks, first = list[Block](), 0
     for last, end in enumerate(ends.tolist()):
         seconds = (end - began) / 1e9

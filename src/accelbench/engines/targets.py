@@ -1,4 +1,7 @@
-"""A user's own network, `model.target`: imported, which runs its code, in a cell's process alone, and judged there."""
+"""A user's own network, `model.target`: its import and its checks.
+
+Importing runs the user's code. Therefore only the process of a cell imports it.
+"""
 
 import importlib
 import inspect
@@ -15,18 +18,19 @@ from accelbench.errors import UserError
 from accelbench.schema.workload import ModelSpec
 
 EXAMPLE = "my_package.nets.MyNet"
-# The root packages of Lightning -> the package in it that has a LightningModule and a Trainer of its own.
+# Root package of Lightning -> the package that defines LightningModule and Trainer.
 LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 
 
 def dotted_path(text: str) -> str:
-    """The dotted path that a file or an entry point means; empty if none.
+    """Converts the name of a file or an entry point to a dotted path; empty if it can't be converted.
 
-    nets.py -> nets.MyNet, the first network there; nets.py:MyNet, nets:MyNet, ./nets/MyNet -> nets.MyNet
+    nets.py -> nets.MyNet, if MyNet is the first network in the file. nets.py:MyNet, nets:MyNet, ./nets/MyNet ->
+    nets.MyNet.
     """
     module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
     file = f"{module}.py"
-    if os.path.isfile(file) and not name:  # False of a name that is too long for a file
+    if os.path.isfile(file) and not name:  # isfile returns False for a name that is too long
         networks = re.findall(r"^class (\w+)\(.*Module", Path(file).read_text(errors="replace"), re.MULTILINE)
         name = [*networks, "MyNet"][0]
     path = f"{os.path.relpath(module or '.')}.{name}".removesuffix(".").replace("/", ".")
@@ -34,18 +38,21 @@ def dotted_path(text: str) -> str:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Raises a UserError if the setting `flag` is no dotted path, or one in Python's standard library."""
+    """Checks the setting `flag`. Raises UserError if `path` is no dotted path, or is in Python's standard library."""
     root, dot, _ = path.partition(".")
     if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
         example = dotted_path(path) or EXAMPLE
         raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={example}")
     if root in sys.stdlib_module_names:
-        why = f"{root} is a module of Python's standard library; a module of your own needs another name"
+        why = f"{root} is a module of Python's standard library; give your module another name"
         raise UserError(f"{flag}={path}: {why}")
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """Imports a class or function without calling it. Raises UserError: the path has none, or it is Python's own."""
+    """Imports a class or function, but does not call it.
+
+    Raises UserError if the path names no class or function, or one of Python's standard library.
+    """
     check_path(flag, path)
     module, _, name = path.rpartition(".")
     try:
@@ -54,18 +61,18 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
     if not callable(target):
         raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(target).__name__}")
-    run = target  # the code that a call would run
-    while isinstance(run, partial):
-        run = run.func
-    home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
+    function = target
+    while isinstance(function, partial):
+        function = function.func
+    home = getattr(function, "__module__", None) or type(function).__module__  # None: a method of a built-in object
     if home.partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
     return target  # type: ignore[no-any-return]
 
 
 def check_call(named: str, function: Callable[..., object], *args: object, **kwargs: object) -> None:
-    """Raises a UserError, which begins with `named`, if a class or function does not take these arguments."""
-    with suppress(ValueError):  # not every callable has a signature
+    """Raises UserError if a class or function does not accept these arguments. The message begins with `named`."""
+    with suppress(ValueError):  # a callable without a signature is not checked
         try:
             inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
@@ -73,19 +80,24 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
-    """Imports the class or function that `model.target` names; `network` is the framework's class, known as `named`.
+    """Imports the class or function `model.target`.
 
-    Raises UserError: it is missing, or does not say that it makes a network and `model.factory` is false.
+    `network` is the framework's base class of networks; messages call it `named`. Raises UserError if the import fails.
+    Also raises UserError if `model.factory` is false and the target is neither a subclass of `network` nor a function
+    whose return annotation is one.
     """
     target = import_path("model.target", model.definition)
     if not (model.factory or _is_network(target, network) or _is_network(_returned_by(target), network)):
         why = f"is neither a subclass of {named} nor a function whose return annotation is one"
-        raise UserError(f"model.target={model.definition}: {why}; if you trust it, model.factory=true has it called")
+        raise UserError(f"model.target={model.definition}: {why}; if it returns a network, set model.factory=true")
     return target
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """`pytorch_lightning` or `lightning.pytorch`, whose class `base` `kind` extends, by its name; None if neither's."""
+    """The package of Lightning, `lightning.pytorch` or `pytorch_lightning`, that defines a parent class of `kind`.
+
+    `base` is the name of the parent class. None if no parent class has this name and comes from Lightning.
+    """
     for parent in kind.__mro__:
         root = parent.__module__.partition(".")[0]
         if parent.__name__ == base and root in LIGHTNING:
@@ -98,7 +110,7 @@ def _is_network(target: object, network: type) -> bool:
 
 
 def _returned_by(target: Callable[..., object]) -> object:
-    """What a function's return annotation says; None if it can't be told: an annotation may hold any expression."""
+    """The type of a function's return annotation; None if there is none, or if its evaluation fails."""
     try:
         return get_type_hints(target).get("return")
     except Exception:

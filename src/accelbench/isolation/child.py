@@ -1,4 +1,4 @@
-"""The process of one cell (or one of its ranks), or of one probe: request -> answer, whatever happens."""
+"""The child: the process of one request, such as a cell or one of its ranks. It always sends an `Outcome`."""
 
 import faulthandler
 import importlib
@@ -28,32 +28,36 @@ from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import is_out_of_memory, message_of, summary
 from accelbench.schema.vocab import Allocator, Status
 
-# torch's messages for an operation that a device has not in a floating-point format: the cell is skipped.
+# torch's messages if a device lacks an operation in a floating-point format. The cell is then skipped.
 NOT_IMPLEMENTED = re.compile(
     r"not implemented for '(Half|BFloat16|Double)'|unsupported dtype (Half|BFloat16)|low precision dtypes not sup"
     r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64
     re.IGNORECASE,
 )
-# Code below these folders is Python's, a library's or accelbench's own.
+# Code in these folders belongs to Python, a library or accelbench.
 LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))  # a link to it, in another interpreter
-# On this signal a child prints its call stack, also while a library's code runs. SIGUSR1 is taken: Lightning handles
-# it on a cluster.
+# In another interpreter, the package is a link, so its own path differs from PACKAGE.
+NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))
+# On this signal, a child prints its call stack, even while a library's code runs. SIGUSR1 can't be used: Lightning
+# handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 DONE = b"done"
-SAMPLED_S = 1.0  # a process that has answered waits no longer for a last sample of it
+SAMPLED_S = 1.0  # after its answer, a process waits at most so long for the host's last sample
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The entry of the process, with its variables; `host` gets `DONE` after all timing, then the `Outcome`."""
-    os.setsid()  # a process group, so that one signal ends the data workers too
+    """The main function of the child. Sends `DONE` to `host` after all timing, then the `Outcome`.
+
+    `environment` has further environment variables.
+    """
+    os.setsid()  # starts a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request.log, "ab") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     faulthandler.register(STACK_DUMP_SIGNAL, file=sys.stderr.fileno(), all_threads=False)
     os.environ.update(environment)
-    # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
+    # A new TMPDIR. User code may empty it, but must not remove the socket of the forkserver in the old one.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
     progress.listen(lambda: host.send_bytes(DONE))
     answer = respond(request)
@@ -62,12 +66,12 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     sys.stdout.flush()
     sys.stderr.flush()
     host.send_bytes(encode(answer).encode())
-    host.poll(SAMPLED_S)  # until the host closes the pipe
-    os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
+    host.poll(SAMPLED_S)  # returns when the host closes the pipe
+    os._exit(0)  # skips the exit handlers of frameworks, which may hang
 
 
 def respond(request: Request) -> Outcome:
-    """Does what `request` asks for; an exception becomes the answer."""
+    """Runs the action of `request` and returns its outcome. An exception becomes the outcome, too."""
     cell = request.cell
     data_folder = Path(request.data_folder)
     answer = Outcome(status=Status.ok)
@@ -76,7 +80,7 @@ def respond(request: Request) -> Outcome:
         match request.do:
             case Do.run:
                 answer = _measured(engine, request)
-            case Do.check if hasattr(engine, "check"):  # one with networks of its own alone needs no check
+            case Do.check if hasattr(engine, "check"):  # engines that run only accelbench's networks need no check
                 answer = replace(answer, work=engine.check(cell, data_folder))
             case Do.count:
                 answer = replace(answer, work=engine.count_step(cell))
@@ -86,7 +90,7 @@ def respond(request: Request) -> Outcome:
                 answer = replace(answer, ceilings=engine.run(cell.device, request.precisions))
     except UnsupportedError as error:
         return Outcome(status=Status.skipped, reason=message_of(error))
-    except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
+    except BaseException as error:  # also SystemExit, which user code may raise
         return _failure(error, has_own_code=bool(cell.own_code))
     return answer
 
@@ -97,19 +101,19 @@ def _measured(engine: Any, request: Request) -> Outcome:
     if request.work is not None:
         options["work"] = request.work
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **options)
-    if measurement is None:  # this rank is not the first, which has the measurement
+    if measurement is None:  # only the first rank has a measurement
         return Outcome(status=Status.ok)
     if (allocator := allocators.running()) is not None:
         notes = measurement.notes
         if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
             ran = f"{allocator.word} ({allocator.library})"
-            notes = [*notes, f"allocator=default ran with {ran}, as the environment's variables ask for"]
+            notes = [*notes, f"allocator=default ran with {ran}, because environment variables ask for it"]
         measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
     try:
         load(Measurement, plain(measurement))
-    except (TypeError, ValueError) as error:  # TypeError: of a number of numpy, for example
+    except (TypeError, ValueError) as error:  # such as a TypeError because of a NumPy number
         return Outcome(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
-    # Whether it is valid is the sweep's to judge.
+    # The sweep decides later whether the numbers are invalid or disturbed.
     return Outcome(status=Status.ok, measurement=measurement, peak_host_bytes=measurement.peak_host_bytes)
 
 
@@ -126,7 +130,7 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
         calls = users_calls(error)
     reason = "; ".join([summary(reason), *getattr(error, "__notes__", [])])
     lines = traceback.format_exception(error)
-    if calls:  # a traceback through frameworks hides them
+    if calls:  # shows only the user's calls, which a traceback through frameworks would hide
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
         if not is_users:
             reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"
@@ -135,13 +139,13 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
 
 
 def is_the_users(path: str) -> bool:
-    """Whether the file at `path` is neither Python's, a library's nor accelbench's own."""
+    """Whether the file at `path` is the user's: it belongs to neither Python nor a library nor accelbench."""
     is_installed = not INSTALLED.isdisjoint(Path(path).parts)
     return not (path.startswith("<") or is_installed or any(map(Path(path).is_relative_to, NOT_THE_USERS)))
 
 
 def users_calls(error: BaseException) -> list[traceback.FrameSummary]:
-    """The calls in the user's own files that led to the exception, the innermost last."""
+    """The calls in the user's files that led to the exception, the innermost last."""
     calls = [frame for frame in traceback.extract_tb(error.__traceback__) if is_the_users(frame.filename)]
     for call in calls:
         if Path(call.filename).is_relative_to(Path.cwd()):

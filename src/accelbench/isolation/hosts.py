@@ -1,4 +1,7 @@
-"""The hosts of a sweep. Each cell gets a fresh process, forked from a preloaded one in 0.04 s instead of 5 s."""
+"""The hosts of a sweep. Each cell runs in a fresh process that its host forks.
+
+A host has imported the framework. Therefore a new process starts in 0.04 s instead of 5 s.
+"""
 
 import contextlib
 import itertools
@@ -27,22 +30,24 @@ from accelbench.schema.serialize import digest
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Precision, Status
 
-# A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
-# answered after this long does not work any more, and is killed. It has more time to start, which imports a framework.
+# A host ends a request at its timeout_s, and then needs up to half a minute until all processes have ended. If it has
+# not answered MARGIN_S after timeout_s, it hangs and is killed. The first answer may take START_S longer, because the
+# host imports a framework first.
 MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
-MAX_EXPORTS_BYTES = 2 << 30  # of all exported networks together: the temporary folder may be in memory
-MAX_EXPORTS_SHARE = 0.5  # of the room that there would be without them
+MAX_EXPORTS_BYTES = 2 << 30  # limit for all exported networks together; the temporary folder may be in memory
+MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free without them
 
 
 class Hosts:
-    """One host per environment that cells need, started when first needed, ended on leaving the context.
+    """The hosts of a sweep, one for each environment (`HostSpec.key`). A context: its end kills all hosts.
 
-    `margin_s` seconds beyond a request's `timeout_s`, a host that does not answer is killed. `listener` gets what cells
-    and hosts printed, after they ended; `meanwhile` is called while a cell runs, as soon as nothing is timed there.
-    `folder` is the TMPDIR of the cells, which is removed at the end.
+    A host is started when it is first needed. It is killed if it does not answer until `margin_s` seconds after a
+    request's `timeout_s`. `listener` is called with the output of cells and hosts, after they have ended. `meanwhile`
+    is called while a cell runs, when all its timing is finished. `folder` is the TMPDIR of the cells; the end of the
+    context removes it.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
@@ -50,8 +55,8 @@ class Hosts:
         self.meanwhile: Callable[[], None] | None = None
         self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
-        self._works: dict[str | None, Work] = {}  # of a step, by the settings that it depends on
-        self._counted: dict[str, Work | None] = {}  # by the cell's id
+        self._works: dict[str | None, Work] = {}  # settings (see `run`) -> work of a step
+        self._counted: dict[str, Work | None] = {}  # id of a cell -> result of `count`
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
@@ -67,30 +72,31 @@ class Hosts:
             self._hosts.clear()
 
     def start(self, cell: Cell) -> None:
-        """Starts the host of `cell` and returns while it still imports the framework."""
+        """Starts the host of `cell`. Returns at once, while the host still imports the framework."""
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
-        """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
+        """Runs `cell` in a fresh process, or in one per rank. Returns its outcome; no exception if the cell fails.
 
-        The process may still be ending. It has ended before another one starts. If the engine loads an exported
-        network, and no cell before has had it exported, another process does that first. The file `weights` gets the
-        trained weights, and `requests` the raw times of each request; None: they are not saved. If it is measured, its
-        status is `ok`: whether the measurement is valid is not judged here.
+        If the engine loads an exported network that does not exist yet, another process exports it first. The trained
+        weights are written to the file `weights`, the raw times of requests to the file `requests`; None: not saved.
+
+        The status is `ok` if the cell was measured. The sweep decides later whether the numbers are valid. When this
+        method returns, the process may not have ended yet, but it ends before another one starts.
         """
         spec = self._spec_of(cell)
         request = Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
         if spec.exported_as is not None:
             exports = self.folder / "exports"
             exports.mkdir(parents=True, exist_ok=True)
-            exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # the data set may calibrate it
+            exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # calibration uses the data set
             request = replace(request, exported=str(exported))
             if not exported.exists():
                 make_room(exports)
                 outcome = self._host(spec).ask(replace(request, do=Do.export), self._margin_s)
                 if outcome.status != Status.ok:
                     return outcome
-        # Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes.
+        # Cells with equal `counted_as` have the same work per step. None with user code: its work may vary.
         counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
         request = replace(
             request,
@@ -106,11 +112,14 @@ class Hosts:
         return outcome
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
+        """Checks in a fresh process that the cell's network runs on a batch."""
         return self._ask(cell, do=Do.check, data_folder=str(data_folder))
 
     def count(self, cell: Cell) -> Work | None:
-        """The work of one step of `cell`, counted once, in a fresh process, which runs none; None if that failed."""
+        """Counts the work of one step of `cell` in a fresh process, without running the cell. None if that fails.
+
+        Later calls for the same cell return the first result.
+        """
         if cell.id not in self._counted:
             self._counted[cell.id] = self._ask(cell, do=Do.count).work
         return self._counted[cell.id]
@@ -119,7 +128,7 @@ class Hosts:
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
-        """Has the ceilings of the cell's device measured in a fresh process, if it `can_probe` them."""
+        """Measures the ceilings of the cell's device in a fresh process. `can_probe(cell)` must be true."""
         prober = self._spec_of(cell).prober or ""
         return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
 
@@ -140,8 +149,8 @@ class Hosts:
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
-    """Removes all exported networks if they take much room: they are exported again when they are needed."""
-    for path in parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
+    """Removes all exported networks if they need too much disk space. They are exported again when needed."""
+    for path in parent.glob(f"{UNFINISHED}*"):  # left by a process that was killed
         rmtree(path, ignore_errors=True)
     num_bytes = sum(path.stat().st_size for path in parent.rglob("*") if path.is_file())
     if num_bytes > min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + num_bytes)):
@@ -150,7 +159,7 @@ def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
 
 
 def _only_accelbench(folder: Path) -> str:
-    """A folder that holds the package alone, whatever is installed beside it."""
+    """A folder that contains only a link to the package, not the packages that are installed beside it."""
     parent = folder / "package"
     if not parent.exists():
         parent.mkdir()
@@ -159,12 +168,12 @@ def _only_accelbench(folder: Path) -> str:
 
 
 class _Host:
-    """A running host process, its standard input and a pipe of answers. What it prints goes into a nameless file."""
+    """A host process, its standard input for requests, and a pipe for answers. Its output goes to a temporary file."""
 
-    is_lost = False  # whether it was killed, since it does not answer
+    is_lost = False  # whether it was killed
 
     def __init__(self, spec: HostSpec, folder: Path, number: int, show: Callable[[IO[bytes]], None]) -> None:
-        check_clocks()  # a host and its cells inherit them
+        check_clocks()  # the host and its cells inherit the clocks of this process
         self.folder, self.show = folder, show
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         if spec.python is None:
@@ -175,41 +184,42 @@ class _Host:
             library = interpreters.look(spec.python).library
             variables = interpreters.variables(file, *library, _only_accelbench(folder))
         inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
-        # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
+        # TMPDIR is the folder, so that files of the host, its cells and libraries are removed with it.
         of_run = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
-        # A part of its environment that no other process has, except those below it.
+        # A variable that only this host and its descendants have.
         self._mark = f"{RUN_VARIABLE}={of_run[RUN_VARIABLE]}\0"
-        answers, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
+        answers, theirs = os.pipe()  # not standard output: the interpreter may print there when it starts
         self.answers = os.fdopen(answers, "rb", buffering=0)
         with os.fdopen(theirs, "wb"):
             self.process: Any = subprocess.Popen(
-                # Not `-m`: each cell's process would import the host's main module again. `-P`: the current folder is
-                # not before Python's library, where a `random.py` of the user's own would be imported for Python's.
+                # Not `-m`: each cell's process would import the host's main module again. `-P` keeps the current folder
+                # out of the import path: a user's `random.py` there would hide Python's module.
                 [file, "-P", "-c", f"from accelbench.isolation.supervisor import main; main({theirs})"],
                 stdin=subprocess.PIPE,
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=[theirs],
-                # A host is forked, so nothing that torch finds installed may start another device's driver there.
+                # torch must not load the drivers of installed devices here, because the host forks.
                 env={**inherited, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **spec.environment, **of_run},
-                start_new_session=True,  # so that Ctrl-C reaches the parent only
+                start_new_session=True,  # Ctrl-C then reaches only the parent
             )
         self.has_answered = False
         self._send(spec.preload)
 
     def _send(self, message: object) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
+        with contextlib.suppress(BrokenPipeError):  # the host has died; `ask` handles that
             self.process.stdin.write(encode(message).encode() + b"\n")
             self.process.stdin.flush()
 
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome:
-        """The outcome of `request`. If the host has died, or does not answer `margin_s` after its limit, it is killed.
+        """Sends `request` and returns its outcome.
 
-        `meanwhile` is called once nothing more is timed. What is printed is shown.
+        If the host dies, or does not answer until `margin_s` seconds after the request's time limit, it is killed, and
+        the status is `killed`. `meanwhile` is called when all timing is finished. Then the output of the cell is shown.
         """
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
-        self.folder.mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
+        self.folder.mkdir(exist_ok=True)  # a cell may have removed it, because it is the cells' TMPDIR
         with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".log", delete=False) as log:
             self._send(replace(request, log=log.name))
             line, reason = bytearray(), ""
@@ -234,7 +244,7 @@ class _Host:
         return decode(Outcome, bytes(line))
 
     def kill(self) -> str:
-        """Kills the host and every process below it, also orphans; returns the end of the host's output."""
+        """Kills the host and all its descendants, also orphans. Returns the end of the host's output."""
         self.is_lost = True
         self.process.kill()
         end_marked(self._mark)

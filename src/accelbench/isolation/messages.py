@@ -1,9 +1,9 @@
-"""The messages between a sweep, its hosts and the processes of the cells. On the wire each is one JSON text.
+"""The messages between a sweep, its hosts and the processes of cells (children). Each message is sent as JSON.
 
 sweep  -- Request -->  host  -- the same -->  child
 sweep  <-- Outcome --  host  <-- Outcome --   child
 
-Before, the child reports that nothing more is timed, which the host passes on.
+Before its outcome, the child reports the end of all timing. The host passes this report on.
 """
 
 import json
@@ -20,39 +20,39 @@ from accelbench.schema.text import MAX_REASON, beginning, ending, summary
 from accelbench.schema.vocab import Precision
 
 T = TypeVar("T")
-# Measure a cell, or only check that its network runs, count its work, export it, or probe its device's ceilings.
+# The actions: measure a cell, check that its network runs, count its work, export it, probe its device's ceilings.
 Do = StrEnum("Do", ["run", "check", "count", "export", "probe"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is to be done with a cell, by a function of the module `engine`."""
+    """An action on a cell, for a function of the module `engine`."""
 
     cell: Cell
     engine: str
     data_folder: str
-    timeout_s: float  # after which the host kills the request's processes
+    timeout_s: float  # seconds after which the host kills the request's processes
     do: Do = Do.run
-    num_processes: int = 1  # ranks
-    log: str = ""  # the file that gets what the processes print; `Hosts` chooses it
-    precisions: list[Precision] = field(default_factory=list)  # true ones, to probe
-    exported: str | None = None  # the folder that the network is exported to, or has been, if the engine exports any
-    weights: str | None = None  # the file that gets the trained weights; None: they are not saved
-    requests: str | None = None  # the file that gets the raw times of requests; None: no requests are served
-    work: Work | None = None  # of one step, as a cell counted it that differs only in seed or repeat, if one did
+    num_processes: int = 1  # number of ranks
+    log: str = ""  # file for the output of the processes; `Hosts` sets it
+    precisions: list[Precision] = field(default_factory=list)  # precisions to probe
+    exported: str | None = None  # folder of the exported network, which may exist; None if the engine exports none
+    weights: str | None = None  # file for the trained weights; None: they are not saved
+    requests: str | None = None  # file for the raw times of requests; None: they are not saved
+    work: Work | None = None  # work of one step, counted by an earlier cell that differs only in seed or repeat
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Ended):
-    """How a request ended, as a process reports, and then its host, which adds `system`.
+    """How a request ended. The child reports it, and the host adds `system`.
 
-    Texts are safe to print, with *** for secrets: `reason` is the `summary` of what is given, at most `MAX_REASON`, and
-    `error` its end, at most `MAX_TEXT`. Every rank but the first has no measurement.
+    Both texts are safe to print: secrets are replaced by ***. `reason` is shortened to `MAX_REASON` characters. Of
+    `error`, only the last `MAX_TEXT` characters are kept. Only the first rank has a measurement.
     """
 
-    ceilings: Ceilings | None = None  # of a probed device
-    work: Work | None = None  # of a step that was only counted
-    peak_host_bytes: int | None = None  # of the process's resident memory, up to the end of the measurement
+    ceilings: Ceilings | None = None  # ceilings of a probed device
+    work: Work | None = None  # work of a step that was only counted
+    peak_host_bytes: int | None = None  # peak resident memory of the process, up to the end of the measurement
 
     def __post_init__(self) -> None:
         if self.reason is not None:
@@ -62,10 +62,10 @@ class Outcome(Ended):
 
 
 def encode(message: object) -> str:
-    """The JSON of a message, or of a mapping with such values, on one line."""
+    """Converts a message to JSON on one line."""
     return json.dumps(plain(message))
 
 
 def decode(cls: type[T], text: str | bytes) -> T:
-    """The message of the type `cls` that `encode` wrote."""
+    """Reads a message of the type `cls` that `encode` has written."""
     return load(cls, json.loads(text))

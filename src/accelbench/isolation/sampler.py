@@ -1,4 +1,4 @@
-"""What the host sees of a cell's processes: samples, and its own clock. It also ends what a cell leaves behind."""
+"""Samples a cell's processes and the machine while the cell runs, and kills processes that a cell leaves behind."""
 
 import contextlib
 import functools
@@ -17,48 +17,48 @@ from accelbench.schema.measurement import SystemSeries
 
 MB = 1e6  # bytes
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
+# The kernel counts processor time in ticks of 10 ms. Over less than five ticks, a utilisation is too coarse.
 SHORTEST_INTERVAL_S = 0.05
-# A sample takes processor time from the cell: .1 ms on idle cores, .5 ms on busy ones, whose caches do not hold the
-# sampler's data. The pause after it is so many times as long that the cell loses .2 %; with many processes, of which a
-# sample takes over a millisecond, it loses more, since utilisation, power and energy need two samples a second.
+# A sample takes processor time from the cell: 0.1 ms on idle cores, 0.5 ms on busy ones, whose caches do not hold the
+# sampler's data. The pause after a sample is 500 times as long, so the cell loses 0.2 %. With many processes, a sample
+# takes more than 1 ms, and the cell loses more, because utilisation, power and energy need two samples a second.
 PAUSE_PER_COST = 500
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
-MAX_THREADS = 64  # of the tree whose waiting is read, at some 10 us each
-# Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
-# hardware), power brake (nvml.h, nvmlClocksEventReason...).
+MAX_THREADS = 64  # threads whose waiting time is read; each takes about 10 us
+# NVML's reasons for low GPU clocks, without those that a user has asked for: hardware slowdown, temperature (measured
+# by the driver or by the hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
-KILL_S = 5.0  # a process that has not ended so long after SIGKILL hangs in a driver
+KILL_S = 5.0  # if a process has not ended so many seconds after SIGKILL, it hangs in a driver
 POLL_S = 0.001
 
 
 def children(pid: int) -> list[int]:
-    """The process ids of the children, zombies included; empty if the process has ended."""
+    """The process ids of the children, including zombies; empty if the process has ended."""
     pids: list[int] = []
-    # The kernel's list costs some microseconds per thread; psutil reads every process of the machine. A thread or
-    # process may end meanwhile: then it has no children.
+    # Reads the kernel's lists, which takes some microseconds per thread. psutil would read every process of the
+    # machine. A thread or process that ends meanwhile has no children.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
-            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered: half the time
+            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered takes half the time
                 pids += map(int, file.read().split())
     return pids
 
 
 def descendants(pid: int) -> list[int]:
-    """The process ids of all descendants, zombies included."""
+    """The process ids of all descendants, including zombies."""
     pids = children(pid)
-    for descendant in pids:  # the list grows
+    for descendant in pids:  # the loop also covers the ids that it appends
         pids += children(descendant)
     return pids
 
 
 def end_orphans(staying: Collection[int]) -> None:
-    """Kills and reaps each child but those `staying`, for at most `KILL_S`; see `lifeline.adopt_orphans`."""
+    """Kills and reaps all children except those in `staying`, for at most `KILL_S`; see `lifeline.adopt_orphans`."""
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in staying]:
         for pid in orphans:
-            with contextlib.suppress(PermissionError):  # it has become another user's
+            with contextlib.suppress(PermissionError):  # the process may have changed its user
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > deadline:
@@ -77,59 +77,65 @@ FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
 
 
 class _Usage(NamedTuple):
-    """What a process uses, or several together: times and page faults include waited-for children's."""
+    """Resources of one or several processes. Times and page faults include those of children that have ended."""
 
     memory_bytes: int  # resident
-    cpu_ticks: int
-    system_ticks: int  # the part of it that the kernel worked for the process
+    cpu_ticks: int  # processor time, in user mode and in the kernel
+    system_ticks: int  # processor time in the kernel
     page_faults: int  # minor and major ones
 
 
 class _Moment(NamedTuple):
-    """What was counted until a sample."""
+    """The counters at one sample."""
 
     at_s: float
-    usage: _Usage  # of the tree
+    usage: _Usage  # of all processes of the cell
     machine: CpuTimes
-    waited_ns: dict[str, int]  # thread -> see `_waits`
+    waited_ns: dict[str, int]  # see `_waits`
 
 
 class Sampler:
-    """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
+    """Samples a process and its descendants at each call of `sample`. The host calls it again after `pause_s`.
 
-    `host_memory_mb` sums up resident sets, each with its shared pages. Processor time includes processes that ended and
-    were waited for; `cpu_system_percent` is the part that the kernel worked. `other_cpu_utilization_percent` is the use
-    by all others of the cell's cores, `steal_percent` what a hypervisor took while these had work, `waiting_percent`
-    the time for which threads (at most `MAX_THREADS`) were ready and had no core, 100 for one that always waits.
-    `gpu_<i>_...` describe the i-th visible GPU as a whole. A figure that the system doesn't report is None.
+    The series are, in percent of one core unless noted:
+
+    - `host_memory_mb`: the sum of resident memory; pages that processes share count for each
+    - `cpu_utilization_percent`: processor time, including processes that have ended
+    - `cpu_system_percent`: the part of it in the kernel
+    - `other_cpu_utilization_percent`: the use of the cell's cores by all other processes
+    - `steal_percent`: the time that a hypervisor took from these cores while they had work
+    - `waiting_percent`: the time for which threads (at most `MAX_THREADS`) were ready but had no core
+    - `gpu_<i>_...`: the i-th visible GPU as a whole
+
+    A value that the system does not report is None.
     """
 
     def __init__(self, pid: int, num_gpus: int = 0, others: Sequence[int] = ()) -> None:
-        """Starts without a sample; the utilisation of the first one is measured from here.
+        """Prepares the sampling. The utilisation of the first sample is measured from this moment on.
 
-        `pid` is the root of the processes, whose end ends the samples; so are `others`, which may end before. The first
-        `num_gpus` GPUs count.
+        `pid` and `others` are the processes of the cell. When `pid` ends, sampling ends; `others` may end earlier. The
+        first `num_gpus` GPUs are sampled.
         """
         self._roots = [pid, *others]
         self._queries = _queries(num_gpus)
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
-        self._last: _Moment | None = None  # None once the root has ended
+        self._last: _Moment | None = None  # None after the first process has ended
         self.pause_s = SHORTEST_PAUSE_S
-        with contextlib.suppress(OSError):  # it has ended, or the system has no /proc
+        with contextlib.suppress(OSError):  # the process has ended, or the system has no /proc
             self._started_s = started_boot_s(pid)
             self._cores = os.sched_getaffinity(0)
-            self._last = self._look()
+            self._last = self._read_counters()
 
     def sample(self) -> None:
-        """Takes one sample, if the root is still alive."""
+        """Takes one sample, if the first process is still alive."""
         before = self._last
         if before is None:
             return
         start_s = time.thread_time()
         try:
-            self._last = now = self._look()
+            self._last = now = self._read_counters()
         except OSError:
             self._last = None
             return
@@ -146,7 +152,8 @@ class Sampler:
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
         """The samples so far.
 
-        The peak of memory is `peak_bytes`, or the largest sample up to `until_s` of CLOCK_BOOTTIME if that is larger.
+        The peak memory is the largest sample up to the time `until_s` (of CLOCK_BOOTTIME), or `peak_bytes` if that is
+        larger.
         """
         peaks = [] if peak_bytes is None else [peak_bytes]
         for t_s, num_bytes in zip(self._times_s, self._memory_bytes, strict=True):
@@ -160,8 +167,8 @@ class Sampler:
             num_cores=len(self._cores) if self._times_s else None,
         )
 
-    def _look(self) -> _Moment:
-        """Raises an OSError if the root has ended."""
+    def _read_counters(self) -> _Moment:
+        """Reads all counters. Raises OSError if the first process has ended."""
         tree = [*self._roots]
         for root in self._roots:
             tree += descendants(root)
@@ -169,10 +176,13 @@ class Sampler:
 
 
 def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
-    """What happened between two samples; None if they are too near, or a sum has decreased."""
-    # It does when a process ends that its parent does not wait for: what it used is then lost.
+    """The values of the series between two samples.
+
+    They are None if the samples are too close, or if a counter has decreased. That happens if a process has ended and
+    its parent has not waited for it: then its usage is lost.
+    """
     wall_s = after.at_s - before.at_s
-    # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
+    # Differences in whole ticks, so that rounding never makes the kernel's part larger than the whole.
     cpu_ticks = after.usage.cpu_ticks - before.usage.cpu_ticks
     system_ticks = after.usage.system_ticks - before.usage.system_ticks
     page_faults = after.usage.page_faults - before.usage.page_faults
@@ -192,20 +202,20 @@ def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
 
 
 def _measure(tree: Sequence[int]) -> _Usage:
-    """What the tree uses; raises an OSError if its root has ended."""
+    """The resources of all processes in `tree`. Raises OSError if the first one has ended."""
     usages = [_usage(tree[0])]
-    if usages[0].memory_bytes == 0:  # a zombie, or about to be one
+    if usages[0].memory_bytes == 0:  # it is a zombie, or will be one soon
         raise ProcessLookupError(f"process {tree[0]} has ended")
     for pid in tree[1:]:
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             usages.append(_usage(pid))
     return _Usage(*map(sum, zip(*usages, strict=True)))
 
 
 def _usage(pid: int) -> _Usage:
-    """Raises an OSError if the process has been waited for. One file, proc_pid_stat(5): psutil's three cost more."""
+    """The resources of a process, from /proc/<pid>/stat (see proc_pid_stat(5)). Raises OSError if it does not exist."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # from the third one on
+        fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # field 3 and the following ones
     user, system, children_user, children_system = map(int, fields[11:15])
     return _Usage(
         memory_bytes=int(fields[21]) * PAGE_BYTES,
@@ -216,11 +226,13 @@ def _usage(pid: int) -> _Usage:
 
 
 def _waits(pids: Iterable[int]) -> dict[str, int]:
-    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes."""
-    # Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    """Id of a thread -> nanoseconds for which it was ready but had no core, for at most `MAX_THREADS` threads.
+
+    It is field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    """
     waited_ns: dict[str, int] = {}
     for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file
+        with contextlib.suppress(OSError):  # the process has ended, or the kernel has no such file
             for thread in os.listdir(f"/proc/{pid}/task")[: MAX_THREADS - len(waited_ns)]:
                 with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
                     waited_ns[thread] = int(file.read().split()[1])
@@ -228,11 +240,11 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
 
 
 def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
-    """The counters of throttling (CPU quota, temperature) and energy, and figures of GPUs, by the name of a series."""
+    """Name of a series -> function that reads it: counters of energy and throttling, and values of GPUs."""
     queries = dict(energy_counters.counters(num_gpus))
     if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
-    # Only the first package: a large machine has hundreds of these files, one per thread.
+    # Only of the first CPU package: a large machine has hundreds of these files, one per thread.
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
@@ -243,7 +255,7 @@ def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
 
 
 def _number_in(path: Path) -> float | None:
-    """None if it can't be read now."""
+    """The number in a file; None if the file can't be read now."""
     with contextlib.suppress(OSError, ValueError):
         return float(path.read_text())
     return None

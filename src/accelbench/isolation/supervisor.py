@@ -1,8 +1,9 @@
-"""The host: a small process that owns one preloaded forkserver and runs requests from it, one at a time.
+"""The host: a small process that has a preloaded forkserver and runs requests in forked processes, one at a time.
 
-`hosts.Hosts` starts it. The first line on standard input lists the modules to preload; each further line is a request,
-and gets its outcome as one line on the pipe of answers, after an empty one once nothing more is timed. A cell of
-several processes has the answer of its rank 0, and ends as soon as a rank fails. The host ends with its standard input.
+`hosts.Hosts` starts it. The first line of its standard input lists the modules to preload. Each further line is a
+request. The host answers on a pipe: an empty line when all timing is finished, then the outcome as one line. If a cell
+has several processes, its outcome is that of rank 0; it ends as soon as a rank fails. The host ends when its standard
+input is closed.
 """
 
 import contextlib
@@ -28,40 +29,40 @@ from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
 
-# A process that has answered but does not exit, because a framework's thread hangs, is killed after this long.
+# After its answer, a process that does not exit (a framework's thread may hang) is killed after so many seconds.
 END_S = 10.0
-# After one process of a cell failed, how long to wait for the answers of the others.
+# After a process of a cell has failed, the host waits so many seconds for the answers of the others.
 LATE_S = 1.0
-STACK_S = 0.3  # in which a hung process prints its call stack
+STACK_S = 0.3  # seconds for a hung process to print its call stack
 LOCALHOST = "127.0.0.1"
-READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
-HUNG_SIZE = 1000  # characters of the output of a cell that hung: stacks say more
-STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the first line of what faulthandler prints
-STACK_CALLS = 12  # innermost calls of a stack that are kept
+READ_BYTES = 1 << 18  # bytes read from the end of a log; more than is kept, so that no secret is cut before masking
+HUNG_SIZE = 1000  # characters kept of the output of a hung cell; its call stacks are more useful
+STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the first line of a stack of faulthandler
+STACK_CALLS = 12  # innermost calls that are kept of each stack
 
 
 def main(answers: int) -> None:
-    """Serves requests until standard input closes. `answers` is the descriptor of the pipe of answers."""
+    """Runs requests until standard input is closed. `answers` is the file descriptor of the pipe for answers."""
     outcomes = os.fdopen(answers, "w")
     context = mp.get_context("forkserver")
     adopt_orphans()
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))
-    forkserver.ensure_running()  # starts its imports now, before the first request
+    forkserver.ensure_running()  # starts the imports now, before the first request
 
     def answer(line: str) -> None:
         outcomes.write(f"{line}\n")
         outcomes.flush()
 
     for line in sys.stdin:
-        forkserver.ensure_running()  # starts another one if it has died
+        forkserver.ensure_running()  # starts another forkserver if the last one has died
         _Run(decode(Request, line), answer).run(context)
 
 
 class _Rank:
-    """One process of a request, and the pipe by which it reports that nothing more is timed, and then its answer."""
+    """One process (rank) of a request, and its pipe. On the pipe, it reports the end of all timing, then its answer."""
 
     is_timing = True
-    is_over = False  # whether it has answered or died
+    is_over = False  # whether the process has answered or died
     answer: Outcome | None = None
 
     def __init__(self, context: Any, request: Request, environment: dict[str, str]) -> None:
@@ -69,8 +70,8 @@ class _Rank:
         self.process = context.Process(target=child.main, args=(request, environment, there), daemon=False)
         self.process.start()
         there.close()
-        self.pid: int = self.process.pid  # it is also the id of its process group
-        # Its end too: what was forked from it may keep the pipe open.
+        self.pid: int = self.process.pid  # also the id of its process group
+        # The sentinel too, because a process that was forked from it may keep the pipe open.
         self.sources = [self.pipe, self.process.sentinel]
 
     @property
@@ -78,7 +79,7 @@ class _Rank:
         return self.is_over and (self.answer is None or self.answer.status != Status.ok)
 
     def read(self) -> None:
-        """Reads what it has reported. If that is nothing, or only a part, it has died."""
+        """Reads the next report. If there is none, or only a part of one, the process has died."""
         try:
             message = self.pipe.recv_bytes() if self.pipe.poll() else b""
         except (EOFError, OSError):
@@ -91,7 +92,7 @@ class _Rank:
             self.answer = decode(Outcome, message)
 
     def kill(self) -> None:
-        # Its data workers too. There is no group if the process has ended, or has only just started.
+        # Kills its data workers too. If the process has ended or has just started, there is no group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.process.is_alive():
@@ -99,16 +100,16 @@ class _Rank:
 
 
 class _Run:
-    """A request while its processes run. `send` gets an empty line if nothing more is timed, and then the outcome."""
+    """A request while its processes run. Calls `send` with "" when all timing is finished, then with the outcome."""
 
     def __init__(self, request: Request, send: Callable[[str], None]) -> None:
         self.request, self.send = request, send
         self.ranks: list[_Rank] = []
-        self.over: list[_Rank] = []  # those that have answered or died, in this order
+        self.over: list[_Rank] = []  # ranks that have answered or died, in this order
         self.num_oom_kills = oom_kills()
 
     def run(self, context: Any) -> None:
-        """Answers; the processes end while the sweep goes on, and before the next request."""
+        """Runs the request and sends its outcome. Then waits until its processes have ended."""
         staying = children(os.getpid())  # the forkserver and its resource tracker
         cell = self.request.cell
         num_gpus = cell.devices if cell.device == Device.gpu else 0
@@ -120,23 +121,23 @@ class _Run:
             sampler = Sampler(first, num_gpus, others)
             sampler.sample()
             outcome = self._await(sampler)
-            sampler.sample()  # however short it was, its begin and its end are seen
+            sampler.sample()  # even a very short cell has samples of its begin and its end
             measured = outcome.measurement
-            if measured is None:  # before the sweep reads what they kept
+            if measured is None:  # the processes must have ended before the sweep reads their files
                 self._end()
             steady_end_s = measured.steady_boot_s[1] if measured and measured.steady_boot_s else None
             system = sampler.series(outcome.peak_host_bytes, steady_end_s)
             self.send(encode(replace(outcome, system=replace(system, busy_gpus=busy_gpus))))
-            if outcome.status == Status.ok:  # they end by themselves
+            if outcome.status == Status.ok:  # the processes end without being killed
                 self._join()
-        finally:  # their memory and device must be free before the next request
+        finally:  # memory and devices must be free before the next request
             self._end()
             end_orphans(staying)
 
     def _join(self) -> None:
         deadline = time.monotonic() + END_S
         for rank in self.ranks:
-            rank.pipe.close()  # a process that has answered waits for this
+            rank.pipe.close()  # a process waits for this after its answer
             rank.process.join(max(0.0, deadline - time.monotonic()))
 
     def _end(self) -> None:
@@ -145,7 +146,7 @@ class _Run:
         self._join()
 
     def _await(self, sampler: Sampler) -> Outcome:
-        """Samples until rank 0 has answered, any rank has failed, or the time limit is over."""
+        """Samples the processes until rank 0 has answered, a rank has failed, or the time limit is over."""
         first = self.ranks[0]
         deadline = time.monotonic() + self.request.timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
@@ -161,7 +162,7 @@ class _Run:
         return self._timeout()
 
     def _read(self, timeout_s: float, *stdin: int) -> bool:
-        """Waits for a report of a process that runs; whether one came. Ends the host if `stdin` has closed."""
+        """Waits for a report of a running process. Returns whether one came. Ends the host if `stdin` is closed."""
         running = [rank for rank in self.ranks if not rank.is_over]
         sources = [source for rank in running for source in rank.sources]
         ready = connection.wait([*sources, *stdin], max(0.0, timeout_s))
@@ -170,13 +171,13 @@ class _Run:
                 rank.read()
                 if rank.is_over:
                     self.over.append(rank)
-        if any(source in ready for source in stdin):  # no request comes while the host is busy
+        if any(source in ready for source in stdin):  # closed: no request comes while the host is busy
             sys.exit(0)
         return bool(ready)
 
     def _failure(self) -> Outcome:
-        """The failure of a rank: of one that died if there is one, else of the first that failed."""
-        # Ranks fail because another one died, and may report first: late answers are waited for.
+        """The outcome of a rank that died, or else of the first rank that failed."""
+        # If a rank dies, others fail because of it, and may report earlier. So it waits for late reports.
         deadline = time.monotonic() + LATE_S
         while len(self.over) < len(self.ranks) and self._read(deadline - time.monotonic()):
             pass
@@ -186,16 +187,17 @@ class _Run:
         if failure is None:
             rank.process.join(END_S)
             failure = death(rank.process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log))
-        if len(self.ranks) > 1 and failure.status != Status.skipped and not failure.user_error:  # of no single rank
+        # Skipped cells and mistakes of the user concern all ranks.
+        if len(self.ranks) > 1 and failure.status != Status.skipped and not failure.user_error:
             number = self.ranks.index(rank)
             failure = replace(failure, reason=f"rank {number} of {len(self.ranks)}: {failure.reason}")
         return failure
 
     def _timeout(self) -> Outcome:
         for rank in self.ranks:
-            if rank.process.is_alive():  # the id of an ended process may be another one's by now
+            if rank.process.is_alive():  # otherwise, another process may have its id
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # it ends a process that has no handler yet
+                    os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # ends a process that has no handler yet
                     time.sleep(STACK_S)
         printed, *stacks = STACK.split(log_end(self.request.log))
         parts = [printed.strip()[-HUNG_SIZE:]]
@@ -206,7 +208,7 @@ class _Run:
 
 
 def _environments(num: int) -> list[dict[str, str]]:
-    """The variables of each rank, as launchers such as torchrun set them; a single process needs none."""
+    """The environment variables of each rank, as torchrun sets them. A single process needs none."""
     if num == 1:
         return [{}]
     with socket.socket() as probe:
@@ -218,13 +220,13 @@ def _environments(num: int) -> list[dict[str, str]]:
         "WORLD_SIZE": str(num),
         "LOCAL_WORLD_SIZE": str(num),
         "GROUP_RANK": "0",
-        "GLOO_SOCKET_IFNAME": "lo",  # else gloo resolves the machine's host name, which can fail
+        "GLOO_SOCKET_IFNAME": "lo",  # otherwise gloo resolves the machine's host name, which can fail
     }
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
 
 
 def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
-    """How a process ended that gave no answer."""
+    """The outcome of a process that ended without an answer. `num_oom_kills`: processes that the kernel has killed."""
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
     elif exitcode is not None and exitcode < 0:
@@ -237,12 +239,12 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
 
 
 def log_end(path: str) -> str:
-    """The end of a log, longer than what an `Outcome` keeps, with *** for secrets; empty if it is gone."""
+    """The last `READ_BYTES` of a log, with *** for secrets; empty if the file does not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as log:
         start = max(0, os.path.getsize(path) - READ_BYTES)
         log.seek(start)
         text = log.read(READ_BYTES).decode(errors="replace")
-        if start:  # the first word may be the rest of a secret
+        if start:  # drops the first line, which may begin with the rest of a secret
             text = text.partition("\n")[2]
         return masked(text)
     return ""

@@ -1,7 +1,7 @@
-"""What is checked of a cell beside its times: the precision, the weights in training, and the output.
+"""Checks of a cell besides its times: the precision, the weights in training, and the output.
 
-Accidents are found; code that cheats on purpose is out of scope. A defect makes a cell `invalid`, and needs a proof.
-All else is a warning on a number that is published. docs/measuring.md has the table.
+The checks find accidents. Code that cheats on purpose is out of scope. A defect makes a cell `invalid`, so it needs a
+proof. Anything else is a warning, and the number is published. docs/measuring.md lists the checks.
 """
 
 import math
@@ -21,61 +21,63 @@ from accelbench.schema.measurement import Check
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 
-# NumPy's names of formats -> significant bits.
+# Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
-MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
-MAX_UNUSED = 0.01  # of all trainable numbers: fewer that have a gradient and do not change are not worth a warning
-MAX_WITHOUT = 0.5  # of all trainable numbers: a branch that the loss does not use is smaller
-MAX_NAMED = 3  # layers in a sentence
-MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates gradients over
+MIN_SHARE = 0.01  # share of the operations below which a format is not mentioned
+# Two shares of all trainable numbers. More numbers that have a gradient but do not change cause a warning. So do more
+# numbers without a gradient: a branch that the loss does not use is smaller.
+MAX_UNUSED, MAX_WITHOUT = 0.01, 0.5
+MAX_NAMED = 3  # layers named in a sentence
+MAX_CYCLE = 64  # steps; nobody accumulates gradients over more
 MAX_WHY = 200  # characters of an error in a sentence
 PRECISE = (Precision.fp32, Precision.fp64)
-# Relative errors up to these are what rounding does: in fp32 and fp64, and in all coarser formats.
+# Relative errors up to these come from rounding: in fp32 and fp64; in coarser formats.
 MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
-# Relative errors above these are wrong where nothing shows how much rounding does: an output that has nothing to do
-# with the reference has an error of 1 to 1.4.
+# Relative errors above these are wrong, if it is unknown how much rounding explains: in fp32 and fp64; in coarser
+# formats. An output that is unrelated to the reference has an error of 1 to 1.4.
 WRONG_FROM, ROUNDED_WRONG_FROM = 1e-2, 0.5
-# Rounding explains so many times the error of a new network that rounds as much. In fp32 that is little, and fast
-# algorithms of convolutions lose several times as much.
+# A new network that rounds like the cell has some error. Rounding explains errors up to this many times as large. The
+# factor for fp32 and fp64 is larger, because fast algorithms of convolutions lose several times as much.
 MAX_ROUNDING, MAX_ROUNDING_FP32 = 4.0, 10.0
-# In which a new network rounds as a cell does, if not in its precision. No CPU has tf32: bf16 rounds to fewer bits.
+# Precision of a cell -> precision of a new network that shows how much rounding does, if it is another one. No CPU has
+# tf32, and bf16 has fewer bits. For fp32, the new network runs in fp64.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
-MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes: rounding may change so many
-NUM_OTHERS = 8  # other weights of a network whose outputs are whole numbers, which are the same by chance
-MAX_NUMBERS = 1 << 22  # of a tensor that are compared
-MAX_DRIFT = 1e-6  # of the output of a network in fp32 that keeps no state, for the same batch
+MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes, that rounding may change
+NUM_OTHERS = 8  # networks with other weights to try if outputs are whole numbers, which may be equal by chance
+MAX_NUMBERS = 1 << 22  # numbers of a tensor that are compared
+MAX_DRIFT = 1e-6  # largest difference of two outputs for the same batch, in fp32, if a network keeps no state
 
 # What was compared.
 WHOLE = "all of it, beside that of a newly built network in fp32"
 ROWS = "the first and last rows, beside those of a newly built network in fp32"
-OUTPUT, WEIGHTS = "its output was", "its weights were"  # in a sentence about what was not checked
+OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a sentence that ends with "not checked"
 NO_TENSOR = "it holds no tensor with numbers that accelbench finds"
-UNSTEADY = "two runs for the same batch differ: the network draws numbers, reads a clock, or keeps a state"
+UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
-NOT_UNSEEN = "no batch was found that was never fed, so a result kept from an earlier batch would not show"
+NOT_UNSEEN = "accelbench found no batch that was never fed, so it can't detect results kept from an earlier batch"
 WRONG = "the output for a batch that was never fed differs by {} from that of a newly built network in fp32 on the CPU"
 SHAPES = "the output has another structure than that of a newly built network: {} instead of {}"
-CONSTANT = (
-    "the output is the same for different inputs, whatever the weights are: model.constant=true confirms that this is "
-    "meant"
-)
+CONSTANT = "the output is the same for different inputs, with any weights: if that is intended, set model.constant=true"
 SAME_FOR_ALL = "with its present weights the output is the same for different inputs"
 
 Result = TypeVar("Result")
 
-# All tensors of a network's output, in their order, or numbers of them: float64, or whole numbers.
+# The tensors of a network's output, in order: arrays of float64 or of whole numbers (see `numbers_of`).
 Output = Sequence[NDArray[Any]]
-# (batch, seed of random numbers) -> a newly built network's output: with seed 0 from the state that the measured one
-# had, with other seeds from the state that the call before left.
+# (batch, seed of random numbers) -> output of a newly built network. With seed 0, the network starts from the state of
+# the measured one. With another seed, it continues from the state after the last call.
 NewNetwork = Callable[[Any, int], Output]
 
 
 class NotInTimeError(Exception):
-    """A call did not end in time."""
+    """A call did not return in time."""
 
 
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
-    """What `call` returns or raises, or a NotInTimeError after `left_s`: its thread is left behind."""
+    """Runs `call` in a thread. Returns its result, or raises its exception.
+
+    Raises NotInTimeError if it takes longer than `left_s` seconds. The thread then continues in the background.
+    """
     outcome: Future[Result] = Future()
 
     def run() -> None:
@@ -92,19 +94,23 @@ def in_time(call: Callable[[], Result], left_s: float) -> Result:
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
-    """What is compared of a tensor: float64 or whole numbers, at most `MAX_NUMBERS` of them, evenly spread."""
+    """Copies the numbers of a tensor that are compared: at most `MAX_NUMBERS`, evenly spread.
+
+    Whole numbers and flags keep their dtype; others become float64. A complex number becomes two numbers.
+    """
     if array.size > MAX_NUMBERS:
         array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], -1)
-    is_whole = array.dtype.kind in "iub"  # bfloat16 is of no kind of NumPy's own
+    is_whole = array.dtype.kind in "iub"  # not `!= "f"`: the kind of bfloat16 is "V"
     return array.astype(array.dtype if is_whole else np.float64, copy=True)
 
 
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The norm of the difference over the norm of `other`; of whole numbers, the share of unequal ones.
+    """The relative error of `one`: the norm of the difference, divided by the norm of `other`.
 
-    Places that are not finite in both are equal. Infinite if a place is finite in one only.
+    For whole numbers, it is the share of unequal ones. If a number is finite in neither array, it counts as equal. If a
+    number is finite in only one array, the result is infinite.
     """
     if not one.size:
         return 0.0
@@ -128,7 +134,10 @@ def shapes_of(output: Output) -> list[tuple[int, ...]]:
 
 
 def error_of(output: Output, reference: Output) -> float:
-    """The largest `difference` of two tensors; infinite if their shapes differ."""
+    """The largest `difference` of the tensors of two outputs; infinite if their shapes differ.
+
+    For a tensor of whole numbers, a share up to `MAX_UNEQUAL` counts as no error.
+    """
     if shapes_of(output) != shapes_of(reference):
         return math.inf
     error = 0.0
@@ -140,30 +149,30 @@ def error_of(output: Output, reference: Output) -> float:
 
 
 def limit(precision: Precision) -> float:
-    """The largest error that rounding in `precision` explains without a further look."""
+    """The largest error that rounding in `precision` explains without further checks."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
 
 
 @dataclass
 class Measured:
-    """What the measured network gave for a batch, in a further step after everything was timed."""
+    """The output of the measured network for one batch, in a further step after all timing."""
 
     batch: Any
     output: Output
-    is_unseen: bool = True  # whether the batch differs from all that were fed
-    state: Any = None  # what a newly built network gets, for the same output
-    counted: Any = None  # the same with what the code counts and notes, such as the batches so far; None if unknown
-    rows: tuple[Any, Output] | None = None  # some rows of the batch, and those of the output, if it can be taken apart
-    fed: Any = None  # a batch that was fed; None if none is known
-    output_of_fed: Output = ()  # of the last timed step, for whichever batch that had
-    again: Callable[[], Output] | None = None  # what a further step gives for the same batch; None if unknown
+    is_unseen: bool = True  # whether the batch differs from all batches that were fed
+    state: Any = None  # the state of the network before this step, for a newly built network
+    counted: Any = None  # `state` with numbers and flags in attributes, such as a count of batches; None if unknown
+    rows: tuple[Any, Output] | None = None  # some rows of the batch, and of the output; None if rows can't be taken
+    fed: Any = None  # a batch that was fed; None if unknown
+    output_of_fed: Output = ()  # the output of the last timed step
+    again: Callable[[], Output] | None = None  # runs another step on the same batch; None if that is impossible
 
 
 @dataclass
 class Findings:
-    """What a comparison with a newly built network shows."""
+    """The result of a comparison with a newly built network."""
 
-    error: float | None = None  # how far the output is from the reference's; None if it could not be compared
+    error: float | None = None  # see `error_of`; None if the output could not be compared
     observed: str | None = None  # what was compared; None if nothing was
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -177,32 +186,33 @@ class Findings:
 def compare(
     measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
 ) -> Findings:
-    """Compares an output with that of a network that `new_network(state, precision, other=...)` builds on the CPU.
+    """Compares an output with the output of a newly built network.
 
-    `other`: with other weights. `constant`: the user confirms that the output may be the same for all inputs.
+    `new_network(state, precision, other=...)` builds that network on the CPU; with `other`, it has other weights. With
+    `constant`, the user confirms that the output may be the same for all inputs.
     """
     findings = Findings()
     try:
         if not _rows_agree(measured, new_network, precision, findings):
             _compare(measured, new_network, precision, findings)
         if not constant and measured.is_unseen and _is_same(measured.output, measured.output_of_fed):
-            _look_at_constant(measured, new_network, findings)
+            _explain_constant(measured, new_network, findings)
     except NotInTimeError:
         findings.not_compared(NOT_IN_TIME)
-    except Exception as error:  # it may need its device, or batches of one size
+    except Exception as error:  # the user's network may need its device, or batches of one size
         why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
-        findings.not_compared(f"that fails on the CPU ({why})")
+        findings.not_compared(f"the new network fails on the CPU ({why})")
     return findings
 
 
 def _rows_agree(
     measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> bool:
-    """Whether a few rows, which take less time than a whole batch, show that the output is right."""
+    """Whether a comparison of a few rows proves that the output is right. It takes less time than the whole batch."""
     if measured.rows is None or not measured.is_unseen:
         return False
     batch, output = measured.rows
-    with suppress(Exception):  # the network may take no other number of rows
+    with suppress(Exception):  # the network may not accept another number of rows
         error = error_of(output, new_network(measured.state, Precision.fp32)(batch, 0))
         if error <= limit(precision):
             findings.error, findings.observed = error, ROWS
@@ -235,11 +245,11 @@ def _compare(
         return
     explained = None if rounded is None else error_of(rounded, reference)
     is_finite = math.isfinite(findings.error)
-    text = f"{100 * findings.error:.1f} %" if is_finite else "places that are not finite in one only"
+    text = f"{100 * findings.error:.1f} %" if is_finite else "NaN or infinity"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
             findings.warnings.append(
-                f"the output differs from fp32's on the CPU by {text}, and from its own, run again"
+                f"the output differs from fp32's on the CPU by {text}, and from its own in another run"
             )
         else:
             findings.defects.append(WRONG.format(text))
@@ -252,10 +262,13 @@ def _compare(
 def _with_reference(
     measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision
 ) -> tuple[Measured, Output]:
-    """What was measured, with what the code counts if an output depends on that; and a new network's output."""
+    """Returns `measured`, and the output of a new network in fp32.
+
+    If the output depends on numbers that the code counts in attributes, the state of both includes these numbers.
+    """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
-        with suppress(Exception):  # a count may go with tensors that a new network has not
+        with suppress(Exception):  # fails if the count belongs to tensors that a new network lacks
             other = new_network(measured.counted, Precision.fp32)(measured.batch, 0)
             if error_of(other, reference) > MAX_DRIFT:
                 return replace(measured, state=measured.counted), other
@@ -263,7 +276,7 @@ def _with_reference(
 
 
 def _is_steady(measured: Measured, new_network: Callable[..., NewNetwork], reference: Output) -> bool:
-    """Whether new networks agree, although their random numbers differ, and another batch comes between."""
+    """Whether the output of a new network stays the same with other random numbers, and after another batch."""
     again = new_network(measured.state, Precision.fp32)
     for seed in range(3):
         if error_of(again(measured.batch, seed), reference) > MAX_DRIFT:
@@ -274,7 +287,10 @@ def _is_steady(measured: Measured, new_network: Callable[..., NewNetwork], refer
 
 
 def _differs_from_itself(measured: Measured, precision: Precision) -> bool:
-    """Whether a further step gives another output, as of a network that computes for some time on a busy machine."""
+    """Whether the measured network returns another output for the same batch.
+
+    This happens if a network computes for a fixed time, and the machine is busy.
+    """
     if measured.again is None:
         return False
     with suppress(Exception):
@@ -284,19 +300,22 @@ def _differs_from_itself(measured: Measured, precision: Precision) -> bool:
 
 
 def _rounded(measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
-    """The output of a new network that rounds as the cell does; None if there is none on a CPU."""
+    """The output of a new network that rounds as the cell does; None if the CPU has no such precision."""
     if precision in QUANTIZED:
         return None
     try:
         return new_network(measured.state, ROUNDS_ALIKE.get(precision, precision))(measured.batch, 0)
     except NotInTimeError:
         raise
-    except Exception:  # torch may not have its operators in that format on the CPU
+    except Exception:  # on the CPU, torch may lack operators for this format
         return None
 
 
 def _most(explained: float | None, precision: Precision) -> float:
-    """The largest error that rounding explains, if it makes one of `explained` on the CPU."""
+    """The largest error that rounding explains.
+
+    `explained` is the error of a new network that rounds as the cell does; None if it is unknown.
+    """
     if explained is None:
         return WRONG_FROM if precision in PRECISE else ROUNDED_WRONG_FROM
     return (MAX_ROUNDING_FP32 if precision in PRECISE else MAX_ROUNDING) * explained
@@ -311,8 +330,12 @@ def _is_same(one: Output, other: Output) -> bool:
     return _has_numbers(one) and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
 
 
-def _look_at_constant(measured: Measured, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
-    """Notes whether other weights make an output that is the same for all inputs depend on them."""
+def _explain_constant(measured: Measured, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
+    """Explains why the output is the same for different inputs.
+
+    If the outputs of a network with other weights differ, the present weights are the reason: adds a note. Otherwise
+    the network ignores its inputs: adds a warning.
+    """
     if measured.fed is None:
         return
     is_whole = all(array.dtype.kind != "f" for array in measured.output)
@@ -328,24 +351,28 @@ def _look_at_constant(measured: Measured, new_network: Callable[..., NewNetwork]
 class Products:
     """The matrix products of a step, as they ran."""
 
-    # format, by NumPy's name -> floating-point operations whose first factor is in it
+    # format, by its name in NumPy -> operations of products whose first factor is in this format
     flops: dict[str, int] = field(default_factory=dict)
-    devices: dict[str, int] = field(default_factory=dict)  # the same by the library's name of their device
-    uncounted: set[str] = field(default_factory=set)  # operators that may be products of an unknown size
-    of: str = "matrix products"  # whose operations they are: an engine may know less than those of all products
-    in_other_threads: bool = False  # whether layers ran in threads where their operators were not seen
+    devices: dict[str, int] = field(default_factory=dict)  # library's name of a device -> operations on this device
+    uncounted: set[str] = field(default_factory=set)  # operators that may be products, of an unknown size
+    of: str = "matrix products"  # which products are counted, for messages: some engines count only a part
+    in_other_threads: bool = False  # whether layers ran in threads where operators were not observed
 
     @property
     def total(self) -> int:
         return sum(self.flops.values())
 
     def shares(self) -> dict[str, float]:
-        """The share of the operations in each format, the largest first."""
+        """Format -> its share of the operations, the largest first."""
         formats = sorted(self.flops, key=self.flops.__getitem__, reverse=True)
         return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
 
     def ran_in(self, asked: str) -> str | None:
-        """The format that a step computed in: as asked, unless most of it is coarser, or next to none of it is so."""
+        """The format in which the step computed; None if there were no products.
+
+        It is the `asked` format, unless another one has more operations and is coarser, or almost no operation is in
+        the asked format.
+        """
         shares = self.shares()
         if not shares:
             return None
@@ -354,7 +381,7 @@ class Products:
         return most if is_coarser or shares.get(asked, 0.0) < MIN_SHARE else asked
 
     def others(self, asked: str, *, coarser: bool) -> Iterator[str]:
-        """Sentences about operations in a coarser format than was asked for, or in a finer one, perhaps on purpose."""
+        """Sentences about operations in formats coarser than `asked`, or else in finer ones."""
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[asked]
             if name != asked and share >= MIN_SHARE and is_coarser == coarser:
@@ -369,10 +396,10 @@ class Products:
 
 
 class State(NamedTuple):
-    """The numbers of one tensor."""
+    """The state of one tensor."""
 
-    checksum: int  # of all its bits
-    is_finite: bool  # whether all its numbers are
+    checksum: int  # of all bits
+    is_finite: bool  # whether all numbers are finite
 
 
 States = Mapping[str, State]
@@ -380,23 +407,23 @@ States = Mapping[str, State]
 
 @dataclass
 class Training:
-    """What was seen of a network while it trained. The names are those of its trainable tensors."""
+    """Observations of a network in training. `names` are the names of its trainable tensors."""
 
-    names: Sequence[str] = ()  # the tensors that were trainable when the first step began
-    before: States = field(default_factory=dict)  # their states when the steady state began
-    after: States = field(default_factory=dict)  # the same when it ended
+    names: Sequence[str] = ()  # the tensors that were trainable before the first step
+    before: States = field(default_factory=dict)  # their states at the begin of the steady state
+    after: States = field(default_factory=dict)  # their states at its end
     num_steps: int = MAX_CYCLE  # steps between the two
-    cycle: int | None = 1  # steps whose gradients make one change of weights; None if the user's code decides that
+    cycle: int | None = 1  # steps over which gradients are accumulated; None if the user's code decides
     gradients: set[str] | None = None  # tensors whose gradient was not 0 after the last step; None if unknown
-    vanished: bool = False  # whether there are gradients, and all are 0
-    sizes: Mapping[str, int] = field(default_factory=dict)  # how many numbers each tensor has
+    vanished: bool = False  # whether there are gradients, and all of them are 0
+    sizes: Mapping[str, int] = field(default_factory=dict)  # name of a tensor -> how many numbers it has
     learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
-    evaluating: Sequence[str] = ()  # layers that were in evaluation mode and have something to train or to drop
-    is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
+    evaluating: Sequence[str] = ()  # layers in evaluation mode that have trainable weights or dropout
+    is_coarse: bool = False  # whether weights have 16 bits, so that rounding may swallow the optimiser's steps
 
     @property
     def changed(self) -> list[str]:
-        """Those that differ; numbers that are not finite can change no more."""
+        """The names of tensors that changed. Tensors that are not finite count too: they can't change further."""
         states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
         return [name for name, before, after in states if before != after or not after.is_finite]
 
@@ -419,13 +446,13 @@ class Training:
         if self.gradients is None:
             return ""
         if not self.gradients:
-            return " (they have no gradients)"
-        return " (they have gradients: the optimiser holds others, or never steps)"
+            return " (the weights have no gradients)"
+        return " (the weights have gradients: the optimiser has other weights, or makes no steps)"
 
     def warnings(self) -> Iterator[str]:
         still = [name for name in self.names if name not in self.changed]
         if self.is_observed and not self.changed and self.vanished:
-            yield "no trainable weight changed: their gradients are 0, as where a loss has reached its least"
+            yield "no trainable weight changed: all gradients are 0, as if the loss were at its minimum"
         elif self.is_observed and not self.changed and self.is_coarse:
             yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
         elif self.is_observed and still and self._is_worth_it(still):
@@ -438,7 +465,7 @@ class Training:
             yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
 
     def _is_worth_it(self, still: Sequence[str]) -> bool:
-        """Whether so many numbers have a gradient, or an unknown one, and did not change, or have never any."""
+        """Whether so many numbers did not change that a warning is due (see `MAX_UNUSED`)."""
         if self.is_coarse:
             return False
         if not self.sizes:
@@ -450,7 +477,7 @@ class Training:
 
     def notes(self) -> Iterator[str]:
         if self.cycle is not None and self._is_unknown:
-            yield f"no weight changed in {self.num_steps} steps, over more of which gradients may be accumulated"
+            yield f"no weight changed in {self.num_steps} steps: gradients may be accumulated over more steps"
 
     def check(self) -> Check:
         if not self.is_observed:
@@ -465,18 +492,21 @@ class Training:
 
 @dataclass
 class Observations:
-    """What an engine observed of a cell beside its times. What it could not look at stays as it is here."""
+    """An engine's observations of a cell besides its times. The defaults mean that nothing was observed."""
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
-    # layers that were in training mode in inference: those that drop at random, perhaps on purpose, and others
+    # layers in training mode in inference: dropout layers, which may be so on purpose; and others
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
     unchecked: dict[str, str] = field(default_factory=dict)  # what was not checked -> why
-    checks_s: float = 0.0  # how long the checks took
+    checks_s: float = 0.0  # seconds of all checks
 
     @contextmanager
     def checking(self, what: str = OUTPUT) -> Iterator[None]:
-        """Adds the time of a check to `checks_s`. If it fails, which the user's code may cause, it notes why."""
+        """A context for a check of `what`. Adds its time to `checks_s`.
+
+        If the check raises an exception, which user code may cause, it is suppressed and recorded in `unchecked`.
+        """
         start = time.perf_counter()
         try:
             with malloc_thresholds.kept():  # the blocks that the check frees would make later steps faster
@@ -487,13 +517,13 @@ class Observations:
             self.checks_s += time.perf_counter() - start
 
     def warnings(self, asked: str) -> Iterator[str]:
-        """Sentences; `asked` is the format to compute in."""
+        """Warnings as sentences. `asked` is the format in which the cell should compute."""
         for what, why in self.unchecked.items():
             yield f"{what} not checked: {why}"
         yield from self.training.warnings()
         yield from self.products.others(asked, coarser=True)
         if self.products.in_other_threads:
-            yield "layers ran in threads of its own code, where their precision was not observed"
+            yield "layers ran in threads of the user's code, where their precision was not observed"
         if others := self.modes[1]:
             yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
 
@@ -501,4 +531,4 @@ class Observations:
         yield from self.products.others(asked, coarser=False)
         yield from self.training.notes()
         if of_dropout := self.modes[0]:
-            yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
+            yield f"dropout was active in inference: {', '.join(of_dropout[:MAX_NAMED])}"

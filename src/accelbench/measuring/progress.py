@@ -1,4 +1,4 @@
-"""What the process of a cell reports to its host while it measures."""
+"""Lets the process of a cell report to its host when all timing is finished."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,12 @@ _listeners: list[Callable[[], None]] = []
 
 
 def listen(listener: Callable[[], None]) -> None:
-    """Has `listener` called once everything was timed: other work on the machine disturbs no number from then on."""
+    """Registers a function that is called when all timing is finished. Other work may then run on the machine."""
     _listeners.append(listener)
 
 
 def done() -> None:
-    """Calls the listeners, once."""
+    """Calls the listeners, then removes them."""
     for listener in _listeners:
         listener()
     _listeners.clear()

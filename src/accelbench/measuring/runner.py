@@ -1,7 +1,7 @@
-"""Runs steps and times them: the raw times, and how each of them is taken.
+"""Runs steps, times them, and keeps the raw times.
 
-A clock is a generator: it yields what the next steps are to be, and is sent how long they took. A `Runner` runs them in
-a loop; an engine whose framework has a loop of its own runs them from that loop's calls.
+A clock is a generator. It yields requests for steps (`Ask`) and is sent their times (`Ran`). A `Runner` runs the steps
+in a loop. If a framework has its own loop, the engine runs the steps from the framework's callbacks instead.
 """
 
 import math
@@ -15,48 +15,51 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Phase, Stop
 
-# Returns a time in seconds.
+# A clock that returns the present time in seconds.
 Now = Callable[[], float]
-# The number of compilations so far, and the seconds they took.
+# The number of compilations so far, and their seconds.
 Compiles = tuple[int, float]
 
 
-# Fields of `Timing` that a `Measurement` does not have.
+# Fields of `Timing` that are no fields of `Measurement`.
 TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps", "whole_s")
 
 
 class Step(Protocol):
-    """One step of a workload, in its timed parts. If batches differ in size it has `samples_of_last(num_steps)` too."""
+    """One step of a workload, divided into the parts that are timed.
 
-    def fetch(self) -> Any: ...  # the next batch, in host memory
-    def copy_in(self, batch: Any) -> Any: ...  # copies it to the device; may return before the copy is done
-    def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before the result is there
-    def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is done
-    def num_samples(self, batch: Any) -> int: ...  # in the batch, over all processes that compute a part of it
+    If batches differ in size, the step also has a method `samples_of_last(num_steps)`.
+    """
+
+    def fetch(self) -> Any: ...  # returns the next batch, in host memory
+    def copy_in(self, batch: Any) -> Any: ...  # copies a batch to the device; may return before the copy is finished
+    def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before it is finished
+    def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is finished
+    def num_samples(self, batch: Any) -> int: ...  # samples of the whole batch, of which each process computes a part
 
 
 class Stamps(Protocol):
-    """How an engine takes time stamps between phases, with as little disturbance as its device allows."""
+    """An engine's time stamps between the phases of a step. They disturb the step as little as the device allows."""
 
-    fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be told apart
+    fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be separated
 
-    def wait(self) -> None: ...  # returns when everything launched on the device is done
-    def stamp(self) -> Any: ...  # a stamp that the device reaches when everything launched before it is done
+    def wait(self) -> None: ...  # returns when the device has finished everything that was launched
+    def stamp(self) -> Any: ...  # returns a stamp; the device reaches it after everything that was launched before
     def between(self, start: Any, end: Any) -> float: ...  # seconds between two stamps that the device has reached
 
 
 class Ask(NamedTuple):
-    """What a clock asks for: steps that are waited for at their end, or one whose parts or phases are timed."""
+    """A clock's request: steps with one wait at their end, or one step whose parts or phases are timed."""
 
     num_steps: int = 1
-    in_parts: bool = False  # whether each part of the step is waited for
-    copies_out: bool = False  # whether the result of the step is copied to the host
-    stamps: Stamps | None = None  # with which the phases of the step are timed
-    within: AbstractContextManager[Any] | None = None  # what the step runs in, which is not timed
+    in_parts: bool = False  # whether to wait after each part of the step
+    copies_out: bool = False  # whether to copy the result of the step to the host
+    stamps: Stamps | None = None  # if not None, they time the phases of the step
+    within: AbstractContextManager[Any] | None = None  # a context for a step whose time is not used
 
 
 class Ran(NamedTuple):
-    """How the steps ran, in seconds; the parts add up to the whole."""
+    """The times of the steps that ran, in seconds. The times of the parts add up to the whole."""
 
     seconds: float
     num_samples: int = 0
@@ -64,7 +67,7 @@ class Ran(NamedTuple):
     data_s: float = 0.0
     copy_in_s: float = 0.0
     copy_out_s: float = 0.0
-    phases_s: dict[Phase, float] = {}  # of those that the step has
+    phases_s: dict[Phase, float] = {}  # seconds of each phase of the step
 
 
 Result = TypeVar("Result")
@@ -72,7 +75,7 @@ Clock = Generator[Ask, Ran, Result]
 
 
 class Marks:
-    """Times the phases of one step, from now on: `mark` is called at the end of each."""
+    """Times the phases of one step. The step begins at creation; call `mark` at the end of each phase."""
 
     def __init__(self, stamps: Stamps, now: Now) -> None:
         self._stamps, self._now = stamps, now
@@ -84,18 +87,18 @@ class Marks:
         self._marks.append((phase, self._stamps.stamp()))
 
     def mark_inside(self, phase: Phase) -> None:
-        """The same of a phase of computation: a fused step is only recorded (traced) until it is launched."""
+        """Marks the end of a phase of the computation. In a fused step this is `trace`: it is only recorded so far."""
         self.mark(Phase.trace if self._stamps.fused else phase)
 
     def launched(self) -> None:
-        """At the end of the computation: a fused step runs only now, as a whole."""
+        """Call this when the computation was launched. A fused step runs now, as one phase."""
         if self._stamps.fused:
             self._stamps.wait()
             self.mark(Phase.execute)
         self.mark(Phase.framework)
 
     def end(self) -> Ran:
-        """Waits for the device. The phase `framework` is what the other phases leave of the step's wall time."""
+        """Waits for the device and returns the times. The phase `framework` is the wall time minus all other phases."""
         self._stamps.wait()
         seconds = self._now() - self._start_s
         phases_s = dict.fromkeys((phase for phase, _ in self._marks), 0.0)
@@ -108,17 +111,17 @@ class Marks:
 
 
 class RankGroup:
-    """The processes (ranks) of a cell, here only one. The first one's clock decides how many steps all of them run."""
+    """The processes (ranks) of a cell; this class is for one rank. The clock of the first rank controls all ranks."""
 
     def begin(self, num_steps: int) -> int:
-        """Has the other ranks run `num_steps` steps, each on its part of every batch; returns how many run here."""
+        """Makes all ranks run `num_steps` steps, each on its part of every batch. Returns the number of steps here."""
         return num_steps
 
     def end(self) -> None:
-        """Returns when every rank has finished its steps, so that a time includes the slowest rank."""
+        """Returns when all ranks have finished their steps, so that a time includes the slowest rank."""
 
     def any(self, holds: bool) -> bool:
-        """Whether it holds in any rank; all of them ask."""
+        """Whether `holds` is true in any rank. All ranks must call this method."""
         return holds
 
 
@@ -127,53 +130,53 @@ ONE_RANK = RankGroup()
 
 @dataclass
 class Timing:
-    """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`."""
+    """Raw times in seconds, one value per step or block, in order. `schema.measurement.Measurement` defines them."""
 
     first_step_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)  # of the first steps; the others count in the total
+    warmup_s: list[float] = field(default_factory=list)  # only the first steps; `warmup_total_s` includes all
     warmup_total_s: float = 0.0
     num_warmup_steps: int = 0
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
-    dropped_s: float = 0.0  # of the steady state, in no block or single step: those measured again, what ran between
-    steps_are_blocks: bool = False  # whether the blocks are made of the single steps, each of which ran once
+    dropped_s: float = 0.0  # steady-state time in no block or step: blocks that were dropped, and pauses between steps
+    steps_are_blocks: bool = False  # whether the blocks consist of the single steps
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
     data_s: list[float] = field(default_factory=list)
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
     num_steady_samples: int = 0
-    # when the steady state began and ended, in seconds since the machine started
+    # begin and end of the steady state, in seconds since the machine started
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
-    num_steady_steps: int = 0  # steps of the steady state, whether their times were kept or not
+    num_steady_steps: int = 0  # steps of the steady state, including dropped ones
     clock_drift: float | None = None
-    whole_s: list[float] = field(default_factory=list)  # where requests are served: of steps of whole batches before
+    whole_s: list[float] = field(default_factory=list)  # seconds of full batches in the warm-up, if requests are served
 
     @property
     def steps_s(self) -> list[float]:
-        """Seconds of the measured steps; of blocks their mean where there are no single steps."""
+        """Seconds of the measured steps. If there are no single steps: for each block, the mean of its steps."""
         return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property
     def step_s(self) -> float:
-        """Seconds of the median of them."""
+        """The median of `steps_s`."""
         return median(self.steps_s)
 
     @property
     def num_kept(self) -> int:
-        """Steps of the steady state whose times are kept: the last ones that ran."""
+        """The number of steps of the steady state whose times are kept. They are the last steps that ran."""
         num_in_blocks = sum(block.num_steps for block in self.blocks)
         return num_in_blocks + (0 if self.steps_are_blocks else len(self.latency_s))
 
     def measured(self) -> dict[str, Any]:
-        """The fields that a `Measurement` keeps, by its names for them."""
+        """The fields for a `Measurement`, by name."""
         kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
         return {**kept, "num_steady_samples": self.num_steady_samples or None}
 
     def drop(self, seconds: float = 0.0) -> None:
-        """Forgets the blocks, which are measured again; their time and further `seconds` belong to no block then."""
+        """Removes all blocks before they are measured again. Adds their time and `seconds` to `dropped_s`."""
         self.dropped_s += seconds + sum(block.seconds for block in self.blocks)
         self.blocks = []
         if self.steps_are_blocks:
@@ -182,33 +185,34 @@ class Timing:
 
 
 class Ends(NamedTuple):
-    """When a cell has to end, on the runner's clock, and how many further steps check it after its measuring."""
+    """When the measuring of a cell must end. Times are on the runner's clock."""
 
-    budget_s: float = math.inf  # the cell's time is used up; the fewest steps that are published are measured anyway
-    timeout_s: float = math.inf  # the cell's process would be killed soon
-    num_checks: int = 0
+    budget_s: float = math.inf  # end of the cell's budget; the fewest steps that are published are measured anyway
+    timeout_s: float = math.inf  # a strict end: soon after it, the cell's process would be killed
+    num_checks: int = 0  # steps that check the cell after the measurement
 
 
 @dataclass
 class Runner:
-    """Runs the steps that a clock asks for, and keeps their times. `step` is None if another loop runs them."""
+    """Runs the steps that a clock asks for, and keeps their times."""
 
-    step: Any  # a `Step`
-    wait: Callable[[], None]  # returns when everything launched on the device is done
+    step: Any  # a `Step`; None if a framework's loop runs the steps
+    wait: Callable[[], None]  # returns when the device has finished everything that was launched
     compiles: Callable[[], Compiles] = lambda: (0, 0.0)
     now: Now = time.perf_counter
     ranks: RankGroup = ONE_RANK
-    begin_steady: Callable[[], None] = lambda: None  # is called once the warm-up is over
+    begin_steady: Callable[[], None] = lambda: None  # called when the warm-up is over
     timing: Timing = field(default_factory=Timing)
     ends: Ends = Ends()
-    queues: bool = True  # whether a step may return before it is done, so that waiting for each lets the device idle
-    has_least: bool = False  # whether the fewest blocks that are published are measured, however long they take
+    queues: bool = True  # whether a step may return before it is finished; then a wait after each lets the device idle
+    has_least: bool = False  # whether the fewest blocks that are published are measured even if that takes long
     measured_s: float = 0.0
-    fastest_s: float = 0.0  # of the steps of warm-up, without the first and those that compiled; 0: there was no other
+    # Fastest step of the warm-up, without the first step and steps that compiled; 0 if there was no other step.
+    fastest_s: float = 0.0
     _num_plain: int = 0
 
     def drive(self, clock: Clock[Result]) -> Result:
-        """Runs what a clock asks for, in a loop; returns what the clock returns."""
+        """Runs the steps that a clock asks for, in a loop. Returns the clock's result."""
         ran: Ran | None = None
         while True:
             try:
@@ -219,7 +223,7 @@ class Runner:
             ran = self.run(ask)
 
     def run(self, ask: Ask) -> Ran:
-        """Runs the next steps as it is asked for."""
+        """Runs the requested steps."""
         if ask.stamps is not None:
             return self._run_phases(ask.stamps)
         if ask.in_parts:
@@ -229,15 +233,18 @@ class Runner:
         return self._run_free(ask.num_steps)
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
-        """Why nothing more begins that takes so many `seconds`, with steps of `step_s`; None if there is time."""
-        # `is_least`: whether it is of the fewest steps that are published.
+        """Why there is no time for further steps; None if there is time.
+
+        They would take `seconds`, and each check takes `step_s`. With `is_least`, they belong to the fewest steps that
+        are published: then only the time limit counts, not the budget.
+        """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:
             return Stop.timeout
         return Stop.budget if end_s > self.ends.budget_s and not is_least else None
 
     def plain_step(self) -> Clock[tuple[float, bool]]:
-        """Seconds of one step of warm-up, which is waited for as a whole, and whether it compiled."""
+        """Runs one step of the warm-up. Returns its seconds, and whether it compiled."""
         compiled, _ = self.compiles()
         seconds = (yield Ask()).seconds
         has_compiled = self.compiles()[0] != compiled
@@ -247,12 +254,12 @@ class Runner:
         return seconds, has_compiled
 
     def block(self, num_steps: int) -> Clock[Block]:
-        """Times steps that are launched one after another and waited for once, at the end."""
+        """Times a block: steps are launched one after another, with one wait at the end."""
         ran = yield Ask(num_steps)
         return self._measured(ran, num_steps)
 
     def step_in_parts(self) -> Clock[Block]:
-        """Times one step, each of whose parts is waited for and noted."""
+        """Times one step and its parts, with a wait after each part."""
         ran = yield Ask(in_parts=True)
         timing = self.timing
         timing.latency_s.append(ran.seconds)
@@ -286,7 +293,7 @@ class Runner:
     def _num_samples(self, batch: Any, num_steps: int) -> int:
         if (samples_of_last := getattr(self.step, "samples_of_last", None)) is not None:
             return int(samples_of_last(num_steps))
-        # All batches have the same size; asking each one would cost 2 % of a small model's step.
+        # All batches have the same size. Counting the samples of each would cost 2 % of a small model's step.
         return num_steps * int(self.step.num_samples(batch))
 
     def _run_parts(self) -> Ran:

@@ -1,8 +1,8 @@
-"""The schedule of a measurement, alike for all engines: warm-up, blocks of steps, single steps. Raw times are kept.
+"""The schedule of a measurement, the same for all engines: warm-up, blocks of steps, single steps.
 
-Throughput comes from blocks: their steps are launched without waiting, as a training loop does, and the device is
-waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. Where a step
-is done when it returns, as on a CPU, waiting costs nothing: blocks may then be made of single steps.
+Throughput comes from blocks. The steps of a block are launched without waiting, as in a training loop, with one wait at
+the end of the block. Latency comes from single steps, with a wait after each part. On a CPU, a step is finished when it
+returns, so waiting costs nothing, and blocks may consist of single steps. docs/measuring.md describes the schedule.
 """
 
 import math
@@ -18,65 +18,68 @@ from accelbench.schema.measurement import Block, Breakdown
 from accelbench.schema.vocab import SERVING, Phase, Stop
 from accelbench.stats import order_statistics
 
-# Step times have settled when their level differs by at most this share between two thirds of the warm-up.
+# The warm-up has settled if the step times of its last two thirds differ in level by at most this share.
 SETTLED_WITHIN = 0.03
-# Warm-up that does not settle gives up after this many times its minimum seconds, and twice its minimum steps.
+# A warm-up that does not settle ends after this many times its minimum seconds, and twice its minimum steps.
 WARMUP_STRETCH = 10
-# After this many compiling steps, measure anyway and warn.
+# A step that compiles restarts the warm-up, but not after this many steps.
 MAX_COMPILING_STEPS = 20
-# Warm-up steps whose times are kept; tiny models take thousands.
+# Warm-up steps whose times are kept. Tiny models run thousands of steps.
 MAX_WARMUP_KEPT = 100
-# The fewest blocks from which an interval, and the fewest steps from which a median, is published (see `stats`).
+# The fewest blocks for an interval, and the fewest steps for a median, that are published (see `stats`).
 MIN_SAMPLES = 6
-# Blocks are planned this many times longer than asked for, so that a faster one is still long enough.
+# Blocks are planned this many times longer than needed, so that a faster block is still long enough.
 BLOCK_MARGIN = 1.2
-# A fixed number of steps ends early once its speed is known to `Window.width` after as many seconds and blocks: with
-# fewer blocks, an interval that was stopped for its width holds too rarely.
+# With protocol=steps, measuring ends early if the interval of the speed is at most `Window.width` wide, after at least
+# EARLY_S seconds and NUM_PARTS blocks. With fewer blocks, an interval that ends the measuring is wrong too often.
 EARLY_S = 10.0
 NUM_PARTS = 10
-MAX_PARTS = 1000  # of a fixed number of steps whose length is unknown
-# Steps of warm-up that a budget leaves: what is done once takes a part of the first one.
+MAX_PARTS = 1000  # the number of parts if the time of a step is unknown
+# Fewest steps of a warm-up, even beyond the budget: the first step includes work that is done only once.
 LEAST_WARMUP = 2
-NUM_CHECK_STEPS = 2  # that check a cell after it was measured, about
-# How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
+NUM_CHECK_STEPS = 2  # about so many steps check a cell after it was measured
+# How often the blocks are restarted with more steps. Under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
-# Slow or noisy workloads are measured for up to this many times the window's seconds.
+# A slow or noisy workload is measured for at most this many times the window's seconds.
 STRETCH = 3
-# Give up early when the target precision needs this many times more blocks than the time limit allows.
+# Measuring ends early if the wanted width needs this many times more blocks than the time allows.
 OUT_OF_REACH = 1.5
-# Epochs over the test set when `protocol=fit` infers; the first one is the warm-up.
+# Epochs over the test set if `protocol=fit` infers. The first one is the warm-up.
 NUM_INFER_EPOCHS = 3
-# Shares of a cell's time limit. After the first, a slow cell ends its measuring, without what is still to be measured,
-# and is checked. After the second, its output is not compared any more: running into the limit would lose the record.
-# The rest is for what comes before, such as starting a device, and after it.
+# Shares of a cell's time limit (timeout_s). After the first share, measuring ends and the checks begin. After the
+# second share, outputs are not compared any more. At the time limit itself, the record would be lost. The rest of the
+# time is for the start of the device and for the end of the process.
 MAX_UNTIL_MEASURED = 0.8
 MAX_UNTIL_CHECKED = 0.9
-# Steps timed by phase, and as many as a whole: at least MIN_PHASED, however slow.
+# Number of steps that are timed by phase; the same number is timed as a whole.
 MIN_PHASED = 3
 MAX_PHASED = 200
-# A breakdown whose fewest steps would take more of the cell's time limit is skipped: that limit loses the record.
+# A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit.
 MAX_PHASED_SHARE = 0.1
-NUM_PROFILED = 2  # steps that one takes as long as while its operators are profiled
+NUM_PROFILED = 2  # a step with the profiler takes as long as this many other steps
 
 
 class Limits:
-    """How long a cell that begins now may take (`budget_s`, `timeout_s`), and what there is time for."""
+    """The time limits of a cell that begins now (`budget_s`, `timeout_s`)."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         began_s = time.perf_counter()
-        self.left_out: list[str] = []  # what there was no time for, in words
+        self.left_out: list[str] = []  # notes about parts of the measurement for which there was no time
         until_s = began_s + MAX_UNTIL_MEASURED * cell.timeout_s
         self.ends = Ends(began_s + (cell.budget_s or math.inf), until_s, NUM_CHECK_STEPS)
         self._checked_s = began_s + MAX_UNTIL_CHECKED * cell.timeout_s
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left for checks."""
+        """Seconds left for checks."""
         return self._checked_s - time.perf_counter()
 
     def has_time_for_phases(self, step_s: float) -> bool:
-        """Whether the phases of steps, of `step_s` each, are to be timed: as is asked for, and if there is time."""
+        """Whether to time the phases of steps: if the cell asks for a breakdown, and if there is time.
+
+        `step_s` is the time of one step. If there is no time, adds a note to `left_out`.
+        """
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
         phases_s = 2 * MIN_PHASED * step_s
@@ -85,22 +88,22 @@ class Limits:
         if is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s):
             return True
         why = "budget_s" if end_s > self.ends.budget_s else "timeout_s"
-        self.left_out.append(f"no phases of a step: {why} is too short")
+        self.left_out.append(f"the phases of a step were not timed: {why} is too short")
         return False
 
 
 def boot_s() -> float:
-    """Seconds since the machine started: the same clock in every process, the sampler's included."""
+    """Seconds since the machine started. All processes share this clock, also the sampler."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def raw_s() -> float:
-    """Seconds of a clock that is never set or slewed: the reference for the drift of the clock that measures."""
+    """Seconds of a clock that is never set or slewed. The drift of the measuring clock is computed against it."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[Timing]:
-    """Measures steps within the bounds of `window`, and the drift of the runner's clock against `reference`."""
+    """Measures a window: warm-up, blocks, single steps. Also measures the clock's drift against `reference`."""
     typical_s = yield from _warm_up(runner, window)
     with _steady(runner, reference):
         yield from _run_blocks(runner, window, typical_s)
@@ -109,9 +112,12 @@ def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[T
 
 
 def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Clock[Timing]:
-    """Measures up to `steps` steps, each once, after `warmup` others."""
-    # On a device that queues steps, blocks and single steps take turns, each of half of the steps; one step alone is a
-    # block. Elsewhere each is a single step, and blocks are made of them. It ends early once the speed is known.
+    """Measures up to `steps` steps after a warm-up of `warmup` steps.
+
+    If the device queues steps, blocks and single steps alternate, each with half of the steps; a single step in all is
+    a block. Otherwise all steps are single steps, and blocks consist of them. Measuring ends early when the speed is
+    known well enough (see `EARLY_S`).
+    """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
         seconds, _ = yield from runner.plain_step()
@@ -133,10 +139,10 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
 
 
 def _num_parts(runner: Runner, steps: int) -> int:
-    """How many parts: of about `Window.block_s` each, and enough for an interval."""
+    """The number of parts into which the steps are divided: about `Window.block_s` each, and enough for an interval."""
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
-    if not runner.fastest_s:  # how long a step takes is unknown
+    if not runner.fastest_s:  # the time of a step is unknown
         parts = least if runner.queues else MAX_PARTS
     return max(1, min(num_blocks, max(least, parts)))
 
@@ -157,7 +163,7 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
 
 
 def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
-    """Why the steps of these parts are enough; None if another part, as long as the last one, should be measured."""
+    """Why measuring ends after this part; None if another part should be measured. The last part took `part_s`."""
     timing = runner.timing
     steps_s = [block.seconds / block.num_steps for block in runner.timing.blocks]
     is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
@@ -165,7 +171,7 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
         return stop
     if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
         return None
-    # Where every n-th step is longer, the median is exact long before it is the speed.
+    # If every n-th step is slower, the median is precise long before it equals the mean. Then measuring goes on.
     mean_s = runner.measured_s / timing.num_steady_steps
     width = order_statistics.half_width(steps_s)
     if abs(mean_s / median(steps_s) - 1) > Window.width:
@@ -207,7 +213,7 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
             elapsed = 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
-            next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
+            next_check = math.ceil(1.1 * (len(steps) - began))  # rarer over time, because each check sorts all steps
         if timing.settled is None and _takes_too_long(runner, steps):
             timing.settled = False
     _note_warmup(timing, steps)
@@ -216,16 +222,19 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
 
 
 def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
-    """Whether another step of warm-up would take the time of the fewest steps that are published."""
+    """Whether another step of warm-up would leave too little time for the fewest steps that are published."""
     if not (step_s := runner.fastest_s):
         return runner.why_end(before[-1], 0.0, is_least=True) is not None
     is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
-    num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # blocks, and single steps
+    num = (1 if is_least else MIN_SAMPLES) * (2 if runner.queues else 1)  # twice: blocks, and single steps
     return runner.why_end((1 + num) * step_s, step_s, is_least=is_least) is not None
 
 
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
-    """Whether the last third of the steps' seconds is level with the middle third; None: go on; False: no more."""
+    """True if the step times of the last third and of the middle third agree.
+
+    Otherwise False if the warm-up is to end anyway (see `WARMUP_STRETCH`), and None if it should go on.
+    """
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
         return True
@@ -234,9 +243,11 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 
 
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]:
-    """Measures blocks of equal numbers of steps, each at least `block_s` long."""
-    # If one is too short, because warm-up steps are slower, or if it compiles, all are measured again: dropping the
-    # short one alone would bias the result towards slow blocks.
+    """Measures blocks of `block_s` or longer, all with the same number of steps.
+
+    A block is too short if the steps of the warm-up were slower. If a block is too short, or if it compiles, all blocks
+    are measured again. Dropping only the short block would bias the result towards slow blocks.
+    """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
@@ -263,7 +274,7 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
 
 
 def _why_stop(runner: Runner, window: Window) -> Stop | None:
-    """Why these blocks are enough; None if another one should be measured."""
+    """Why measuring of blocks ends; None if another block should be measured."""
     timing = runner.timing
     blocks = [block.seconds for block in runner.timing.blocks]
     elapsed = sum(blocks)
@@ -279,14 +290,14 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
     width = order_statistics.half_width(blocks)
     if width is None or width <= window.width:
         return None if width is None else Stop.precise
-    # The width of an interval shrinks with the square root of the number of samples.
+    # The width of an interval is proportional to 1 / sqrt(number of samples).
     num_needed = len(blocks) * (width / window.width) ** 2
     num_possible = len(blocks) * STRETCH * window.measure_s / elapsed
     return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks) else None
 
 
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:
-    """Measures single steps; where the blocks are made of them, only those that an interval still needs."""
+    """Measures single steps. If blocks consist of single steps, measures only as many as an interval still needs."""
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:
         few = len(timing.latency_s) < MIN_SAMPLES
@@ -306,9 +317,9 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
 
 
 def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
-    """Times the phases of steps, alternating with steps that are timed as a whole, for so many seconds, at least.
+    """Times the phases of steps, for at least `seconds`. The phases of a step add up to its wall time.
 
-    The phases of a step add up to its wall time.
+    Steps that are timed as a whole alternate with them, to show how much the time stamps slow a step down.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
@@ -319,32 +330,35 @@ def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
         plain.append(whole.seconds)
         phased.append(in_phases.phases_s)
         elapsed += whole.seconds + in_phases.seconds
-    seen = dict.fromkeys(phase for phases in phased for phase in phases)  # not every step need have every phase
-    phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in seen}
+    names = dict.fromkeys(phase for phases in phased for phase in phases)  # steps may differ in their phases
+    phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in names}
     return Breakdown(phases_s=phases_s, undisturbed_s=plain)
 
 
 class EpochTime(NamedTuple):
-    """How long an epoch took, in seconds."""
+    """The times of an epoch, in seconds."""
 
-    seconds: float  # the whole epoch
-    data_s: float  # of it, the time in `step.fetch`; the device may compute meanwhile
-    first_step_s: float | None  # the first step, waited for; None if that was not asked for, or there was no step
+    seconds: float  # of the whole epoch
+    data_s: float  # in `step.fetch`; the device may compute meanwhile
+    first_step_s: float | None  # of the first step; None if it was not timed, or if there was no step
 
 
 def time_epoch(
     step: Step, wait: Callable[[], None], now: Now = time.perf_counter, *, waits_for_first: bool = False
 ) -> EpochTime:
-    """Runs steps until `step.fetch` raises StopIteration, then waits for the device."""
+    """Runs steps until `step.fetch` raises StopIteration, then waits for the device.
+
+    With `waits_for_first`, also waits after the first step, and times it.
+    """
     data_s, first_step_s = 0.0, None
     start = now()
     while True:
-        asked = now()
+        fetch_start = now()
         try:
             batch = step.fetch()
         except StopIteration:
             break
-        data_s += now() - asked
+        data_s += now() - fetch_start
         step.compute(step.copy_in(batch))
         if waits_for_first:
             wait()
@@ -355,7 +369,7 @@ def time_epoch(
 
 
 class EpochClock:
-    """Notes an epoch in `timing`, which begins now. The first one compiles, and waits for its first step."""
+    """Records one epoch in `timing`. The epoch begins at creation. `is_first`: whether it is the first epoch."""
 
     def __init__(self, timing: Timing, compiles: Callable[[], Compiles]) -> None:
         self.timing, self.compiles = timing, compiles
@@ -363,7 +377,7 @@ class EpochClock:
         self.began_s, (self._compiled, _) = boot_s(), compiles()
 
     def end(self, took: EpochTime) -> None:
-        """Notes the epoch, which took so long."""
+        """Records the end of the epoch. `took` has its times."""
         timing, began_s = self.timing, self.began_s
         if timing.steady_boot_s is None:
             timing.first_step_s = took.first_step_s

@@ -1,4 +1,4 @@
-"""Which requests are computed next: those that arrived, or further ones of a program that waits for each answer."""
+"""Yields batches of requests: requests that have arrived, or further queries of a client that waits for each answer."""
 
 import contextlib
 import fcntl
@@ -21,21 +21,25 @@ from accelbench.serving import generator
 from accelbench.stats.requests import num_requests_for, surely_grows
 
 Times = NDArray[np.int64]
-Batches = Iterator[tuple[int, int]]  # the first sample of each batch, and how many it has
+Batches = Iterator[tuple[int, int]]  # (index of the first sample, number of samples) of each batch
 
 now_ns = time.monotonic_ns
-PIPE_BYTES = 1 << 20  # of requests that wait: the most that a user may ask for
-LEAD_NS = 5_000_000  # from the start until the first request
-START_S = 60.0  # of the generator, at most
-LOOK_NS = 100_000_000  # between two looks at how many requests wait
-LEAST_S = 5.0  # before a queue is said to grow: a stall at the start is no growth
-MAX_WAITING = 2.0  # times as many requests as arrive within the limit: the queue may be growing
-MAX_REQUESTS = 10_000_000  # in the memory of two processes, 320 MB
+PIPE_BYTES = 1 << 20  # size of the pipe, one byte per waiting request; Linux allows users no larger pipe
+LEAD_NS = 5_000_000  # time from the start until the first request
+START_S = 60.0  # longest time for the generator to start
+LOOK_NS = 100_000_000  # time between two checks of the number of waiting requests
+LEAST_S = 5.0  # a queue is not called growing before this time, because a stall at the start is no growth
+MAX_WAITING = 2.0  # the queue may be growing if more requests wait than arrive in this many latency limits
+MAX_REQUESTS = 10_000_000  # they take 320 MB of shared memory
 TIME_LIMIT = "the cell's time limit"
 
 
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
-    """The batches of queries of `size` samples, until `duration_s` are over and there are `least`, or `until_s`."""
+    """Yields the batches of queries of `size` samples, one query after another.
+
+    It ends when `duration_s` seconds are over and there were `least` queries, or when `time.perf_counter()` is
+    `until_s`.
+    """
     end_s = time.perf_counter() + duration_s
     for query in itertools.count():
         now_s = time.perf_counter()
@@ -46,48 +50,54 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
 
 
 def due_ns(num: int, rate: float, seed: int) -> Times:
-    """When each of `num` requests is due, in nanoseconds, ascending, `rate` of them a second."""
-    # Given how many arrivals a Poisson process has in a time, they are sorted uniform numbers there (Ross, Stochastic
-    # Processes, theorem 2.3.1). So every run has the rate that it says; that of a Poisson process itself would differ
-    # by one part in the square root of `num`.
+    """When each of `num` requests is due, in nanoseconds, ascending, at a mean rate of `rate` per second.
+
+    If the number of arrivals of a Poisson process in an interval is fixed, their times are sorted uniform numbers
+    (Ross, Stochastic Processes, theorem 2.3.1). The number is fixed here, so that every run has exactly the requested
+    rate. In a plain Poisson process, the rate would vary by a share of 1 / sqrt(num).
+    """
     times = np.random.default_rng(seed).random(num)
     times.sort()
     return (times * (num / rate * 1e9)).astype(np.int64)
 
 
 def num_requests(server: Server) -> int:
-    """How many requests arrive in `server.duration_s`. Raises UserError: more than `MAX_REQUESTS`."""
+    """The number of requests in `server.duration_s`. Raises UserError if it is more than `MAX_REQUESTS`."""
     if (num := server.rate * server.duration_s) > MAX_REQUESTS:
-        shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"  # .3g may add 0.5 %
+        # 0.995, because .3g may round up by 0.5 %
+        shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"
         raise UserError(f"server.rate={server.rate:g}: more than {MAX_REQUESTS:,} requests: {shorter}")
     return max(1, round(num))
 
 
 class Arrivals:
-    """Requests of the generator's process, which starts at once, issues within `batches` and ends with the context."""
+    """Requests that a generator process issues.
+
+    The process starts at creation. It issues requests while `batches` is iterated, and ends with the context.
+    """
 
     def __init__(self, server: Server, seed: int, until_s: float) -> None:
         self.ended_early: str | None = None
-        self.num = 0  # that have arrived
+        self.num = 0  # requests that have arrived
         self._server = server
         self._until_ns = until_s * 1e9
         self._is_closed = False
-        self._looks: tuple[list[float], list[float]] = ([], [])  # seconds, and requests that waited
-        surely_grows(range(9), range(9))  # imports what it needs, which takes a tenth of a second
+        self._looks: tuple[list[float], list[float]] = ([], [])  # times of the checks, and waiting requests
+        surely_grows(range(9), range(9))  # its first call takes 0.1 s, for imports
         self._buffer = bytearray(PIPE_BYTES)
         num = num_requests(server)
         file = os.memfd_create("requests")
         os.ftruncate(file, 32 * num)
-        self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)  # as `summary.ROWS`
+        self._times = np.frombuffer(mmap.mmap(file, 0), np.int64).reshape(4, -1)  # the rows of `summary.ROWS`
         self._times[0] = due_ns(num, server.rate, seed)
         self.due = self._times[0]
         self.answered = self._times[2:]
-        self._pipe, theirs = os.pipe()  # not its standard output, to which its environment may print as it starts
+        self._pipe, theirs = os.pipe()  # not standard output: the interpreter may print there when it starts
         command = [sys.executable, "-I", "-S", str(generator.__file__), str(file), str(theirs)]
         with open(file, "wb"), open(theirs, "wb"):
             self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
-        with contextlib.suppress(OSError):  # a user may have no further pipe of this size
-            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # where it is full, requests are late
+        with contextlib.suppress(OSError):  # fails if the user has too many large pipes
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # if a pipe is full, further requests are late
 
     def __enter__(self) -> "Arrivals":
         return self
@@ -95,12 +105,15 @@ class Arrivals:
     def __exit__(self, *error: object) -> None:
         if not self._is_closed:
             self._process.kill()
-        self._process.__exit__(None, None, None)  # waits
+        self._process.__exit__(None, None, None)  # waits for the end of the process
         os.close(self._pipe)
 
     def batches(self, max_batch: int) -> Batches:
-        """As Triton's dynamic batcher makes them: full ones, and those whose oldest request waited `max_delay_ms`."""
-        # They end early where the queue surely grows: the time that is left would change nothing.
+        """Yields batches as Triton's dynamic batcher does.
+
+        A batch is ready when it is full, or when its oldest request has waited for `max_delay_ms`. The iteration ends
+        early if the queue surely grows, because more time would not change the result.
+        """
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         taken = 0
@@ -116,17 +129,17 @@ class Arrivals:
                 num = min(waiting, max_batch)
                 yield taken, num
                 taken += num
-            else:  # a pipe that is closed is always ready
+            else:  # no wait for a closed pipe, which is always ready
                 select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, LOOK_NS) / 1e9)
 
     def wait(self) -> None:
-        """Waits until the process is ready. Raises RuntimeError: it did not start."""
+        """Waits until the process is ready. Raises RuntimeError if it does not start."""
         if not select.select([self._pipe], [], [], START_S)[0] or os.read(self._pipe, 1) != generator.READY:
             raise RuntimeError("the process that issues requests did not start")
         os.set_blocking(self._pipe, False)
 
     def _receive(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # no more for now
+        with contextlib.suppress(BlockingIOError):  # raised when the pipe is empty
             while num := os.readv(self._pipe, [self._buffer]):
                 self.num += num
             self._is_closed = True
@@ -138,7 +151,8 @@ class Arrivals:
         at_s.append(now / 1e9)
         waited.append(waiting)
         most = MAX_WAITING * self._server.rate * self._server.latency_ms / 1e3
-        fewest = min(num_requests_for(self._server.percentile), len(self.due) // 2)  # unless most of them wait
+        # So many requests must have arrived, unless most of them wait.
+        fewest = min(num_requests_for(self._server.percentile), len(self.due) // 2)
         is_too_early = at_s[-1] - at_s[0] < LEAST_S or (self.num < fewest and 2 * waiting <= self.num)
         if now >= self._until_ns:
             self.ended_early = TIME_LIMIT
@@ -147,7 +161,11 @@ class Arrivals:
         return self.ended_early is not None
 
     def times(self, num_answered: int) -> tuple[Times, Times]:
-        """When each request was due and issued, of those whose fate is known: answered, or waiting beyond the limit."""
+        """When each request was due, and when it was issued.
+
+        If the run ended early, requests are left out whose result is unknown: they have no answer, and have not waited
+        for longer than the latency limit.
+        """
         num = num_answered
         if self.ended_early:
             missed_ns = now_ns() - int(self._server.latency_ms * 1e6)
@@ -155,10 +173,11 @@ class Arrivals:
         return self.due[:num].copy(), self._times[1, :num].copy()
 
     def death(self) -> str | None:
-        """How the process ended, if not as it should; to be asked after the context."""
+        """A message if the process ended too early, else None. Call it after the end of the context."""
         code = self._process.returncode
         num = len(self.due)
-        if (self.ended_early and not self._is_closed) or (self.num == num and code == 0):  # the context may end it
+        # If the run ended early, the context has killed the process.
+        if (self.ended_early and not self._is_closed) or (self.num == num and code == 0):
             return None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"the process that issues requests ended after {self.num} of {num} ({how})"

@@ -1,7 +1,7 @@
-"""The process that issues requests when they are due, however long answers take (open loop).
+"""The process that issues requests. It issues each when it is due, without waiting for answers (open loop).
 
-It is run as a file of its own, by the standard library alone, so that it starts in some milliseconds and the package's
-own imports can't make it wake up late. A byte on the pipe that the second argument numbers is a request.
+It runs as a file, with only the standard library. So it starts in some milliseconds, and no import of the package can
+make it late. Each byte on the pipe is a request. The second argument is the pipe's file descriptor.
 """
 
 import contextlib
@@ -15,26 +15,28 @@ import time
 
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # <linux/prctl.h>
 READY = b"r"
-MAX_TOGETHER = 4096  # requests that are issued by one write, so that the first of them does not wait for long
+MAX_TOGETHER = 4096  # most requests that one write issues, so that the first of them does not wait for long
 
 
 def main() -> None:
-    """Issues the requests of the file that the first argument numbers: int64, when they are due, and three rows more.
+    """Issues the requests of a file in shared memory. The first argument is its file descriptor.
 
-    The times are nanoseconds of CLOCK_MONOTONIC; the file has the former once standard input has a line, and gets when
-    each request was issued in the second row.
+    The file has four rows of int64, in nanoseconds of CLOCK_MONOTONIC. The first row has the time when each request is
+    due. It is complete when standard input has a line. Into the second row, this process writes when it has issued each
+    request.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this process
-    prctl(PR_SET_TIMERSLACK, 1)  # else the kernel may wake it 50 us late
-    with contextlib.suppress(OSError):  # it works for some microseconds a request, when these are due
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server; the server then ends this process
+    prctl(PR_SET_TIMERSLACK, 1)  # otherwise the kernel may wake this process 50 us late
+    # A real-time process, if the user may have one. It works only for some microseconds per request.
+    with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     times = memoryview(mmap.mmap(int(sys.argv[1]), 0)).cast("q")
     gc.disable()
     out = int(sys.argv[2])
     os.write(out, READY)
-    if sys.stdin.readline():  # else the server has ended
+    if sys.stdin.readline():  # empty if the server has ended
         _issue(times, out)
 
 

@@ -1,4 +1,4 @@
-"""Serves requests: batches them, has workers compute the batches, and keeps the times of each request."""
+"""Serves requests: joins them into batches, lets workers compute the batches, and keeps the times of each request."""
 
 import math
 import mmap
@@ -19,59 +19,62 @@ from accelbench.schema.vocab import Protocol
 from accelbench.serving import batcher
 from accelbench.serving.batcher import Arrivals, Batches, Times, now_ns
 
-# Protocol -> samples of a query, and the fewest queries: MLPerf's early stopping needs 64 for the 90th percentile, and
-# 662 for the 99th (Inference Rules, section on early stopping).
+# Protocol -> (samples of a query, fewest queries). MLPerf's early stopping needs 64 queries for the 90th percentile,
+# and 662 for the 99th (MLPerf Inference Rules, section on early stopping).
 ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662)}
-MAX_LATE = 0.01  # of the limit, for 99 % of the requests or server.percentile: else they are not those asked for
-LATE = "requests were issued"  # how the defect of such a run begins
-MAX_RATE_ERROR = 0.01
+# Requests are invalid if their lateness, at percentile 99 or server.percentile, is above this share of the limit.
+MAX_LATE = 0.01
+LATE = "requests were issued"  # the begin of the message about late requests
+MAX_RATE_ERROR = 0.01  # largest relative error of the rate at which requests were issued
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What answers requests."""
+    """The requests, and the workers that answer them."""
 
-    pool: Sequence[Any]  # requests: batches of one sample in host memory; request i is pool[i % len(pool)]
-    join: Callable[[Sequence[Any]], Any]  # several of them -> one batch
-    # each computes a batch, and returns when the result is in host memory; called by one thread each
+    pool: Sequence[Any]  # batches of one sample in host memory; request i is pool[i % len(pool)]
+    join: Callable[[Sequence[Any]], Any]  # joins several requests into one batch
+    # A worker computes a batch, and returns when the result is in host memory. Each worker has its own thread; that of
+    # the first worker is the thread that calls `serve`.
     workers: Sequence[Callable[[Any], None]]
-    # of batches that can be computed, ascending, the last one is `max_batch`: a batch in between is padded, with its
-    # last request repeated; empty: any up to `max_batch`
+    # Batch sizes that can be computed, ascending, up to `max_batch`; empty: any size up to `max_batch`. A batch of
+    # another size is padded: its last request is repeated.
     sizes: Sequence[int] = ()
     max_batch: int = 1
-    # called with the index of a worker, in the thread that will call it, before anything is timed: its warm-up. The
-    # first worker is called in the thread that calls `serve`
+    # Warms up a worker, by its index. It is called in the worker's thread before the timing begins.
     prepare: Callable[[int], None] = lambda index: None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """Raw times of each request (of `multi_stream`, a query), in nanoseconds of CLOCK_MONOTONIC; -1: did not happen.
+    """The raw times of each request, in nanoseconds of CLOCK_MONOTONIC; -1: did not happen.
 
-    A run that ended early has those whose fate is known: that were answered, or had waited for longer than the limit.
+    With `protocol=multi_stream`, they are the times of queries. If the run ended early, it has only requests that were
+    answered, or that had waited for longer than the latency limit.
     """
 
     due: Times
     issued: Times
     dispatched: Times
     done: Times
-    batches: Mapping[int, int]  # samples of a batch -> how many such batches
-    num_padded: int  # places in batches that no request filled
-    busy_ns: int  # in which workers computed, all of them together
+    batches: Mapping[int, int]  # samples of a batch -> number of such batches
+    num_padded: int  # places in batches that were filled by padding
+    busy_ns: int  # total time of all workers in which they computed
     num_workers: int
-    num_errors: int  # requests that raised or were never answered
-    error: str | None  # the first that was raised, in one line
-    ended_early: str | None  # why
-    defects: Sequence[str]  # why the run proves nothing
+    num_errors: int  # requests that raised an exception or were never answered
+    error: str | None  # the first exception, in one line
+    ended_early: str | None  # the reason if the run ended early
+    defects: Sequence[str]  # reasons why the run is invalid
     seed: int
 
 
 def serve(service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf) -> Served:
-    """Serves requests as `protocol` says, see docs/serving.md, until `until_s` of `time.perf_counter` at the latest.
+    """Serves requests by `protocol`; see docs/serving.md. It ends at the latest at `until_s` of `time.perf_counter`.
 
-    An exception of a worker is counted; one that says that memory is used up is raised, as any of `service.prepare` is.
+    An exception of a worker is counted as an error. But if memory runs out, or if `service.prepare` fails, the
+    exception is raised. Raises RuntimeError if no request was answered.
     """
-    # A further query of these would begin before the answer to the first.
+    # Only one worker if queries follow one another: a second worker would begin a query before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
     if protocol == Protocol.server:
         times, ended_early, defects = _open_loop(crew, server, seed, until_s)
@@ -113,7 +116,7 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # it is used as it is needed, whatever the allocator
+    memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # mmap, so that only used pages take memory with any allocator
     crew.answered = np.frombuffer(memory, np.int64).reshape(2, -1)
     crew.run(batcher.queries(size, max_batch, least, server.duration_s, until_s))
     dispatched, done = crew.times()
@@ -126,44 +129,48 @@ def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: flo
 
 
 def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
-    """Why the requests were not those that were asked for."""
+    """Yields defects if requests were issued too late, or at another rate than `server.rate`."""
     if not len(due):
         return
     limit_ms = MAX_LATE * server.latency_ms
     percent = max(99.0, server.percentile)
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
-        told = "use fewer threads, which leaves them a core, a lower server.rate, or a real-time process (ulimit -r 1)"
+        advice = "use fewer threads, so that a core is free, or a lower server.rate, or `ulimit -r 1` (real time)"
         limit = f"{limit_ms:.3g} ms, 1 % of server.latency_ms"
-        yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {told}"
+        yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {advice}"
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
-        yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, and did in {offered_s:.2f} s"
+        yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, but took {offered_s:.2f} s"
 
 
 class _Crew:
-    """The workers of a service, each in a thread of its own, the first one in the caller's."""
+    """The workers of a service. The first runs in the caller's thread, each other one in a new thread."""
 
     error: str | None = None
-    answered: Times  # gets when each sample was dispatched, and when done, at once; below 0 if its batch raised
+    # Two rows that workers write: when each sample was dispatched, and when it was done (below 0: its batch failed).
+    answered: Times
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
-        self.begin_ns = 0  # when the first batch could begin
-        self.nums = [array("q") for _ in range(num)]  # samples of each batch, by worker
+        self.begin_ns = 0  # the time from which batches could begin
+        self.nums = [array("q") for _ in range(num)]  # for each worker, the numbers of samples of its batches
         self.busy_ns = [0] * num
-        self._taking = threading.Lock()  # its holder waits for the next batch
+        self._taking = threading.Lock()  # held by the worker that waits for the next batch
         self._failure: BaseException | None = None
 
     def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
-        """Has the batches computed, once all are prepared and `wait` returns. Raises what is no error of a request."""
+        """Prepares all workers, calls `wait`, then computes the batches.
+
+        Raises an exception that is no error of a request (see `serve`).
+        """
 
         def begin() -> None:
             wait()
             self.begin_ns = now_ns()
 
         self._barrier = threading.Barrier(len(self.nums), action=begin)
-        threads = [threading.Thread(target=self._guarded, args=(each, batches)) for each in range(1, len(self.nums))]
+        threads = [threading.Thread(target=self._guarded, args=(index, batches)) for index in range(1, len(self.nums))]
         for thread in threads:
             thread.start()
         self._guarded(0, batches)
@@ -173,12 +180,12 @@ class _Crew:
             raise self._failure
 
     def times(self) -> tuple[Times, Times]:
-        """When each sample was dispatched and done; -1 if its batch raised."""
-        dispatched, done = self.answered[:, : sum(map(sum, self.nums))]  # samples are taken in their order
+        """When each sample was dispatched, and when it was done; -1 if its batch failed."""
+        dispatched, done = self.answered[:, : sum(map(sum, self.nums))]  # workers take samples in order
         return dispatched.copy(), np.maximum(done, -1)
 
     def size_of(self, num: int) -> int:
-        """Of the batch that so many samples are computed in."""
+        """The size of the batch in which `num` samples are computed."""
         sizes = self.service.sizes
         return sizes[bisect_left(sizes, num)] if sizes else num
 
@@ -187,9 +194,9 @@ class _Crew:
             self.service.prepare(index)
             self._barrier.wait()
             self._work(index, batches)
-        except threading.BrokenBarrierError:  # another one's failure
+        except threading.BrokenBarrierError:  # another worker failed
             pass
-        except BaseException as error:  # `run` raises it
+        except BaseException as error:  # `run` raises it later
             self._failure = self._failure or error
             self._barrier.abort()
 
@@ -201,7 +208,7 @@ class _Crew:
             if taken is None:
                 return
             first, num = taken
-            dispatched[first : first + num] = began_ns = now_ns()  # before the worker: it may hang
+            dispatched[first : first + num] = began_ns = now_ns()  # written before the worker runs, which may hang
             try:
                 samples = [pool[index % len(pool)] for index in range(first, first + num)]
                 padding = samples[-1:] * (self.size_of(num) - num)

@@ -1,4 +1,4 @@
-"""The raw times of requests -> what a record keeps of them, and the file beside it that keeps all."""
+"""Summarises the raw times of requests for a record, and writes all of them to a file."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,14 +17,16 @@ from accelbench.stats.order_statistics import Sample
 from accelbench.stats.requests import Bound, Run, num_requests_for, verdict
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-ROWS = ("due", "issued", "dispatched", "done")  # of the file, in ns of one clock; -1: it did not happen, or is unknown
+ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one clock; -1: did not happen, or unknown
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
-    """What the record of `cell` keeps of its requests."""
-    # Bounds and verdict of `protocol=server` are those of `stats.requests`, since misses come in clusters. Queries that
-    # come one after another have the interval of `Sample.percentile_interval`. Requests of `offline` are all due at
-    # once: their latencies say nothing.
+    """The summary of the requests of `cell` for its record.
+
+    With `protocol=server`, bounds and verdict come from `stats.requests`, because late requests come in clusters. If
+    queries follow one another, the interval of a percentile comes from `Sample.percentile_interval`. With
+    `protocol=offline`, there are no latencies: all requests are due at once.
+    """
     due = served.due
     done = served.done
     dispatched = served.dispatched
@@ -34,18 +36,17 @@ def summarised(served: Served, cell: Cell) -> Serving:
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)
     late_ns = np.maximum(0, served.issued - due)[served.issued >= 0] if is_server else due[:0]
     quantiles: Callable[[float], tuple[Bound, Bound, Bound]] = partial(_of_queries, served)
-    found = dict[str, Any]()
+    judged = dict[str, Any]()
     if is_server:
         run = Run(due, done)
         misses = run.misses(round(cell.server.latency_ms * 1e6))
         quantiles = run.bounds
         word = verdict(misses, cell.server.percentile)
-        if served.ended_early:  # for its time limit, or because its queue surely grows
+        if served.ended_early:  # because of its time limit, or because the queue surely grows
             word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
-        found = {"verdict": word, "num_missed": misses.num_missed, "design_effect": misses.effect}
-        found |= {"miss_share_low": misses.low, "miss_share_high": misses.high}
+        judged = {"verdict": word, "num_missed": misses.num_missed, "design_effect": misses.effect}
+        judged |= {"miss_share_low": misses.low, "miss_share_high": misses.high}
     percents = sorted({*PERCENTILES, cell.server.percentile}) if cell.protocol != Protocol.offline else ()
-    known_ns = {percent: quantiles(percent) for percent in percents}
     return Serving(
         seed=served.seed,
         num_requests=len(due),
@@ -54,7 +55,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
         duration_s=duration_s,
         offered_per_s=(len(due) - 1) / span_s if is_server and span_s else len(due) / duration_s,
         served_per_s=int(answered.sum()) / duration_s,
-        latencies=[_quantile(percent, *each) for percent, each in known_ns.items()],
+        latencies=[_quantile(percent, *quantiles(percent)) for percent in percents],
         ended_early=served.ended_early,
         batches={str(size): num for size, num in sorted(served.batches.items())},
         num_padded=served.num_padded,
@@ -63,13 +64,16 @@ def summarised(served: Served, cell: Cell) -> Serving:
         busy_share=min(1.0, _s(served.busy_ns) / duration_s / max(1, served.num_workers)),
         late_p50_s=_s(float(np.percentile(late_ns, 50))) if len(late_ns) else None,
         late_p99_s=_s(float(np.percentile(late_ns, 99))) if len(late_ns) else None,
-        is_late=any(each.startswith(LATE) for each in served.defects),
-        **found,
+        is_late=any(defect.startswith(LATE) for defect in served.defects),
+        **judged,
     )
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:
-    """Writes `ROWS` as .npy, int64 (4, requests); returns the file's sha256. An OSError leaves an older file as is."""
+    """Writes `ROWS` as a .npy file, int64 (4, requests). Returns the file's sha256.
+
+    If it raises OSError, an older file stays unchanged.
+    """
     with writing(path) as written:
         with written.open("wb") as file:
             np.save(file, np.stack(rows), allow_pickle=False)
@@ -77,7 +81,10 @@ def write_times(rows: Sequence[Times], path: Path) -> str:
 
 
 def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:
-    """The percentile of queries that were answered one after another, with its interval; one that failed has none."""
+    """A percentile of the latencies of queries that follow one another, and the bounds of its interval, in ns.
+
+    All are None if there are too few queries, or if one failed.
+    """
     if len(served.done) < num_requests_for(percent) or (served.done < 0).any():
         return None, None, None
     sample = Sample((served.done - served.due).astype(np.float64))

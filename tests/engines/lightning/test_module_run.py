@@ -126,7 +126,7 @@ def test_what_users_bring_is_measured_and_what_is_left_out_is_named(tmp_path):
     ("target", "data", "precision", "told"),
     [
         ("Predicts", "Data", "fp32", "predict_step, on batches of train_dataloader"),
-        ("Lit", "LateSize", "bf16", "forward, of a tuple with its first element, on batches of test_dataloader"),
+        ("Lit", "LateSize", "bf16", "forward with the first element of a tuple, on batches of test_dataloader"),
     ],
 )
 def test_inference(tmp_path, target, data, precision, told):
@@ -142,7 +142,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "told"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule, or be trusted"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule; if it returns one"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),

@@ -49,7 +49,7 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
     ("module", "has_loader", "problem"),
     [
         ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
-        ("Validates", False, "data.target=own_modules.Data: has no val_dataloader, which protocol=target evaluates"),
+        ("Validates", False, "data.target=own_modules.Data: has no val_dataloader, which protocol=target needs"),
     ],
 )
 def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):

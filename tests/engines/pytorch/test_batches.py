@@ -101,10 +101,10 @@ def test_samples_are_what_a_function_counts(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "changes", "told"),
     [
-        (("TwoInputs", "wrong_size"), {}, f"model.batch={OWN}.wrong_size: was asked for 4 samples, and its"),
+        (("TwoInputs", "wrong_size"), {}, f"model.batch={OWN}.wrong_size: was called for 4 samples, but its"),
         (("TwoInputs", "no_tensors"), {}, f"model.batch={OWN}.no_tensors: should return a tensor, a tuple or a"),
-        (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the network gets left"),
-        (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, and the netw"),
+        (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the network needs left"),
+        (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the netw"),
         (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
         (
             TWO,

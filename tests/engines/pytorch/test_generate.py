@@ -98,14 +98,12 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
 @pytest.mark.parametrize(
     ("name", "generate", "told"),
     [
-        slow(
-            "mamba", SHORT, "model.name=mamba: it keeps no keys and values, which mode=generate is about: use mode=in"
-        ),
+        slow("mamba", SHORT, "model.name=mamba: has no key-value cache, which mode=generate needs: use mode=in"),
         ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
         (
             "gpt2",
             Generate(prompt_tokens=1000, new_tokens=25),
-            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 has 1024 positions: use fewer",
+            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 has only 1024 positions: use few",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import rank_faults
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.cell_run import Resources
 from accelbench.engines.pytorch.backends import backend_for
-from accelbench.engines.pytorch.ranks import Ranks, Seen, joined
+from accelbench.engines.pytorch.ranks import RankReport, Ranks, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import judge
@@ -100,15 +100,15 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     assert Ranks(1).part == (0, 1)
     for here, num in (("2", 2), ("3", 4)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
-        told = f"devices={num} takes {num} processes, as many on each host, not {here} of 4 here: use `torchrun"
-        with pytest.raises(UnsupportedError, match=told):
+        message = f"devices={num} needs {num} processes, equally many on each host; {here} of 4 are here: use `torchrun"
+        with pytest.raises(UnsupportedError, match=message):
             Ranks(num)
 
 
 def test_what_ranks_observed_is_joined():
     def seen(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
-        return Seen(observed, Resources((1, 0.5), None, peak, 20), weights="w")
+        return RankReport(observed, Resources((1, 0.5), None, peak, 20), weights="w")
 
     found, resources = joined([seen(10, 1.0), seen(30, 2.0)])
     assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)

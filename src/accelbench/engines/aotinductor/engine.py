@@ -1,4 +1,4 @@
-"""The engine AOTInductor: a network of PyTorch, exported and compiled to a library before it runs."""
+"""The engine AOTInductor: exports a network of PyTorch and compiles it to a library before it runs."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ FILE = "network.pt2"
 
 
 class AotInductor(Compiler):
-    """A compiled library and its weights, which runs in PyTorch's threads."""
+    """A compiled library with its weights. It runs in PyTorch's threads."""
 
     computes_in: Precision | None = None
     outputs: Sequence[Tensor]
@@ -24,12 +24,15 @@ class AotInductor(Compiler):
         return program_of(network, call)
 
     def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
-        """Compiled, with its weights as constants if the cell says `freeze`; inductor's cache is empty, as at first."""
+        """Compiles the network and writes the library. With `options.freeze`, the weights are constants.
+
+        Inductor's cache is empty, so that compilation takes as long as in its first use.
+        """
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache
 
         inductor.freezing = self.cell.options.freeze
-        # Weights are constants for inductor only where no gradients are needed.
+        # no_grad, because inductor treats weights as constants only without gradients.
         with skipping("AOTInductor"), torch.no_grad(), fresh_cache():
             path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         return Path(path)
@@ -43,7 +46,7 @@ class AotInductor(Compiler):
         return self.outputs
 
     def ran(self, call: Call) -> Ran:
-        """From the output, since the library does not say what its operators compute in."""
+        """Reports the dtype of the output, because the library does not report the dtypes of its operators."""
         floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
         computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
         return Ran(computed=computed, threads=torch.get_num_threads())

@@ -1,4 +1,4 @@
-"""What an engine that compiles a network of PyTorch has to do, and what such engines share."""
+"""The base class of engines that export and compile networks of PyTorch, and functions that they share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,65 +24,71 @@ class Call:
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    any_size: bool = False  # whether a network that is exported for it takes tensors of any size in the first dimension
+    any_size: bool = False  # whether the exported network should accept any size of the first dimension
 
     def tensors(self) -> list[Tensor]:
-        """The tensors, in the order in which an exported network takes them."""
+        """The tensors, in the order of the inputs of the exported network."""
         if len(self.args) == 1 and not self.kwargs and isinstance(self.args[0], Tensor):
             return [self.args[0]]
         return list(tensors_in((self.args, dict(self.kwargs))))
 
 
 def call_of(*args: Any, **kwargs: Any) -> Call:
-    """To be given to a task in the place of a network: returns what the network would be called with."""
+    """Records the arguments of a call. Pass it to a task instead of a network to get the network's arguments."""
     return Call(args, kwargs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What an engine says of a network that it has compiled, read back from it."""
+    """The engine's report about a compiled network, read back after it ran."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
-    threads: int | None  # that compute
-    formats: Mapping[str, int] = field(default_factory=dict)  # -> how many matrix products compute in it
-    times: Sequence[tuple[str, float]] = ()  # the operators of one profiled call in turn: name and seconds
+    threads: int | None  # number of threads that compute
+    formats: Mapping[str, int] = field(default_factory=dict)  # format -> number of matrix products in this format
+    times: Sequence[tuple[str, float]] = ()  # (name, seconds) of each operator in one profiled call, in order
 
 
 class Compiler:
-    """An engine: a network -> a file -> what runs, perhaps in another process; an UnsupportedError if it can't be."""
+    """The base class of such an engine: exports a network to a file, loads the file, and runs it.
 
-    computes_in: Precision | None = Precision.fp32  # what the network and its inputs are given in; None: the cell's
+    Another process may load the file. The methods raise UnsupportedError if the network can't be exported or run.
+    """
+
+    computes_in: Precision | None = Precision.fp32  # precision of the network to export; None: the cell's
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
-        """The network in a form that `save` takes, or the path of a file in `folder` that has it."""
+        """Exports the network. Returns an object for `save`, or the path of a file in `folder`."""
         raise NotImplementedError
 
     def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
-        """What `export` returned, with int8 matrix products; `calls` show the ranges of activations."""
+        """Quantises the result of `export` to int8 matrix products, calibrated with the inputs `calls`."""
         raise NotImplementedError
 
     def save(self, exported: Any, folder: Path) -> Path:
-        """The file to load, beside which there may be others that belong to it; it may be compiled before."""
+        """Writes the network to `folder`, compiled if the engine does so here. Returns the path of the file to load.
+
+        Other files that belong to it may be beside it.
+        """
         return exported
 
     def load(self, path: Path, threads: int) -> None:
-        """Makes the network ready to run on this machine, from what `save` returned, perhaps in another process."""
+        """Loads a file of `save` on this machine. Another process may have written the file."""
         raise NotImplementedError
 
     def __call__(self, call: Call) -> Sequence[Tensor]:
-        """The output's tensors; a further call may overwrite them."""
+        """Runs the network and returns the tensors of its output. The next call may overwrite them."""
         raise NotImplementedError
 
     def ran(self, call: Call) -> Ran:
-        """Returns the operators that ran. It may run `call` once more under a profiler: measure everything before."""
+        """Reports what ran. It may run `call` again under a profiler, so call it after the measurement."""
         raise NotImplementedError
 
 
 class GivesTensors(nn.Module):
-    """A network that gives the tensors in the output of another one."""
+    """Wraps a network: returns the tensors of its output as a tuple."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -94,23 +100,23 @@ class GivesTensors(nn.Module):
 
 @contextmanager
 def skipping(exporter: str) -> Iterator[None]:
-    """Turns what an exporter raises into the UnsupportedError that skips a cell, with the beginning of its message."""
+    """A context that converts an exporter's exception to UnsupportedError, which skips the cell."""
     try:
         yield
-    except Exception as error:  # it runs the user's code, which may raise anything
+    except Exception as error:  # any exception: an exporter runs the user's code
         why = beginning(one_line(message_of(error)), MAX_WHY)
         raise UnsupportedError(f"{exporter} can't take the network: {type(error).__name__}: {why}") from error
 
 
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
-    """The network as PyTorch exports it, for inputs of these shapes."""
+    """Exports the network with torch.export, for inputs of the shapes in `call`. Raises UnsupportedError."""
     args = call.args
     kwargs = dict(call.kwargs)
     shapes = None
-    if call.any_size:  # by the names that `GivesTensors` gives the arguments
+    if call.any_size:  # the keys are the argument names of `GivesTensors.forward`
         named = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value}
         first: Any = {0: torch.export.Dim.DYNAMIC}
         shapes = mapped(named, lambda tensor: first)
     with skipping("torch.export"), torch.no_grad():
         program = torch.export.export(GivesTensors(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
-    return program  # noqa: RET504  # for mypy a context may swallow errors
+    return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions

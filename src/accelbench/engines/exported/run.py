@@ -1,4 +1,7 @@
-"""A cell's inference on the CPU by an engine that compiles networks of PyTorch: one process exports, others load."""
+"""Measures inference on the CPU with engines that compile networks of PyTorch.
+
+One process exports the network to a folder. The processes of cells load it.
+"""
 
 import json
 import tempfile
@@ -37,28 +40,31 @@ from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
-MIN_CALIBRATED = 128  # samples, in whole batches
-MAX_ASKED_S = 20.0  # that asking both networks may take; the test set's first samples have to do then
-IMAGES = (Pipeline.array, Pipeline.jpeg)  # of a data set
+MIN_CALIBRATED = 128  # fewest samples for calibration, in full batches
+MAX_ASKED_S = 20.0  # seconds for the accuracy check; if the time is over, only the first samples of the test set count
+IMAGES = (Pipeline.array, Pipeline.jpeg)  # pipelines with images of a data set
 # Libraries of networks that classify images.
 CLASSIFYING = frozenset({Library.accelbench, Library.timm, Library.torchvision})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """What is known of an exported network, in a file beside its own."""
+    """The description of an exported network. It is saved as JSON beside the network."""
 
     file: str  # the name of the file that the engine loads
-    export_s: float  # to export the network from PyTorch
-    quantize_s: float | None = None  # calibration included; None if it was not quantised
-    num_calibrated: int = 0  # samples that it was calibrated on
-    compile_s: float = 0.0  # to compile it before it was saved; next to 0 of an engine that compiles what it loads
-    num_bytes: int  # of its files
-    batch_size: int | None = None  # None: it takes batches of any size
+    export_s: float  # seconds to export the network from PyTorch
+    quantize_s: float | None = None  # seconds to quantise it, calibration included; None if it was not quantised
+    num_calibrated: int = 0  # samples used for calibration
+    compile_s: float = 0.0  # seconds to compile it before it was saved; about 0 if the engine compiles when it loads
+    num_bytes: int  # bytes of its files
+    batch_size: int | None = None  # the only batch size that it accepts; None: any size
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
-    """Exports the network of `cell` to `folder`, which appears when it is whole; an UnsupportedError if it can't be."""
+    """Exports the network of `cell` to `folder`. The folder appears only when it is complete.
+
+    Raises UnsupportedError if the network can't be exported.
+    """
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder.parent) as unfinished:
         artifact = _Run(cell, data_folder, make(cell)).export(Path(unfinished))
         Path(unfinished, FILE).write_text(json.dumps(vars(artifact)))
@@ -73,9 +79,10 @@ def run(
     exported: Path | None = None,
     requests: Path | None = None,
 ) -> Measurement | None:
-    """Runs `cell` in this process, which ran no other; an UnsupportedError if it can't. See `CellRun.measure`.
+    """Runs `cell` in this process, which must not have run another cell. See `CellRun.measure`.
 
-    `exported` is the folder that `export` wrote for the cell in another process; None: it is exported in this one.
+    `exported` is the folder that `export` has written in another process. If it is None, the network is exported here.
+    Raises UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as folder:
         cell_run = _Run(cell, data_folder, make(cell))
@@ -84,7 +91,7 @@ def run(
 
 
 class _Run(NetworkOutputs):
-    """One cell's run, whose steps are calls of the compiled network; `precision` is that of the network in PyTorch."""
+    """The run of one cell. A step is a call of the compiled network. `precision` is the precision before export."""
 
     feed: Feed
     is_reference = False  # type: ignore[assignment]
@@ -117,7 +124,11 @@ class _Run(NetworkOutputs):
         return self.workload.task.infer(call_of, batch)  # type: ignore[arg-type]
 
     def export(self, folder: Path) -> Artifact:
-        """Checks the network's output in PyTorch, and exports it; an UnsupportedError if that can't be."""
+        """Checks the network's output in PyTorch, then exports the network to `folder`.
+
+        When it serves, it is exported for any batch size, or else for the cell's. Raises UnsupportedError if the export
+        fails.
+        """
         compiled = self.compiled
         any_size = serves_any_size(self.cell)
         self._use_dtype()
@@ -147,19 +158,19 @@ class _Run(NetworkOutputs):
         )
 
     def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
-        """What the engine exports, for batches of the cell's size or of any, and how long that takes."""
+        """Exports the network for batches of the cell's size, or of any size. Returns the result and the seconds."""
         call = self._call(self.joined(self.requests(2)) if any_size else None)
         return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
-        """New tensors get the network's format, as in a step of PyTorch."""
-        if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `Backend.hold` notes
+        """Gives new tensors the network's dtype, as in a step of PyTorch."""
+        if torch.get_default_dtype() == torch.float32:  # if user code has changed it, `Backend.hold` adds a note
             torch.set_default_dtype(self.dtype)
 
     def _calibration(self) -> tuple[list[Call], int]:
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
-        for batch in self.workload.feed_of("train"):  # never the test set, on which accuracy is measured
+        for batch in self.workload.feed_of("train"):  # never the test set, which measures the accuracy
             call = self._call(batch)
             if [tensor.shape for tensor in call.tensors()] == shapes:
                 calls.append(call)
@@ -167,29 +178,35 @@ class _Run(NetworkOutputs):
             if num >= MIN_CALIBRATED:
                 break
         if not calls:
-            raise UnsupportedError("precision=int8: the training set has no whole batch to calibrate with")
+            raise UnsupportedError(
+                "precision=int8: no full batch in the training set for calibration: lower batch_size"
+            )
         return calls, num
 
     def load(self, exported: Path | None, empty: Path) -> None:
-        """Loads the network from `exported`; without, or if that takes other batches, exports it to `empty` before."""
+        """Loads the network from the folder `exported`.
+
+        If that is None, or if its network accepts only another batch size, exports the network to the folder `empty`
+        first.
+        """
         folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
         if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
             folder = empty
             artifact = self.export(empty)
         else:
-            self._use_dtype()  # the user's code has run
+            self._use_dtype()  # again, because the user's code has run
             self.backend.hold(self.dtype)
         self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
         self.artifact = artifact
         self.path = folder / artifact.file
         _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
         if self.backend.flushes_denormals:
-            flush_denormals()  # an engine may have set this thread back
+            flush_denormals()  # again, because an engine may have reset this thread
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
     def _step(self, compiled: Compiler) -> InferStep:
-        """A step that calls the compiled network, in host memory."""
+        """A step that calls a compiled network."""
 
         def network(*args: Any, **kwargs: Any) -> Any:
             return compiled(call_of(*args, **kwargs))
@@ -204,8 +221,8 @@ class _Run(NetworkOutputs):
     def requests(self, num: int) -> list[Any]:
         pool = super().requests(num)
         if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
-            why = "is exported for requests of one shape, and model.batch makes several"
-            raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them there, or use engine=pytorch")
+            why = "its requests need the same shape, but those of model.batch differ"
+            raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them in model.batch, or use engine=pytorch")
         return pool
 
     def further_step(self) -> InferStep:
@@ -222,8 +239,8 @@ class _Run(NetworkOutputs):
         nums: Counter[str] = Counter()
         for name, num in ran.formats.items():
             nums[Precision.int8 if name in INTEGERS else name] += num
-        self.seen.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
-        self.seen.modes = training_in_inference(self.network)
+        self.observations.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
+        self.observations.modes = training_in_inference(self.network)
         self.keep_output()
         return Observed(
             device="cpu",
@@ -245,19 +262,22 @@ class _Run(NetworkOutputs):
         dtype = STORED_DTYPES[precision]
         batch = mapped(self.workload.example(), lambda tensor: cast_tensor(tensor, dtype))
         work = count(replace(self.cell, precision=precision), self.network, self.workload.task, batch)
-        # How many bytes a quantised network moves depends on which of its operators are.
+        # Unknown if quantised: the bytes depend on which operators use int8.
         return replace(work, bytes=None) if self.quantizes else work
 
     @torch.no_grad()
     def _answers(self) -> Answers | None:
-        """Asks what ran and the network in fp32 on the test set; None unless it was trained to classify such images."""
+        """Counts the right answers of the compiled network, and of the network in fp32, on the test set.
+
+        None unless the network has trained weights, classifies images, and the cell has a data set.
+        """
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES
         if not trained or model.library not in CLASSIFYING or model.is_own("autoencoder"):
             return None
         arrays = load_split(self.data_folder, "test")
         size = self.cell.batch_size
-        rights, fp32_rights = [], []  # whether each answer is right
+        rights, fp32_rights = [], []  # for each sample, whether the answer is right
         with new_tensors_in(torch.float32):
             seed_generators(self.cell.seed)
             network = self.workload.build().eval()
@@ -266,8 +286,8 @@ class _Run(NetworkOutputs):
             for start in range(0, len(arrays.labels), size):
                 labels = torch.from_numpy(arrays.labels[start : start + size]).long()
                 images = torch.from_numpy(arrays.images[start : start + size])
-                whole = images[torch.arange(size) % len(images)]  # a short last batch is filled up
-                rights.append(task.answers(self.step.compute((whole,))[0].float())[: len(labels)] == labels)
+                full = images[torch.arange(size) % len(images)]  # fills a short last batch up
+                rights.append(task.answers(self.step.compute((full,))[0].float())[: len(labels)] == labels)
                 fp32_rights.append(task.answers(network(task.inputs(images))) == labels)
                 if time.monotonic() - began > MAX_ASKED_S:
                     break
@@ -282,13 +302,13 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
-            yield f"the network can't be exported for batches of any size: each is filled up to {size} samples"
+            yield f"the network can't be exported for any batch size: each batch is filled up to {size} samples"
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
             yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
             if not has_any(look(self.cell.device), FAST_INTEGERS):
-                yield "int8: this CPU has no instructions for it (VNNI or AMX), so that it gains little"
+                yield "int8: this CPU lacks the instructions for it (VNNI or AMX), so it gains little"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
 

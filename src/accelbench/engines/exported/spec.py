@@ -1,4 +1,4 @@
-"""What the process of an engine needs that runs exported networks of PyTorch."""
+"""The host process of cells on engines that run exported networks of PyTorch."""
 
 from dataclasses import replace
 
@@ -8,29 +8,29 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import QUANTIZED, SERVING, Engine
 
-EXPORTER = "torch.export._trace"  # what torch.export imports when it is first called: a third of a second
-# Modules that take long to import and start no threads; those that are not installed are passed over.
+EXPORTER = "torch.export._trace"  # torch.export imports it in its first call, which takes a third of a second
+# Modules with slow imports that start no threads. Modules that are not installed are ignored.
 PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
-# Settings of a measurement alone, whatever the network is.
+# Settings that affect only the measurement, not the exported network.
 OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 
 
 def serves_any_size(cell: Cell) -> bool:
-    """Whether the network is exported for batches of any size, if it can be: to export one takes seconds."""
+    """Whether the network should be exported for any batch size. One export for each size would take too long."""
     return cell.protocol in SERVING and cell.batch_size > 1
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: that of PyTorch, with another engine, which imports its framework only when it runs."""
+    """The host of `cell`: PyTorch's host with another engine. The engine imports its framework when it runs."""
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"
-    # Weights depend on the number of threads too: LAPACK, which makes orthogonal ones, rounds differently.
+    # `exported_as` includes `threads`: LAPACK, which makes orthogonal weights, rounds by the number of threads.
     settings = cell.settings()
     settings["options"] = {**settings["options"], "allocator": None}
-    if cell.engine != Engine.aotinductor:  # it compiles the network for its precision before it is saved, others later
+    if cell.engine != Engine.aotinductor:  # only AOTInductor compiles for the cell's precision before it saves
         settings["precision"] = cell.precision in QUANTIZED
-    settings |= {"any_size": serves_any_size(cell), "instances": cell.num_instances}  # which divide the threads
-    if serves_any_size(cell) and not cell.model.samples:  # with which an output's rows depend on the batch
+    settings |= {"any_size": serves_any_size(cell), "instances": cell.num_instances}  # instances divide the threads
+    if serves_any_size(cell) and not cell.model.samples:  # `model.samples`: the rows of an output depend on the batch
         del settings["batch_size"]
     exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
     preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))

@@ -1,4 +1,4 @@
-"""What differs between Keras' backends: how steps run, how they are waited for, and where they ran."""
+"""The base class of Keras' backends: runs and times compiled functions."""
 
 import importlib
 import time
@@ -16,22 +16,26 @@ from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
 
-# Takes the batches of one execution; returns logs or outputs, on the device.
+# (batches of one execution) -> logs or outputs, on the device.
 Execute = Callable[[Any], Any]
-Kind = Literal["train", "test", "predict"]  # as in the names of Keras' functions
+Kind = Literal["train", "test", "predict"]  # parts of the names of Keras' functions
 
 
 class Backend(BaseBackend, ABC):
-    """A cell's backend, which fixes threads and devices before the framework runs; an UnsupportedError if it can't."""
+    """The backend of a cell. It sets threads and devices before the framework runs.
 
-    queues = True  # TensorFlow takes up to a tenth of a millisecond to find that all devices are done
+    An execution is one call of a compiled function of Keras, on `engine.steps_per_execution` batches. Raises
+    UnsupportedError if the devices are missing.
+    """
+
+    queues = True  # waiting takes time: TensorFlow needs up to 0.1 ms to check that all devices have finished
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.on_host = cell.device == Device.cpu
-        self.last: Any = None  # what the last execution returned
-        self.callbacks: keras.callbacks.CallbackList | None = None  # are called around each training step
-        # How often a step was traced: several times in one compilation of several steps or devices.
+        self.last: Any = None  # the result of the last execution
+        self.callbacks: keras.callbacks.CallbackList | None = None  # called around each training step
+        # How often a step was traced. One compilation traces several times if it has several steps or devices.
         self._num_traces = 0
         self._num_compiles, self._compile_s = 0, 0.0
 
@@ -45,55 +49,60 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        """The function that Keras has made of the model's step, for an item of `executions`."""
+        """The function that Keras has compiled from a step of the model. It takes an item of `executions`."""
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """The feed's batches, one item per execution; `labelled` ones are for training or testing."""
+        """Yields the batches of each execution. `labelled` batches are for training and testing."""
 
     @abstractmethod
     def execution_of(self, images: NDArray[Any]) -> Any:
-        """The images of a whole execution, as an unlabelled item of `executions`."""
+        """Converts the images of one execution to an item of `executions` without labels."""
 
     @abstractmethod
-    def copy_in(self, batch: Any) -> Any: ...
+    def copy_in(self, batch: Any) -> Any:
+        """Copies the batches of an execution to the device."""
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, perhaps views of them; of several replicas, the first's."""
+        """The values of the model's trainable variables, or views of them. If there are replicas, of the first one."""
 
     @abstractmethod
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
-        """The backend's words for the devices that have `weights` and the last result."""
+        """The backend's names of the devices that hold `weights` and the last result."""
 
     @abstractmethod
-    def uses_tf32(self) -> bool: ...
+    def uses_tf32(self) -> bool:
+        """Whether matrix products in fp32 are computed in TF32."""
 
     num_devices = 1
     threads: int | None = None
-    """CPU threads that compute; None if the backend does not report it."""
+    """CPU threads that compute; None if the backend does not report them."""
 
     def settle(self, model: keras.Model) -> None:
-        """Gives the model the variables that its steps have updated."""
+        """Writes the variables that steps have updated back to the model."""
 
     def fetches_inside(self, feed: Feed) -> bool:
         """Whether training and testing steps fetch their batches inside the compiled function."""
         return False
 
     def wait(self) -> None:
-        """Returns when everything launched is done, including the callbacks' reading of logs."""
+        """Returns when everything that was launched is finished, and the callbacks have read the logs."""
         if self.callbacks is not None:
             self.callbacks.on_epoch_end(0)
 
     def compiles(self) -> Compiles:
-        """The number of executions that compiled something, and their seconds, including the run itself."""
+        """The number of executions that compiled, and their seconds, including those of running."""
         return self._num_compiles, self._compile_s
 
     def function(self, model: keras.Model, kind: Kind) -> Execute:
-        """Keras' own step as `fit`, `evaluate` or `predict` calls it; the result of `predict` stays on the device."""
+        """The compiled function that `fit`, `evaluate` or `predict` of Keras calls, with its compilations counted.
+
+        The result of `predict` stays on the device.
+        """
         step = getattr(model, f"{kind}_step")
 
-        def counted(*args: Any, **kwargs: Any) -> Any:  # called only to be traced
+        def counted(*args: Any, **kwargs: Any) -> Any:  # runs only while it is traced
             self._num_traces += 1
             return step(*args, **kwargs)
 
@@ -116,21 +125,21 @@ class Backend(BaseBackend, ABC):
         return timed
 
     def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
-        """`execute` with the callbacks of `fit(verbose=0)` around each call, which take 0.1 ms or more."""
+        """Wraps `execute` in the callbacks of `fit(verbose=0)`, which take 0.1 ms or more per call."""
         callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
         callbacks.on_train_begin()
 
         def executed(batch: Any) -> Any:
             callbacks.on_train_batch_begin(0)
             logs = execute(batch)
-            callbacks.on_train_batch_end(0, logs)  # other threads read the logs, until `wait`
+            callbacks.on_train_batch_end(0, logs)  # other threads read the logs; `wait` waits for them
             return logs
 
         return executed
 
 
 def backend_for(cell: Cell) -> Backend:
-    """The cell's backend; the process must have been started for it (`KERAS_BACKEND`)."""
+    """Creates the cell's backend. The process must have been started with its `KERAS_BACKEND`."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")

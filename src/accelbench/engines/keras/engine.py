@@ -1,4 +1,4 @@
-"""The Keras engine: one cell -> one measurement, through the functions that Keras' own `fit` and `predict` call."""
+"""The Keras engine: measures one cell through the compiled functions that `fit` and `predict` of Keras call."""
 
 import math
 import time
@@ -28,12 +28,15 @@ from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-    """Runs `cell` in this process, which ran no other; an UnsupportedError if it can't. See `CellRun.measure`."""
+    """Runs `cell` in this process, which must not have run another cell. See `CellRun.measure`.
+
+    Raises UnsupportedError if the cell can't run.
+    """
     return Run(cell, data_folder, backend_for(cell)).measure(work, requests)
 
 
 class ExecutionStep:
-    """One call of a compiled function: `engine.steps_per_execution` steps on an item of `executions`."""
+    """A step: one call of a compiled function, which runs `engine.steps_per_execution` batches."""
 
     def __init__(self, run: "Run", execute: Execute, executions: Iterator[Any]) -> None:
         self.run, self.backend = run, run.backend
@@ -54,7 +57,7 @@ class ExecutionStep:
 
 
 class Run(CellRun):
-    """One cell's run, whose steps are executions: calls of Keras' compiled function."""
+    """The run of one cell. A step is an execution: one call of Keras' compiled function."""
 
     backend: Backend
     feed: Feed
@@ -67,8 +70,8 @@ class Run(CellRun):
         super().__init__(cell, data_folder, backend)
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
         self.fetches_inside = self.trains and backend.fetches_inside(self.feed)
-        self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies parts of each batch to them
-        if cell.keras.jit_compile:  # without XLA, TensorFlow compiles once for all sizes, when it sees a second one
+        self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies the parts of a batch to the devices
+        if cell.keras.jit_compile:  # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes
             self.serving_sizes = powers_up_to(cell.batch_size)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
@@ -95,16 +98,16 @@ class Run(CellRun):
         self.observer = Observer(network)
         if self.trains:
             weights = self.model.trainable_variables
-            self.seen.training.names = [weight.path for weight in weights]
-            self.seen.training.sizes = {weight.path: math.prod(weight.shape) for weight in weights}
-            self.seen.training.is_coarse = any(weight.dtype in ("float16", "bfloat16") for weight in weights)
+            self.observations.training.names = [weight.path for weight in weights]
+            self.observations.training.sizes = {weight.path: math.prod(weight.shape) for weight in weights}
+            self.observations.training.is_coarse = any(weight.dtype in ("float16", "bfloat16") for weight in weights)
 
     def run_steps(self) -> None:
         self.execute = self.backend.function(self.model, "train" if self.trains else "predict")
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
-            self.seen.training.before = self._states()
+            self.observations.training.before = self._states()
         if self.goal is not None:
             assert self.cell.keras is not None
             assert isinstance(self.feed, ArrayFeed)
@@ -113,8 +116,8 @@ class Run(CellRun):
         else:
             super().run_steps()
         if self.trains and not self.is_one_step:
-            with self.seen.checking(WEIGHTS):
-                self.seen.training.after = self._states()
+            with self.observations.checking(WEIGHTS):
+                self.observations.training.after = self._states()
 
     def _train_to_goal(self, goal: GoalRun) -> None:
         tested = self.test_feed
@@ -130,15 +133,15 @@ class Run(CellRun):
 
     def begin_steady(self) -> None:
         if self.trains:
-            with self.seen.checking(WEIGHTS):
-                self.seen.training.before = self._states()
+            with self.observations.checking(WEIGHTS):
+                self.observations.training.before = self._states()
 
     def _states(self) -> States:
-        """Those of the weights; none of a TPU, which may be in another machine."""
+        """The states of the weights; none on a TPU, because its memory may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
         states = [state_of(values) for values in self.backend.trained(self.model)]
-        return dict(zip(self.seen.training.names, states, strict=True))
+        return dict(zip(self.observations.training.names, states, strict=True))
 
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:
@@ -163,21 +166,21 @@ class Run(CellRun):
         return self.backend.execution_of(np.concatenate(requests))
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
-        """From Keras' metrics since their last reset."""
+        """The loss and the accuracy, from Keras' metrics since their last reset."""
         self.backend.settle(self.model)
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        share = results.get("accuracy")  # in fp32: rounded to a whole number of samples
+        share = results.get("accuracy")  # a number in fp32, so it is rounded to a whole number of samples below
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
 
     def observe(self) -> Observed:
-        """What ran; then the output of further executions. The loss is the mean of all steps since metrics began."""
+        """Reads what really ran; in inference, also keeps outputs. The loss is Keras' mean over all steps so far."""
         self.backend.settle(self.model)
         kinds = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}
         loss = None
-        self.seen.products = self.observer.products(train=self.trains)
+        self.observations.products = self.observer.products(train=self.trains)
         asked = FORMATS[self.cell.precision].computed
         if self.trains:
-            self.seen.training.learning_rates = [float(self.model.optimizer.learning_rate.numpy())]
+            self.observations.training.learning_rates = [float(self.model.optimizer.learning_rate.numpy())]
             if not self.fits:
                 loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:
@@ -185,7 +188,7 @@ class Run(CellRun):
         return Observed(
             device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
-            precision=self.observer.precision(self.seen.products.ran_in(asked), tf32=self.backend.uses_tf32()),
+            precision=self.observer.precision(self.observations.products.ran_in(asked), tf32=self.backend.uses_tf32()),
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
@@ -193,7 +196,7 @@ class Run(CellRun):
         )
 
     def first_images(self) -> NDArray[Any]:
-        """The first images of the feed, as many as an execution takes."""
+        """The first images of the feed, as many as one execution needs."""
         steps = self.samples_per_execution // self.cell.batch_size
         first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
         return first[np.arange(self.samples_per_execution) % len(first)]
@@ -218,4 +221,4 @@ class Run(CellRun):
     def warnings(self) -> Iterator[str]:
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
-            yield f"each step, and its latency, is an execution of {num} batches"
+            yield f"a step is an execution of {num} batches: latencies are those of {num} batches"

@@ -1,4 +1,7 @@
-"""Batches as NumPy arrays: gathered from the data set, or random. The samples and their order are PyTorch's."""
+"""Feeds of batches as NumPy arrays: gathered from a data set, or random.
+
+Batches of a data set have the same samples, in the same order, as with the PyTorch engine.
+"""
 
 import math
 from collections.abc import Iterator
@@ -17,30 +20,36 @@ from accelbench.engines.images import arrays_of, channels_last, is_random, order
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 
-Batch = tuple[NDArray[Any], ...]  # images (uint8; floats if random) and targets, or only images
+Batch = tuple[NDArray[Any], ...]  # (images, targets) or (images,); images are uint8, or floats if they are random
 
 
 class ArrayFeed:
-    """Batches gathered by index, with `target` as their second part: `labels`, `images` (autoencoder), or None."""
+    """Batches gathered by index from arrays.
+
+    `target` is the second part of a batch: "labels", "images" (for the autoencoder), or None for no second part.
+    """
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:
         images = np.asarray(arrays.images)
         targets: dict[str, NDArray[Any]] = {"labels": np.asarray(arrays.labels, dtype=np.int32), "images": images}
         self.arrays = (images,) if target is None else (images, targets[target])
         self.order, self.num_samples = order, order.num_samples
-        self.num_batches = None if order.endless else len(order)  # of an epoch
+        self.num_batches = None if order.endless else len(order)  # batches in an epoch
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
             return (tuple(array.take(chosen, axis=0) for array in self.arrays) for chosen in self.order)
-        # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
-        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_epoch()]
-        views = [tuple(array[run] for array in self.arrays) for run in runs]
+        # Without a shuffle, batches are views of the arrays. They are made once, and nothing is copied.
+        slices = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_epoch()]
+        views = [tuple(array[rows] for array in self.arrays) for rows in slices]
         return cycle(views) if self.order.endless else iter(views)
 
 
 class RandomFeed:
-    """Random images without end, drawn by the cell's seed: a few batches are repeated; fresh ones drawn when needed."""
+    """An endless feed of random images from the cell's seed.
+
+    By default, a few batches are drawn in advance and repeated. With `data.pipeline=fresh`, each step draws a new one.
+    """
 
     num_batches = None
 
@@ -72,7 +81,7 @@ Feed = ArrayFeed | RandomFeed
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
-    """The feed of one split: `train`, `test` or `VALIDATION`."""
+    """Makes the feed of a split: "train", "test" or `VALIDATION`."""
     target = None
     if cell.mode == Mode.train:
         target = "images" if cell.model.is_own("autoencoder") else "labels"
@@ -80,11 +89,11 @@ def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
         return RandomFeed(cell, target)
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last="keep")
-    if split == VALIDATION:  # a copy of that part alone: TensorFlow copies the arrays of a feed
+    if split == VALIDATION:  # copies only this part, because TensorFlow copies all arrays of a feed
         arrays = Arrays(arrays.images[order.among], arrays.labels[order.among])
         order.among = None
-    # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs
-    # count single samples.
+    # In training, all replicas need the same number of samples, because Keras averages their gradients without weights.
+    # Metrics and outputs count single samples, so other splits keep a short last batch.
     if split == "train" and order.num % cell.batch_size % cell.devices:
         order = order_of(cell, split, len(arrays.labels), last="drop")
     return ArrayFeed(arrays, order, target)

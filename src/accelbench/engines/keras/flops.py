@@ -1,4 +1,4 @@
-"""What a network of Keras computes and trains, and the operations of a step: those of its layers' definitions."""
+"""Observes the precision of a Keras network, and counts the operations of a step from its layers."""
 
 import math
 import zlib
@@ -26,31 +26,34 @@ WITHOUT_FLOPS = (
 
 
 class Observer:
-    """Watches in which format each layer of a network computes while it is traced: what is traced is what runs."""
+    """Observes, while Keras traces a network, in which format each layer computes. The traced graph is what runs."""
 
     def __init__(self, network: keras.Sequential) -> None:
         self.network = network
         self.layers = [layer for layer in network._flatten_layers() if isinstance(layer, WATCHED)]
-        self.weights: keras.Variable = self.layers[0].weights[0]  # the weight matrix of the first of them
-        self.computed: dict[str, str] = {}  # a layer's name -> the format of its output
+        self.weights: keras.Variable = self.layers[0].weights[0]  # the weight matrix of the first layer
+        self.computed: dict[str, str] = {}  # name of a layer -> format of its output
         for layer in self.layers:
             layer.call = self._watched(layer.name, layer.call)
 
     def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def seen(*args: Any, **kwargs: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             output = call(*args, **kwargs)
             self.computed[name] = keras.backend.standardize_dtype(output.dtype)
             return output
 
-        return seen
+        return watched
 
     def precision(self, most: str | None, *, tf32: bool) -> str:
-        """The word for the precision that ran; `most` is the format of most matrix products, if their size is known."""
+        """The word for the precision that ran. `most` is the format of most matrix products; None if it is unknown."""
         computed = most or str(self.computed.get(self.layers[0].name))
         return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)
 
     def products(self, *, train: bool) -> Products:
-        """Those of the forward pass for a sample, by what each layer was seen to compute in, without gradients'."""
+        """The operations of the forward pass for one sample, by the observed format of each layer.
+
+        With `train`, the operations of the gradients are marked as uncounted.
+        """
         products = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
         for layer in self.layers:
             of_input, of_state, _ = _multiplications(layer)
@@ -60,19 +63,22 @@ class Observer:
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
-    """The work of one step, in training with the gradients of all weights and of all layers' inputs but the images."""
+    """The work of one step. With `train`, it includes the gradients of all weights and of the inputs of all layers.
+
+    The gradient of the images is not computed, so it is not counted.
+    """
     total, skipped, first = 0, 0, True
     for layer in network.layers:
         of_input, of_state, of_first_state = _multiplications(layer)
         total += of_input + of_state
-        # No gradient is computed for the images, nor for a recurrent layer's state before the first time step.
+        # Two gradients are not computed: for the images, and for the first state of a recurrent layer.
         skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Multiply-adds per sample: with the input, with the state, and with the first state alone."""
+    """Multiply-adds per sample: with the input, with all states, and with only the first state."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):
@@ -86,5 +92,5 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
 
 
 def state_of(tensor: NDArray[np.floating]) -> State:
-    """A checksum of its numbers, and whether all of them are finite."""
+    """The checksum of a tensor's numbers, and whether all of them are finite."""
     return State(zlib.crc32(tensor.tobytes()), bool(np.isfinite(tensor).all()))

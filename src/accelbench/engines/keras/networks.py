@@ -1,8 +1,9 @@
-"""The networks of the studies in Keras, the same layers as in the PyTorch engine, and what they are trained on.
+"""The networks of the studies in Keras, their losses, metrics and optimisers. The PyTorch engine has the same layers.
 
-Each takes images of one shape, (height, width) or (height, width, channels), with values in [0, 1], and returns logits
-(batch, classes), or (batch, 1) if a study has one logit for two classes; the autoencoder returns images. Study 004's
-sigmoids are part of the loss: Keras on TensorFlow computes their cross-entropy from the logits, as softmax does.
+Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
+returns logits (batch, classes), or (batch, 1) for two classes in study 002. The autoencoder returns images. Softmax and
+sigmoid are part of the loss, those of study 004 too: Keras on TensorFlow computes the cross-entropy of sigmoids from
+the logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ POLICIES = {
     word: formats.computed if formats.stored == formats.computed else f"mixed_{formats.computed}"
     for word, formats in FORMATS.items()
 }
-# With Keras' defaults, which the studies used, apart from the learning rate. No study used AdamW: it has PyTorch's.
+# With Keras' defaults, as in the studies, except for the learning rate. AdamW has PyTorch's defaults: no study used it.
 OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
     "adam": optimizers.Adam,
     "adamw": partial(optimizers.AdamW, weight_decay=0.01, epsilon=1e-8),
@@ -35,7 +36,7 @@ Layers = list[keras.Layer]
 
 
 def _dense(widths: Sequence[int], dropout: float) -> Layers:
-    """Dense layers, each with ReLU and, if any, dropout."""
+    """Dense layers, each with ReLU, and with dropout if it is above 0."""
     stack: Layers = []
     for width in widths:
         stack.append(layers.Dense(width, activation="relu"))
@@ -67,24 +68,24 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
     return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
 
 
-# The dropout of recurrent layers uses one mask per sample for all time steps.
+# In recurrent layers, dropout uses one mask per sample for all time steps.
 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
-    """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each."""
+    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout before each."""
     stack = [layers.SimpleRNN(units, dropout=dropout, return_sequences=True) for _ in range(2)]
     return [*stack, layers.SimpleRNN(units, dropout=dropout), layers.Dense(num_classes)]
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
-    """Study 001: three LSTM layers of 256 over a grey image's rows, dropout before the last two."""
+    """Study 001: three LSTM layers over the rows of a grey image, with dropout before the last two."""
     first = layers.LSTM(units, return_sequences=True)
     second = layers.LSTM(units, dropout=dropout, return_sequences=True)
     return [first, second, layers.LSTM(units, dropout=dropout), layers.Dense(num_classes)]
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: dense layers per pixel around `code` numbers."""
+    """Study 001: an encoder to `code` numbers and a decoder, with dense layers per pixel."""
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
     decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
@@ -111,16 +112,19 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 
 
 def set_policy(precision: Precision) -> None:
-    """Makes layers that are built from now on compute in `precision`: Keras scales mixed_float16's loss only so."""
-    keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
+    """Sets the global dtype policy, for layers that are built later. Keras scales losses only with a global policy."""
+    keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may have another value
     keras.config.set_epsilon(1e-7)
-    # The dtype of losses and metrics.
+    # `floatx` is the dtype of losses and metrics.
     keras.config.set_floatx("float64" if precision == Precision.fp64 else "float32")
     keras.config.set_dtype_policy(POLICIES[precision])
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
-    """A network of accelbench's own. Raises UserError: its name or arguments; UnsupportedError: images of this kind."""
+    """Builds one of accelbench's networks.
+
+    Raises UserError for an unknown name or wrong arguments, UnsupportedError if it does not accept these images.
+    """
     make = own_network(model, NETWORKS)
     check_fits(model, channels_first(shape))
     try:
@@ -131,7 +135,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
-    """The cell's network under its policy. In every precision a seed gives the same weights, apart from rounding."""
+    """Builds the cell's network in its precision. All precisions have the same weights, except for rounding."""
     if FORMATS[cell.precision].stored == "float32":
         return _drawn(cell, cell.precision, shape, num_classes)
     weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
@@ -141,11 +145,15 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, *, other: bool = False) -> NDArray[Any]:
-    """The output of the cell's network, built again, for images as its feed gives them."""
+    """Builds the cell's network again and returns its output for images of the feed.
+
+    With `other`, random numbers are added to the weights.
+    """
     network = network_of(cell, shape, num_classes)
     if other:
-        drawn = np.random.default_rng(cell.seed)  # the same in further calls, whose outputs are compared
-        network.set_weights([tensor + 0.1 * drawn.random(tensor.shape, np.float32) for tensor in network.get_weights()])
+        generator = np.random.default_rng(cell.seed)  # all calls draw the same numbers, so outputs can be compared
+        weights = network.get_weights()
+        network.set_weights([tensor + 0.1 * generator.random(tensor.shape, np.float32) for tensor in weights])
     floats = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
     output: NDArray[Any] = ops.convert_to_numpy(network(floats, training=False))
     return output
@@ -166,18 +174,18 @@ class Scale(layers.Layer):
 
 
 def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
-    """The network, which takes floats, for images of a dtype: `uint8` ones are scaled, floats are not."""
+    """Wraps the network for images of a dtype. `uint8` images are scaled to floats; floats are not scaled."""
     scale = [Scale()] if dtype == "uint8" else []
     return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
 
 
 def optimizer_of(model: ModelSpec) -> keras.Optimizer:
-    """The model's optimiser."""
+    """Makes the model's optimiser."""
     return optimizer_named(model.optimizer, OPTIMIZERS)(learning_rate=model.learning_rate)
 
 
 def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
-    """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error."""
+    """The loss: mean squared error for the autoencoder, binary cross-entropy for one logit, else cross-entropy."""
     if spec.is_own("autoencoder"):
         return scaled_squared_error if dtype == "uint8" else losses.MeanSquaredError()
     if network.output_shape[-1] == 1:
@@ -186,19 +194,19 @@ def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
 
 
 def metrics_of(spec: ModelSpec, network: keras.Sequential) -> list[Any]:
-    """The accuracy, for a network that classifies."""
+    """The metrics: the accuracy if the network classifies, else none."""
     if spec.is_own("autoencoder"):
         return []
     return [right_sign if network.output_shape[-1] == 1 else keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
 
 def scaled_squared_error(images: Any, output: Any) -> Any:
-    """The squared error of each pixel; `images` are whole numbers from 0 to 255."""
+    """The mean squared error of the output. `images` are whole numbers from 0 to 255."""
     return losses.mean_squared_error(images / 255, output)
 
 
 def right_sign(labels: Any, logits: Any) -> Any:
-    """Whether the sign of each logit agrees with its label: above 0 for label 1, else label 0."""
+    """For each logit, whether it is right: above 0 for label 1, else at most 0."""
     return ops.equal(ops.cast(labels, "bool"), ops.reshape(logits, ops.shape(labels)) > 0)
 
 

@@ -1,4 +1,4 @@
-"""Keras on JAX."""
+"""Keras' backend JAX."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +15,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Precision
 
-# Keras' names for the parts of a step's state.
+# Keras' names of the parts of a step's state.
 STATES: dict[Kind, tuple[str, ...]] = {
     "train": ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables"),
     "test": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
@@ -24,21 +24,21 @@ STATES: dict[Kind, tuple[str, ...]] = {
 
 
 class Jax(Backend):
-    """Keras' functions on one JAX device; each step takes the variables as state and returns the updated state."""
+    """Runs Keras' functions on one device of JAX. Each step takes the variables as state and returns the new state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
         jax.config.update("jax_enable_x64", cell.precision == Precision.fp64)
-        # By default fp32 is TF32 on a GPU, and bf16 on a TPU.
+        # By default, JAX computes fp32 in TF32 on a GPU, and in bf16 on a TPU.
         precision = "tensorfloat32" if cell.precision == Precision.tf32 else "float32"
         jax.config.update("jax_default_matmul_precision", precision)
         devices = [device for device in jax.local_devices() if device.platform == cell.device]
         if not devices:
             build = "tpu" if cell.device == Device.tpu else "cuda12"
-            raise UnsupportedError(f"device={cell.device}: JAX finds none: it needs pip install 'jax[{build}]'")
+            raise UnsupportedError(f"device={cell.device}: JAX finds no such device: run pip install 'jax[{build}]'")
         self.device = devices[0]
         self.state: tuple[list[Any], ...] | None = None  # the model's variables while steps run
-        self.names: tuple[str, ...] = ()  # of the parts of the state
+        self.names: tuple[str, ...] = ()  # names of the parts of the state
 
     def scope(self) -> AbstractContextManager[Any]:
         return jax.default_device(self.device)
@@ -67,7 +67,7 @@ class Jax(Backend):
             self.state = model._jax_state = None
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """Of the state while there is one, whose first part they are."""
+        """The values of the trainable variables. While steps run, they are the first part of the state."""
         values = [weight.value for weight in model.trainable_variables] if self.state is None else self.state[0]
         return [np.asarray(value) for value in values]
 

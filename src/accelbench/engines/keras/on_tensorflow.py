@@ -1,4 +1,4 @@
-"""Keras on TensorFlow."""
+"""Keras' backend TensorFlow."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class TensorFlow(Backend):
-    """Keras' compiled functions under a strategy of `tf.distribute`."""
+    """Runs Keras' compiled functions with a strategy of `tf.distribute`."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -31,7 +31,7 @@ class TensorFlow(Backend):
         num = usable_cores() if cell.threads is None else cell.threads
         tf.config.threading.set_intra_op_parallelism_threads(num)
         tf.config.threading.set_inter_op_parallelism_threads(num)
-        # By default "fp32" is TF32 on a GPU, and bf16 on a TPU.
+        # By default, TensorFlow computes fp32 in TF32 on a GPU, and in bf16 on a TPU.
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
         self.strategy = strategy_for(cell)
         self.num_devices = self.strategy.num_replicas_in_sync
@@ -52,7 +52,8 @@ class TensorFlow(Backend):
         if kind != "predict":
             return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
         if self.on_host and self.steps == self.num_devices == 1:
-            # What `predict_function` compiles, without its handling of lists and replicas: 3 % of a step of 1 ms.
+            # Compiles the same step as `predict_function`, but without its handling of lists and replicas, which takes
+            # 3 % of a step of 1 ms.
             images = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
             return lambda batches: images(tf.convert_to_tensor(batches[0][0]))
         return function
@@ -62,11 +63,11 @@ class TensorFlow(Backend):
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Batches of arrays; TensorFlow's iterator if the graph fetches, or if there are several devices."""
+        """Yields batches of arrays; TensorFlow's iterator if the graph fetches batches, or for several devices."""
         inside = labelled and self.fetches_inside(feed)
         if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
-        if feed not in self.datasets:  # once: it copies the arrays and traces functions
+        if feed not in self.datasets:  # made once, because it copies the arrays and traces functions
             if isinstance(feed, ArrayFeed):
                 batches = _gathered(feed)
             else:
@@ -79,7 +80,7 @@ class TensorFlow(Backend):
         fetched = iter(self.datasets[feed])
         if not inside:
             return fetched if labelled else _lists(fetched, self.steps)
-        # The iterator itself, once per execution.
+        # Each execution gets the iterator itself.
         return repeat(fetched) if feed.num_batches is None else repeat(fetched, -(-feed.num_batches // self.steps))
 
     def execution_of(self, images: NDArray[Any]) -> Any:
@@ -89,7 +90,7 @@ class TensorFlow(Backend):
         return [next(iter(parts))]
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether the graph fetches: if it runs several steps, or gathers a data set's batches, as in `fit`."""
+        """Whether the graph fetches batches, as in `fit`: if it runs several steps, or if they are of a data set."""
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
@@ -99,7 +100,7 @@ class TensorFlow(Backend):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
 
     def wait(self) -> None:
-        """Waits for all CPUs and GPUs; for a TPU, copies the last result to the host."""
+        """Waits for all CPUs and GPUs. To wait for a TPU, copies the last result to the host."""
         super().wait()
         tf.test.experimental.sync_devices()
         if self.cell.device == Device.tpu and self.last is not None:
@@ -127,20 +128,20 @@ class TensorFlow(Backend):
         names = [device.name for device in tf.config.list_logical_devices(self.cell.device.upper())]
         try:
             return max(int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names)
-        except (ValueError, tf.errors.UnimplementedError):  # a TPU may not report it
+        except (ValueError, tf.errors.UnimplementedError):  # a TPU may not report its memory
             return None
 
 
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
-    """The feed's batches in the feed's order, gathered by TensorFlow's threads as in `fit` with arrays."""
+    """The feed's batches, in its order, gathered by TensorFlow's threads, as `fit` does with arrays."""
     with tf.device("/CPU:0"):
-        # By identity, since the autoencoder has the same array twice.
+        # By identity: the autoencoder's images and targets are the same array, which is converted once.
         tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}
     arrays = [tensors[id(array)] for array in feed.arrays]
     size = feed.order.batch_size
 
     def batches_of(chosen: tf.Tensor) -> tf.data.Dataset:
-        # As `fit` splits its indices: slicing batch by batch takes 4 % of a step of 8 ms.
+        # Splits the indices as `fit` does. Slicing batch by batch would take 4 % of a step of 8 ms.
         whole = tf.size(chosen) // size * size
         rest = tf.data.Dataset.from_tensors(chosen[whole:]).take(tf.size(chosen, tf.int64) % size)
         return tf.data.Dataset.from_tensor_slices(tf.reshape(chosen[:whole], (-1, size))).concatenate(rest)
@@ -151,7 +152,7 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     epochs = tf.data.Dataset.from_generator(feed.order.epochs, output_signature=tf.TensorSpec((None,), tf.int64))
     batches = epochs.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
     options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False  # they copy the arrays
+    options.experimental_optimization.apply_default_optimizations = False  # they would copy the arrays
     return batches.with_options(options)
 
 
@@ -161,14 +162,14 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for the cell's devices; to be called before TensorFlow has run anything.
+    """The strategy for the cell's devices. Call it before TensorFlow has run anything.
 
-    Raises an UnsupportedError if TensorFlow finds too few devices; it would silently use the CPU.
+    Raises UnsupportedError if TensorFlow finds too few devices, because it would silently use the CPU.
     """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
     kind = cell.device.upper()
-    if cell.device == Device.cpu and cell.devices > 1:  # the parts of the CPU share its threads
+    if cell.device == Device.cpu and cell.devices > 1:  # logical devices, which share the threads of the CPU
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cell.devices)
     devices = tf.config.list_logical_devices(kind)
@@ -180,7 +181,7 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
 
 
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for all cores of a TPU, or for its first core."""
+    """The strategy for all cores of a TPU, or for its first core. Raises UnsupportedError if there is no TPU."""
     assert cell.keras is not None
     name = cell.keras.tpu
     try:
@@ -189,15 +190,17 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         cores = tf.config.list_logical_devices("TPU")
-    except Exception as error:  # without a TPU, `local` finds no device, and a name no server
+    except Exception as error:  # TensorFlow raises different errors for a missing device and a missing server
         why = " ".join(message_of(error).split())[:200] or type(error).__name__
         raise UnsupportedError(f"engine.tpu={name}: TensorFlow reaches no TPU ({why})") from error
     if not cores:
-        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core; it would take the CPU in silence")
+        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core, and would silently use the CPU")
     if cell.devices == 1:
         return tf.distribute.OneDeviceStrategy(cores[0].name)
     if cell.devices != len(cores):
-        raise UnsupportedError(f"devices={cell.devices}: TensorFlow takes all {len(cores)} cores of a TPU, or one")
+        raise UnsupportedError(
+            f"devices={cell.devices}: this TPU has {len(cores)} cores: use devices={len(cores)} or 1"
+        )
     return tf.distribute.TPUStrategy(resolver)
 
 

@@ -1,4 +1,4 @@
-"""What a process needs before it runs cells on Keras."""
+"""The host process of cells that run on Keras."""
 
 from accelbench.devices.gpu import cuda_variables
 from accelbench.engines.registry import HostSpec
@@ -9,14 +9,14 @@ ENGINE = "accelbench.engines.keras.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: one for each backend and kind of device."""
+    """The host of `cell`. Each backend and each kind of device has its own host."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:
-        # Both backends search for GPUs and log what they do not find.
+        # Without this, both backends search for GPUs and log errors.
         environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     if cell.device == Device.gpu:
-        # By default both backends allocate all of the GPU's memory at once, which hides what a cell needs.
+        # By default, both backends allocate all memory of the GPU at once, so the peak memory would be unknown.
         environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         environment |= cuda_variables()
     return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE), environment)

@@ -1,4 +1,4 @@
-"""The Lightning engine: one cell -> one measurement, in the loop of Lightning's Trainer."""
+"""The Lightning engine: measures one cell in the loop of Lightning's Trainer."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ from accelbench.schema.vocab import Library
 def run(
     cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
 ) -> Measurement | None:
-    """Runs `cell` in this process, which must have run no other; see `pytorch.engine.run`."""
+    """Runs `cell` in this process. The process must not have run another cell. See `pytorch.engine.run`."""
     hush_lightning()
     kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
     return engine.run(cell, data_folder, weights, work, requests, kind)
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """What `pytorch.engine.check` returns; None of a LightningModule, whose steps need a Trainer."""
+    """Checks the network as `pytorch.engine.check` does. A LightningModule needs a Trainer: returns None for it."""
     return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
 
 

@@ -1,8 +1,10 @@
-"""Imports Lightning without the rest of torchmetrics and what that imports: transformers, torchvision, scipy.signal.
+"""Makes the import of Lightning faster: defers the import of most of torchmetrics.
 
-Lightning needs two classes of torchmetrics, but the package's `__init__` imports all of its metrics, which takes almost
-half of Lightning's import. So this module puts the package in place without running its `__init__`. That runs as soon
-as anyone asks for another name of it: for the user's code, it is the package as it is.
+Lightning needs two classes of torchmetrics. But the `__init__` of torchmetrics imports all metrics, and with them
+transformers, torchvision and scipy.signal. This takes almost half of the time of Lightning's import.
+
+This module therefore registers torchmetrics in `sys.modules` without running its `__init__`. The `__init__` runs when
+code reads any other name of the package. For user code, the package behaves as usual.
 """
 
 import importlib
@@ -19,28 +21,28 @@ LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", 
 
 
 class _Deferred(ModuleType):
-    """The package before its `__init__` has run."""
+    """The package torchmetrics before its `__init__` has run."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "_logger":
             return logging.getLogger(NAME)
         if name in LIGHT:
-            importlib.import_module(f"{NAME}.utilities")  # first, as in the `__init__`: these modules import each other
+            importlib.import_module(f"{NAME}.utilities")  # first, as in `__init__`: the modules import each other
             return getattr(importlib.import_module(LIGHT[name]), name)
-        if name.startswith("__") and name != "__all__":  # what Python itself looks for
+        if name.startswith("__") and name != "__all__":  # Python's import system reads such names
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
-        self.__class__ = ModuleType  # type: ignore[assignment]  # the `__init__` looks for names of its own package
+        self.__class__ = ModuleType  # type: ignore[assignment]  # `__init__` reads names of the package
         self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
         return getattr(self, name)
 
 
 def defer() -> None:
-    """Puts the package in place, unless it is imported already or not installed."""
+    """Registers the deferred package, unless torchmetrics is already imported or is not installed."""
     if NAME in sys.modules or (spec := importlib.util.find_spec(NAME)) is None:
         return
     sys.modules[NAME] = package = importlib.util.module_from_spec(spec)
     package.__class__ = _Deferred
-    numpy.Inf = numpy.inf  # type: ignore[attr-defined]  # the `__init__` does so, and users' code may rely on it
+    numpy.Inf = numpy.inf  # type: ignore[attr-defined]  # as `__init__` does: user code may rely on it
 
 
 defer()

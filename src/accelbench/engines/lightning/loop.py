@@ -1,6 +1,7 @@
-"""What Lightning's Trainer calls at the boundaries of batches and evaluations, where a cell is measured.
+"""Callbacks that measure a cell inside the loop of Lightning's Trainer.
 
-A step reaches from the end of one batch to the end of the next, so that it holds all that the loop does for a batch.
+A step lasts from the end of one batch to the end of the next. It therefore includes everything that the loop does for a
+batch.
 """
 
 import importlib
@@ -14,38 +15,38 @@ from accelbench.errors import UserError
 from accelbench.measuring.runner import Ask, Marks, Ran
 from accelbench.schema.vocab import Phase
 
-NEVER = 2**62  # batches
+NEVER = 2**62  # a number of batches that no loop reaches
 ENDED = "Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop"
-LOOK = nullcontext()  # a step that runs in it keeps its batch, as training_step or predict_step got it
+LOOK = nullcontext()  # if a step runs in this context, a copy of its batch is kept
 
 
 class Stopped(BaseException):
-    """Ends Lightning's loop when everything was measured. It runs its teardown, and no hook of an epoch's end."""
+    """Ends Lightning's loop after the measurement. Lightning runs its teardown, but no hook of an epoch's end."""
 
 
 def callback(package: str, hooks: type, cell_run: Any) -> Any:
-    """A Callback of Lightning's `package`, which calls only its own, with these hooks."""
+    """Makes a Callback with these hooks. The Trainer requires that it extends the Callback of Lightning's `package`."""
     return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(cell_run)
 
 
 class ClockHooks:
-    """Runs the steps that the clock `cell_run.conduct()` asks for: the batches of Lightning's loop.
+    """Runs the steps that the clock `cell_run.conduct()` asks for. Each step is a batch of Lightning's loop.
 
-    The other ranks run as many batches as the first one announces.
+    The first rank announces the number of batches; the other ranks run as many.
     """
 
     def __init__(self, cell_run: Any) -> None:
         self.cell_run = cell_run
         self.clock = cell_run.conduct()
         self.backend, self.ranks = cell_run.backend, cell_run.ranks
-        self.num_steps = 0  # that have ended
+        self.num_steps = 0  # steps that have ended
         self.num_skipped = 0  # steps whose training_step returned None, in automatic optimisation
-        self.outputs: Any = None  # of the last step
-        self.batch: Any = None  # of the last step that ran in `LOOK`
+        self.outputs: Any = None  # outputs of the last step
+        self.batch: Any = None  # batch of the last step that ran in `LOOK`
         self.ask = Ask()
         self.marks: Marks | None = None
         self.is_over = False
-        self._running = Phase.framework  # the phase that lasts
+        self._running = Phase.framework  # the present phase
         self._within = ExitStack()
 
     def drive(self, loop: Callable[[], object]) -> None:
@@ -53,7 +54,7 @@ class ClockHooks:
         try:
             loop()
         except BaseException as error:
-            # What fails afterwards, such as a hook of the user's for exceptions, fails after the measurement.
+            # If the clock is over, the measurement is complete: a later error, as in a user's hook, is ignored.
             if not self.is_over:
                 self._leave()
                 self._fail(error)
@@ -62,11 +63,11 @@ class ClockHooks:
 
     def _fail(self, error: BaseException) -> None:
         try:
-            self.clock.throw(error)  # the clock may do without the step
+            self.clock.throw(error)  # the clock may handle the error: some steps are optional
         except StopIteration:
             self.is_over = True
 
-    # What Lightning calls.
+    # Hooks that Lightning calls.
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.trainer = trainer
@@ -111,15 +112,15 @@ class ClockHooks:
         if not self._left:
             self._end(outputs)
 
-    # What the calls do.
+    # Helpers of the hooks.
 
     @property
     def _between(self) -> Phase:
-        """What runs between a backward pass and the optimiser: in manual optimisation, training_step."""
+        """The phase between a backward pass and the optimiser. In manual optimisation, `training_step` runs there."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:
-        """Ends a phase, in a step whose phases are timed."""
+        """Ends a phase, if the phases of this step are timed."""
         if self.marks is not None:
             self.marks.mark(phase)
 
@@ -135,7 +136,7 @@ class ClockHooks:
             self.is_over = True
             raise Stopped from None
         self._asked = self._left = self.ranks.begin(self.ask.num_steps)
-        if not self._left:  # the first rank is done
+        if not self._left:  # the first rank has ended the measurement
             self.is_over = True
             raise Stopped
         if self.ask.stamps is not None:
@@ -146,7 +147,7 @@ class ClockHooks:
         self._start_s = time.perf_counter()
 
     def _end(self, outputs: Any) -> None:
-        """Ends the steps that were asked for, and begins the next."""
+        """Sends the times of the steps to the clock, and begins the next steps."""
         launched_s = time.perf_counter()
         if self.marks is not None:
             self.marks.launched()
@@ -163,13 +164,13 @@ class ClockHooks:
         self._advance(ran)
 
     def _leave(self) -> None:
-        """Leaves what the step ran in."""
+        """Leaves the contexts of the step."""
         self._within.close()
         self.marks = None
 
 
 class IntervalHooks:
-    """Runs a training in Lightning's loop, which evaluates where an interval of it ends."""
+    """Runs training in intervals in Lightning's loop, with an evaluation after each interval."""
 
     is_over = False
 
@@ -187,19 +188,19 @@ class IntervalHooks:
         raise NotImplementedError
 
     def ends(self) -> bool:
-        """Whether the interval ends with the batch that has ended."""
+        """Whether the interval ends after the present batch."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Ends it: an evaluation follows."""
+        """Ends an interval. An evaluation follows."""
         raise NotImplementedError
 
     def evaluated(self) -> None:
-        """Notes the evaluation, and whether it was the last one."""
+        """Records the evaluation. Sets `is_over` after the last one."""
         raise NotImplementedError
 
     def mark(self, phase: Phase) -> None:
-        """No phase of a step is timed."""
+        """Does nothing: the phases of these steps are not timed."""
 
     def on_train_start(self, *_: Any) -> None:
         self.cell_run.begin_loop()
@@ -207,7 +208,7 @@ class IntervalHooks:
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         ends = self.ends()
-        # The Trainer validates after each so many batches: after this one, or after none.
+        # The Trainer validates after every `val_check_batch` batches: 1 makes it validate now.
         trainer.val_check_batch = 1 if ends else NEVER
         if ends:
             self.cell_run.wait_for_ranks()
@@ -222,7 +223,7 @@ class IntervalHooks:
 
 
 class GoalHooks(IntervalHooks):
-    """Runs a training to a target; see `engines.goal`."""
+    """Trains to a target in Lightning's loop; see `engines.goal`."""
 
     def begin(self) -> None:
         self.goal = self.cell_run.goal

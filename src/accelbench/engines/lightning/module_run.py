@@ -1,6 +1,7 @@
-"""A LightningModule of the user, measured as Lightning's Trainer runs it, or trained with it to a target.
+"""Measures a user's LightningModule in the loop of Lightning's Trainer, or trains it there to a target.
 
-A measured step is one batch of the Trainer's own loop with everything that the loop does, such as the end of an epoch.
+A measured step is one batch of the Trainer's loop. It includes everything that the loop does for the batch, such as the
+end of an epoch.
 """
 
 import importlib
@@ -32,13 +33,13 @@ from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Mode
 
-# Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
+# Settings of the cell that are attributes of the Trainer. The module's code may change the attributes.
 STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
-MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the loop goes on after it
+MAX_EPOCHS = 1000  # Lightning's default. Learning rate schedules use this number; the loop does not stop there.
 
 
 class ModuleRun(NetworkRun):
-    """One cell's run."""
+    """The run of one cell with a user's LightningModule."""
 
     workload: UserModule  # type: ignore[assignment]
     work: Work | None = None
@@ -46,9 +47,9 @@ class ModuleRun(NetworkRun):
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.asked = cell.trainer or TrainerSettings()
-        # Batches whose gradients make one step of the optimiser.
+        # Number of batches whose gradients are added up for one step of the optimiser.
         self.num_accumulated = self.asked.accumulate_grad_batches if cell.mode == Mode.train else 1
-        if self.num_accumulated > 1:  # phases differ from batch to batch
+        if self.num_accumulated > 1:  # no breakdown: not every batch has an optimiser step
             cell = replace(cell, breakdown_s=0.0)
         super().__init__(cell, data_folder, backend, ranks)
         self.package = self.workload.package
@@ -69,12 +70,12 @@ class ModuleRun(NetworkRun):
             "devices": 1,
             "max_epochs": self.cell.epochs if self.fits else MAX_EPOCHS,
             "limit_val_batches": 1.0 if self.fits else 0,
-            # A logger that drops everything stands in, so that `self.logger.experiment` works.
+            # A logger that drops everything, so that the user's `self.logger.experiment` works.
             "logger": importlib.import_module(f"{self.package}.loggers.logger").DummyLogger(),
         }
 
     def arguments(self) -> dict[str, Any]:
-        setup = self.trainer.strategy.setup  # puts the module and its optimisers onto the device
+        setup = self.trainer.strategy.setup  # copies the module and its optimisers to the device
 
         def timed(trainer: Any) -> None:
             start = time.perf_counter()
@@ -90,24 +91,24 @@ class ModuleRun(NetworkRun):
             now = getattr(self.trainer, name)
             asked = getattr(self.asked, name)
             if now != asked:
-                self.changes.append(f"its code set trainer.{name}={now}, and {asked} was asked for")
+                self.changes.append(f"its code set trainer.{name}={now}, but the cell asked for {asked}")
 
     def begin_loop(self) -> None:
         self.observer.handle.remove()
-        self.observer = Observer(self.module)  # with the layers that Lightning's setup has made
+        self.observer = Observer(self.module)  # a new one: Lightning's setup may have made layers
         super().begin_loop()
         self.num_params = zoo.num_params(self.module)
         self.build_s = self.workload.build_s
         if self.trains and self.goal is None:
-            self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
+            self.trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules were made before
             for config in self.trainer.lr_scheduler_configs:
-                config.strict = False  # no error without a metric of validation, which does not run
+                config.strict = False  # validation does not run: a schedule that needs its metric must not fail
 
     def plan_goal(self, goal: GoalRun) -> None:
         length = self.trainer.num_training_batches
         if length in (0, float("inf")):
             flag = self.workload.owner_flag
-            raise UserError(f"{flag}: its train_dataloader tells no length, which protocol=target needs")
+            raise UserError(f"{flag}: its train_dataloader has no length, which protocol=target needs")
         goal.plan_calls(int(length))
 
     def begin_steady(self) -> None:
@@ -115,62 +116,72 @@ class ModuleRun(NetworkRun):
         self.hooks_of_loop.num_skipped = 0
 
     def after_window(self) -> Clock[None]:
-        """Also a look at a further step, and its work."""
+        """Runs further steps after the window: observes one, and counts the work of a step."""
         self._check_skipped()
         self.note_resources()
         yield from super().after_window()
         yield Ask(within=LOOK)
-        self._look(self.workload.batches.last, self.hooks_of_loop.batch)
+        self._note_step(self.workload.batches.last, self.hooks_of_loop.batch)
         self.work = self.known_work
         if not self.is_one_step and self.work is None:
             self.work = yield from self._count()
 
-    def _look(self, loaded: Any, given: Any) -> None:
-        """Notes what a step showed; `given` is what training_step or predict_step got of the batch `loaded`."""
+    def _note_step(self, loaded: Any, batch: Any) -> None:
+        """Records the batch and the output of a step.
+
+        `loaded` is the batch that the loader returned. `batch` is the same batch after the module's hooks, as
+        `training_step` or `predict_step` got it.
+        """
         outputs = self.hooks_of_loop.outputs
-        self.observer.see(None, outputs)  # in training, forward may not run
+        self.observer.see(None, outputs)  # in training, `forward` may not run
         loss = outputs.get("loss") if self.trains and outputs else None
         if isinstance(loss, Tensor) and loss.numel() == 1:
             self.last_result = loss
-        self.workload.given = structure.on_host(given)
-        if not structure.num_rows(given):
-            self.seen.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
-        first = next(zip(structure.tensors_in(loaded), structure.tensors_in(given), strict=False), None)
+        self.workload.batch_of_step = structure.on_host(batch)
+        if not structure.num_rows(batch):
+            self.observations.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
+        first = next(zip(structure.tensors_in(loaded), structure.tensors_in(batch), strict=False), None)
         if first is None or self.cell.model.samples is not None:
             return
         before, after = (tensor.shape for tensor in first)
         if before[1:] == after[1:] and after[:1] < before[:1]:
-            self.changes.append(f"the module's hooks left {after[0]} of the {before[0]} rows of a batch")
+            self.changes.append(f"the module's hooks kept only {after[0]} of the {before[0]} rows of a batch")
 
     def keep_last(self) -> None:
-        if not self.trains and OUTPUT not in self.seen.unchecked:
-            with self.seen.checking():
+        if not self.trains and OUTPUT not in self.observations.unchecked:
+            with self.observations.checking():
                 super().keep_last()
 
     def look(self) -> Measured:
-        """Without a batch that was fed: of samples in another order, some networks give the same."""
+        """Observes the output without a fed batch.
+
+        The unseen batch has the fed samples in another order. For it, some networks rightly return the same output.
+        """
         return replace(super().look(), fed=None)
 
     def note_end(self) -> None:
         self.trained.note_end(self.trainer.optimizers)
-        self.seen.training.cycle = self.num_accumulated if self.module.automatic_optimization else None
-        self.seen.training.gradients = None  # Lightning's loop may have set them to 0
+        self.observations.training.cycle = self.num_accumulated if self.module.automatic_optimization else None
+        self.observations.training.gradients = None  # Lightning's loop may have set them to 0
 
     def samples_between(self, first: int, last: int) -> int:
-        """Samples of the batches from one to before the other."""
+        """Samples of the batches `first` to `last` - 1."""
         return sum(self.workload.batches.sizes[first:last])
 
     def num_samples(self) -> dict[str, int]:
-        """Those of the loader's last whole epoch; else of its batches, each taken as whole, if it has a length."""
+        """The number of samples of an epoch, by split; empty if unknown.
+
+        It is counted in the last complete epoch. If there was none, the loader's length times the batch size is used.
+        """
         batches = self.workload.batches
         num = batches.num_of_epoch
-        with suppress(Exception):  # a user's loader may raise anything, and was measured all the same
+        with suppress(Exception):  # an exception of the user's `__len__` must not lose the measurement
             num = num or len(batches.loader) * batches.sizes[0]
         split = "train" if self.trains else "test"
         return {split: num} if 0 < num <= MAX_COUNT else {}
 
     def _check_skipped(self) -> None:
-        """Notes steps that trained nothing. Raises UserError: none of them did."""
+        """Records steps that trained nothing. Raises UserError if no step trained anything."""
         num, num_skipped = self.timing.num_steady_steps, self.hooks_of_loop.num_skipped
         why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
         if self.trains and num_skipped == num:
@@ -179,27 +190,27 @@ class ModuleRun(NetworkRun):
             self.changes.append(why)
 
     def _count(self) -> Clock[Work]:
-        """What one step has to do, from further real ones: one cycle of accumulated gradients."""
+        """Counts the work of one step in further real steps: one cycle of accumulated gradients."""
         counter = Counter()
         try:
             for _ in range(self.num_accumulated):
                 yield Ask(within=counter)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
-        counter.note(self.seen.products)
+        counter.note(self.observations.products)
         return counter.work(self.num_accumulated)
 
     def begin_validation(self) -> None:
-        """Drops what training_step may have logged by the target's name."""
+        """Drops a value that `training_step` may have logged under the name of the target's metric."""
         self.trainer.callback_metrics.pop(self.cell.target.metric, None)
 
     def validated(self) -> None:
-        """Notes what validation_step has logged."""
+        """Records the metric that `validation_step` has logged. Raises UserError if it has logged none."""
         goal, name, logged = self.goal, self.cell.target.metric, self.trainer.callback_metrics
         assert goal is not None
         if name not in logged:
-            known = ", ".join(sorted(logged)) or "nothing"
-            raise UserError(f"target.metric={name}: {self.workload.flag} logs {known}: log it in validation_step")
+            names = ", ".join(sorted(logged)) or "nothing"
+            raise UserError(f"target.metric={name}: {self.workload.flag} logs {names}: log it in validation_step")
         self.backend.wait()
         num = goal.num_calls
         num_samples = self.samples_between(0, num)
@@ -209,7 +220,7 @@ class ModuleRun(NetworkRun):
             self.note_resources()
 
     def observe(self) -> Observed:
-        if self.observer.result is None:  # its training_step may not run forward
+        if self.observer.result is None:  # the user's `training_step` may not run `forward`
             self.observer.see(None, next(self.module.parameters()))
         loss = None if self.last_result is None else self.checked_loss(self.last_result.item())
         return self.observer.observed(self, loss=loss, work=self.work)
@@ -223,4 +234,4 @@ class ModuleRun(NetworkRun):
         if note := count_note(self.cell.model, batches.sizes[0], self.cell.batch_size, num_rows):
             yield note
         if self.trains and self.last_result is None:
-            yield "training_step returns no loss, so that only the weights were checked to be finite"
+            yield "training_step returns no loss: the check for finite numbers covers only the weights"

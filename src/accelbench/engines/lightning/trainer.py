@@ -1,4 +1,4 @@
-"""Lightning's Trainer on each kind of device, and in each precision."""
+"""Creates Lightning's Trainer for each kind of device and each precision."""
 
 import importlib
 import logging
@@ -26,9 +26,9 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 
 
 def hush_lightning() -> None:
-    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation.
+    """Silences two warnings of Lightning: about predictions that are None, and about training without validation.
 
-    Its other ones stay warnings, whatever the user's code makes of warnings.
+    Both are intended here. Lightning's other warnings are shown, also if the user's code turns warnings into errors.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -44,13 +44,15 @@ def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
 
 
 def trainer_for(package: str, precision: Precision, backend: Backend, **settings: Any) -> Any:
-    """A Trainer from `package`, `pytorch_lightning` or `lightning.pytorch`, for the device and the precision.
+    """Creates a Trainer for the device and the precision.
 
-    It evaluates where `IntervalHooks` says so, if at all.
+    `package` is `pytorch_lightning` or `lightning.pytorch`. The Trainer validates only when `IntervalHooks` sets its
+    `val_check_batch`.
     """
     lightning = importlib.import_module(package)
     kind = backend.torch_type
-    # Elsewhere Lightning would import torch_xla to look for a TPU, which takes 1.5 s and replaces parts of torch.nn.
+    # On other devices, Lightning would import torch_xla to look for a TPU. That takes 1.5 s and replaces parts of
+    # torch.nn.
     XLAAccelerator.is_available = staticmethod(lambda: kind == "xla")
     settings["accelerator"] = kind
     if kind not in ("cpu", "cuda"):
@@ -67,14 +69,17 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
 
 
 def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
-    """What has the Trainer use the backend's device, where Lightning knows none: torch.accelerator's, or PJRT's CPU."""
+    """Settings that make the Trainer use the backend's device, for devices that Lightning does not know.
+
+    Such a device is one of `torch.accelerator`, or the CPU of PJRT.
+    """
     device = backend.device()
     is_xla = backend.torch_type == "xla"
     base = lightning.accelerators.XLAAccelerator if is_xla else lightning.accelerators.CPUAccelerator
     methods = {
         "parse_devices": staticmethod(int),
         "get_parallel_devices": staticmethod(lambda num: [device]),
-        "setup_device": lambda accelerator, device: None,  # the backend has chosen it
+        "setup_device": lambda accelerator, device: None,  # the backend has set it up
     }
     strategies = lightning.strategies
     strategy = strategies.SingleDeviceXLAStrategy if is_xla else strategies.SingleDeviceStrategy
@@ -82,29 +87,31 @@ def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
 
 
 def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
-    """The plugin of Lightning's `package` that computes in `precision` on `torch_type`."""
+    """The precision plugin of Lightning's `package` for `precision` on devices of `torch_type`."""
     if torch_type == "xla":
         return _OnXla(precision)
-    # The Trainer's argument `precision=` substitutes silently: `16-mixed` on the CPU becomes `bf16-mixed`.
+    # A plugin, because the Trainer's argument `precision` is replaced silently: `16-mixed` on the CPU becomes
+    # `bf16-mixed`.
     plugins = importlib.import_module(f"{package}.plugins.precision")
     if precision in MIXED:
         return plugins.MixedPrecision(MIXED[precision], torch_type)
     if precision == Precision.fp64:
         return plugins.DoublePrecision()
     plugin = plugins.HalfPrecision(HALF[precision]) if precision in HALF else plugins.Precision()
-    plugin.convert_module = partial(stored_in, precision=precision)  # that of HalfPrecision drops imaginary parts
+    plugin.convert_module = partial(stored_in, precision=precision)  # HalfPrecision's method drops imaginary parts
     return plugin
 
 
 def of_ranks(num: int) -> Any:
-    """Lightning's strategy for several processes, which another launcher has started; `auto` for one."""
+    """Lightning's strategy for `num` processes that accelbench has started; `auto` for one process."""
     return DDPStrategy(cluster_environment=TorchElasticEnvironment()) if num > 1 else "auto"
 
 
 class _OnXla(XLAPrecision):  # type: ignore[misc]
-    """One dtype for weights and inputs on XLA, and the autocast of mixed precision.
+    """The precision plugin for XLA: one dtype for weights and inputs, and autocast for mixed precisions.
 
-    Lightning's plugin ignores `16-true`, sets a process-wide environment variable for `bf16-true`, and refuses fp64.
+    It replaces Lightning's plugin, which ignores `16-true`, refuses fp64, and sets an environment variable for
+    `bf16-true`.
     """
 
     def __init__(self, precision: Precision) -> None:

@@ -1,4 +1,7 @@
-"""A plain network in Lightning's own loop: a small LightningModule around it, and a DataLoader over its batches."""
+"""Measures one of accelbench's networks in Lightning's loop.
+
+A small LightningModule wraps the network, and a DataLoader wraps the batches of the feed.
+"""
 
 import os
 import time
@@ -31,7 +34,7 @@ Mark = Callable[[Phase], None]
 
 
 class Wrapped(pl.LightningModule):  # type: ignore[misc]
-    """A run's network with its task, as a user of Lightning writes it."""
+    """A LightningModule around a run's network and its task, written as a user of Lightning would write it."""
 
     def __init__(self, cell_run: "NetworkRun") -> None:
         super().__init__()
@@ -60,7 +63,7 @@ class Wrapped(pl.LightningModule):  # type: ignore[misc]
 
 
 class Batches(IterableDataset[Any]):
-    """The batches of a feed."""
+    """The batches of a feed, as a data set for PyTorch's DataLoader."""
 
     def __init__(self, feed: Feed, mark: Mark) -> None:
         self.feed, self.mark = feed, mark
@@ -77,18 +80,18 @@ class Batches(IterableDataset[Any]):
 
 
 class NetworkRun(Run):
-    """One cell's run."""
+    """The run of one cell with a plain network in Lightning's loop."""
 
     fetches_inside = True
     package = "pytorch_lightning"
     trainer: Any
     module: Any
     hooks_of_loop: Any  # a ClockHooks or IntervalHooks
-    tests: TestStep  # of an evaluation, which adds up its losses
+    tests: TestStep  # adds up the losses of an evaluation
 
     def run_steps(self) -> None:
         if self.ranks.num_here > 1:
-            os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # else Lightning sets another number
+            os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # otherwise Lightning sets another number
         num_runs = NUM_INFER_EPOCHS if self.fits and not self.trains else 1
         for _ in range(num_runs):
             self.in_grad_mode(self._run_loop)
@@ -96,11 +99,11 @@ class NetworkRun(Run):
             self.note_end()
 
     def measuring_context(self) -> AbstractContextManager[Any]:
-        """Lightning enters its own around its loop."""
+        """An empty context: Lightning enters the contexts that it needs around its loop."""
         return nullcontext()
 
     def _run_loop(self) -> None:
-        """Has a new Trainer run its loop in this rank, in which the cell is measured."""
+        """Creates a Trainer and runs its loop in this rank. The hooks measure the cell inside the loop."""
         hooks: type = ClockHooks
         if self.goal is not None:
             hooks = GoalHooks
@@ -119,14 +122,14 @@ class NetworkRun(Run):
         loop = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
         self.hooks_of_loop.drive(partial(loop, self.module, **self.arguments()))
         if not self.trains:
-            self.backend.place(self.network)  # Lightning has moved it to the host
+            self.backend.place(self.network)  # Lightning has moved the network to the host
 
     def new_module(self) -> Any:
         """The LightningModule that the Trainer runs."""
         return Wrapped(self)
 
     def settings(self) -> dict[str, Any]:
-        """Those of the Trainer."""
+        """Settings of the Trainer."""
         return {
             "devices": self.ranks.num_here,
             "num_nodes": self.ranks.num // self.ranks.num_here,
@@ -136,7 +139,7 @@ class NetworkRun(Run):
         }
 
     def arguments(self) -> dict[str, Any]:
-        """What the Trainer's loop gets beside the module: the loaders of batches."""
+        """The arguments of `Trainer.fit` or `Trainer.predict` besides the module: the loaders."""
         if not self.trains:
             return {"dataloaders": self._loader(self.feed)}
         loaders = {"train_dataloaders": self._loader(self.feed)}
@@ -146,49 +149,49 @@ class NetworkRun(Run):
         return loaders
 
     def _loader(self, feed: Feed) -> DataLoader[Any]:
-        # Its own generator: else each epoch would use up a number of dropout's.
+        # A separate generator. Otherwise each epoch would draw a number from the generator that dropout uses.
         batches = Batches(feed, self.hooks_of_loop.mark)
         return DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch, generator=torch.Generator())
 
     def samples_between(self, first: int, last: int) -> int:
-        """Samples of the batches from one to before the other."""
+        """Samples of the batches `first` to `last` - 1."""
         if isinstance(self.feed, DrawnFeed) and self.feed.varies:
-            return sum(self.feed.given[first:last])
+            return sum(self.feed.sizes[first:last])
         return (last - first) * self.cell.batch_size
 
     def begin_validation(self) -> None:
-        """Begins to add up the losses of an evaluation."""
+        """Begins an evaluation, whose losses are added up."""
         self.tests = TestStep(self.program, iter(()))
 
     def validated(self) -> None:
-        """Notes an evaluation of a training to a target."""
+        """Records an evaluation of a training to a target."""
         assert self.goal is not None
         self.goal.evaluate(self, self.tests, self.test_feed.num_samples)
         if self.goal.is_over:
             self.test_goal(self.goal)
 
     def begin_loop(self) -> None:
-        """Begins with what is measured: Lightning has put the model and the optimiser onto the device."""
+        """Begins the measurement. Lightning has copied the model and the optimiser to the device."""
         self.ranks.join(self.backend.joined_by)
         optimizer = next(iter(self.trainer.optimizers), None)
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
-        self.begin(torch.float32)  # between the steps: Lightning sets another dtype around each
+        self.begin(torch.float32)  # the default dtype between steps: Lightning sets another one inside each step
         if self.goal is not None:
             self.plan_goal(self.goal)
 
     def conduct(self) -> Clock[None]:
-        """What happens in the loop, from its begin on."""
+        """The clock of the measurement: asks Lightning's loop for steps."""
         self.begin_loop()
         while not self.ranks.leads:
             yield Ask()
         yield from self.window(self.runner(None))
         yield from self.after_window()
-        self.ranks.begin(0)  # the others follow no more
+        self.ranks.begin(0)  # the other ranks stop
         self.keep_last()
 
     def keep_last(self) -> None:
-        """Keeps an output in the first rank, once everything was measured."""
+        """Keeps an output of the network, in the first rank, after everything was measured."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program, iter(()))
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:
@@ -197,10 +200,10 @@ class NetworkRun(Run):
 
 
 class EpochHooks(IntervalHooks):
-    """Runs whole epochs, with an evaluation on the test set after each in training."""
+    """Runs whole epochs. In training, evaluates the test set after each."""
 
     sums: Any = None  # in training, the step that adds up the losses of an epoch
-    num_left = 0  # batches of an epoch
+    num_left = 0  # batches left in the epoch
 
     def begin(self) -> None:
         run = self.cell_run

@@ -1,4 +1,4 @@
-"""The user's LightningModule with its data, set up to be measured."""
+"""The user's LightningModule and its data, prepared for a measurement."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Phase
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
-# The loaders of inference, the first one first, and the stage that each is set up for.
+# Method that makes a loader for inference, the preferred one first -> the stage to pass to `setup`.
 INFERENCE_LOADERS = {
     "predict_dataloader": "predict",
     "test_dataloader": "test",
@@ -31,10 +31,11 @@ INFERENCE_LOADERS = {
 
 
 class CountedLoader:
-    """The user's loader, which counts and checks the samples of each batch.
+    """Wraps the user's loader; counts and checks the samples of each batch.
 
-    That is the batch size, but for the last one of an epoch, as `model.samples` or the first tensor tells. If
-    `endless`, it begins again when it ends; else Lightning does that, as a new epoch. The setting `flag` names it.
+    `model.samples` counts the samples, or else the rows of the batch's first tensor. Each batch must have
+    `cell.batch_size` samples; only the last one of an epoch may have fewer. If `endless`, the loader starts again at
+    its end; else Lightning starts it again, as a new epoch. Messages name the loader by the setting `flag`.
     """
 
     def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
@@ -44,23 +45,23 @@ class CountedLoader:
         self.endless = endless
         self.batch_size = cell.batch_size
         self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
-        self.sizes: list[int] = []  # of all batches, in their order
-        self.last: Any = None  # the last batch, as the loader gave it
-        self.num_of_epoch = 0  # samples of the last whole epoch; 0 if there was none
-        self._first = 0  # the epoch's first batch in `sizes`
+        self.sizes: list[int] = []  # samples of each batch, in order
+        self.last: Any = None  # the last batch that the loader returned
+        self.num_of_epoch = 0  # samples of the last complete epoch; 0 before the end of the first one
+        self._first = 0  # index in `sizes` of the epoch's first batch
         self._batches: Iterator[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # not yet set
+        if name == "loader":  # it is not set yet, as in a copy
             raise AttributeError(name)
-        return getattr(self.loader, name)  # such as its sampler, which Lightning tells the epoch
+        return getattr(self.loader, name)  # Lightning uses some attributes, such as the sampler
 
     def __len__(self) -> int:
         return NEVER if self.endless else len(self.loader)
 
     def __iter__(self) -> "CountedLoader":
-        # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
-        # DataLoader would draw a random number for that.
+        # The user's loader is started at the first batch, not here. Lightning also calls `iter` as a test, and each
+        # `iter` of a DataLoader draws a random number.
         self._batches = None
         return self
 
@@ -85,39 +86,39 @@ class CountedLoader:
         try:
             return next(self._batches)
         except StopIteration:
-            raise UserError(f"{self.flag}: its loader gave no batch in a whole epoch") from None
+            raise UserError(f"{self.flag}: its loader returned no batch in a whole epoch") from None
 
     def _count(self, batch: Any) -> None:
-        """Counts a batch. Raises UserError: it has another size than it should have, or that can't be counted."""
+        """Counts the samples of a batch. Raises UserError if it has a wrong size, or if it can't be counted."""
         num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
         is_first = len(self.sizes) == self._first
-        if not is_first and self.sizes[-1] != self.batch_size:  # that was not the last batch
+        if not is_first and self.sizes[-1] != self.batch_size:  # a short batch was not the last one of the epoch
             num = self.sizes[-1]
         elif num == self.batch_size or (not is_first and 0 < num < self.batch_size):
             self.sizes.append(num)
             return
-        hint = "an argument or an attribute of this name; model.samples=pkg.count may count others"
         raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}, which is given as {hint}"
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: use the argument or attribute "
+            "batch_size in its loader; if samples are no rows, set model.samples=pkg.count"
         )
 
 
 class UserModule:
-    """The user's module and its data; as the workload and its task of a `pytorch.engine.Run`.
+    """The user's module and its data. It is both the workload and the task of a `pytorch.engine.Run`.
 
-    Raises UserError: the classes are none of Lightning's, or miss what the cell needs.
+    Raises UserError if a class does not extend Lightning's, or lacks a method that the cell needs.
     """
 
-    batches: CountedLoader  # once Lightning has asked for it
-    given: Any = None  # a batch as predict_step got it, in host memory: a module without a Trainer has no hooks
-    feed = None  # Lightning asks for the loader
+    batches: CountedLoader  # set when Lightning asks for the loader
+    batch_of_step: Any = None  # a batch in host memory, after the module's hooks: copies of the module run no hooks
+    feed = None  # the batches come from `batches`
 
     module: Any = None
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.trains = cell.mode == Mode.train
-        self.flag = f"model.target={cell.model.definition}"  # names the module in messages
+        self.flag = f"model.target={cell.model.definition}"  # the name of the module in messages
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
@@ -127,7 +128,7 @@ class UserModule:
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
         self.data = None if target is None else self._new_data(target)
-        self.owner, self.owner_flag = self.module, self.flag  # of the loader
+        self.owner, self.owner_flag = self.module, self.flag  # the object that has the loader
         if self.data is not None:
             self.owner = self.data
             self.owner_flag = f"data.target={target}"
@@ -143,88 +144,91 @@ class UserModule:
         return built
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
-        """Has Lightning get the user's loader as `batches`, a CountedLoader that marks the phases of steps."""
+        """Replaces the user's loader: Lightning gets it wrapped in a CountedLoader, which marks the phases of steps."""
         stage = INFERENCE_LOADERS[self.loader]
 
         def loader() -> CountedLoader:
             if not self.trains and stage != "predict":
                 self.owner.setup(stage)
-            made = self.make_loader()
-            if isinstance(made, dict | list | tuple) or type(made).__name__ == "CombinedLoader":
+            unwrapped = self.make_loader()
+            if isinstance(unwrapped, dict | list | tuple) or type(unwrapped).__name__ == "CombinedLoader":
                 raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
-            self.batches = CountedLoader(made, self.cell, self.owner_flag, mark, endless=not self.trains)
+            self.batches = CountedLoader(unwrapped, self.cell, self.owner_flag, mark, endless=not self.trains)
             return self.batches
 
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
     def check_validates(self) -> None:
-        """Raises a UserError if the module can't validate, which a training to a target needs."""
+        """Raises UserError if the module has no validation, which `protocol=target` needs."""
         of_loader = (self.owner, "val_dataloader", self.owner_flag)
         for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
             if not self._overrides(owner, name):
-                raise UserError(f"{flag}: has no {name}, which protocol=target evaluates: define it")
+                raise UserError(f"{flag}: has no {name}, which protocol=target needs: define it")
 
     def build(self) -> nn.Module:
-        """The module that is measured; later a new one like it, without a Trainer."""
+        """The first call builds the measured module. Later calls build new modules like it, without a Trainer."""
         if self.module is None:
             return self._begin()
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("its setup or configure_model makes layers, which need the Trainer")
+            raise UserError("its setup or configure_model makes layers, which needs a Trainer")
         return module
 
     @property
     def task(self) -> "UserModule":
-        """What runs the module."""
+        """The task of the workload, which runs the module: this object itself."""
         return self
 
     def task_in(self, dtype: torch.dtype) -> "UserModule":
-        """The same for weights of `dtype`."""
+        """The task for weights of `dtype`: the same object for every dtype."""
         return self
 
     def infer(self, module: Any, batch: Any) -> Any:
-        """What a module computes for a batch in inference."""
+        """Runs a module on a batch in inference and returns its output."""
         if not self.predicts:
             return _forward(module, batch)
         takes_index = len(inspect.signature(module.predict_step).parameters) > 1
         return module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
 
     def example(self) -> Any:
-        """A batch like those that predict_step got."""
-        return copied(self.given)
+        """A copy of a batch that `training_step` or `predict_step` got."""
+        return copied(self.batch_of_step)
 
     def unseen(self) -> tuple[Any, bool]:
-        """One whose samples are in another order, and whether it differs from what was fed."""
-        other = varied(self.given)
+        """A batch that was not fed: `example` with its samples in another order.
+
+        Returns the batch, and whether it differs from `example`.
+        """
+        other = varied(self.batch_of_step)
         return (self.example(), False) if other is None else (other, True)
 
     def check_first(self, output: object) -> None:
-        """Any output will do."""
+        """Accepts any output."""
 
     def tokens_per_sample(self) -> None:
-        """Nothing counts them."""
+        """None: the tokens of a user's module are not counted."""
 
     def notes(self) -> Iterator[str]:
-        """What of the user's ran, and what did not."""
+        """Which methods of the user's module ran, and which callbacks did not."""
         yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
         if not self.trains:
-            runs = "predict_step" if self.predicts else "forward, of a tuple with its first element"
-            yield f"inference runs {runs}, on batches of {self.loader}"
+            method = "predict_step" if self.predicts else "forward with the first element of a tuple"
+            yield f"inference runs {method}, on batches of {self.loader}"
         if self.left_out:
             yield f"callbacks that end the training or save were left out: {', '.join(self.left_out)}"
 
     def _new_module(self) -> Any:
-        """One with weights drawn from the seed; and with the batch size, if it has the data."""
+        """A module with weights from the cell's seed. It gets the batch size, unless a data module has the loader."""
         seed_generators(self.cell.seed)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
         if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
-            raise UserError(f"{self.flag}: should extend {MODULE}, or be trusted to make one: model.factory=true")
+            raise UserError(f"{self.flag}: should extend {MODULE}; if it returns one, set model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
-        made = _made("model.args", model.definition, kind, model.args, size)
-        if lightning_package(type(made), MODULE) is None:
-            raise UserError(f"{self.flag}: should make a {MODULE}, not a {type(made).__name__}")
-        return made
+        module = _made("model.args", model.definition, kind, model.args, size)
+        if lightning_package(type(module), MODULE) is None:
+            raise UserError(f"{self.flag}: should return a {MODULE}, not a {type(module).__name__}")
+        return module
 
     def _new_data(self, target: str) -> Any:
         kind = import_path("data.target", target)
@@ -233,7 +237,7 @@ class UserModule:
         return _made("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
 
     def _loader_name(self) -> str:
-        """The name of the method that gives the loader."""
+        """The name of the method that makes the loader."""
         names = ["train_dataloader"] if self.trains else list(INFERENCE_LOADERS)
         for name in names:
             if self._overrides(self.owner, name):
@@ -241,12 +245,12 @@ class UserModule:
         raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
 
     def _overrides(self, made: Any, name: str) -> bool:
-        """Whether the class of the module or of its data defines the method itself."""
+        """Whether the class of a module or a data module overrides a method of Lightning's base class."""
         base = getattr(importlib.import_module(self.package), MODULE if made is self.module else DATA)
         return getattr(type(made), name) is not getattr(base, name)
 
     def _leave_out_callbacks(self) -> None:
-        """Leaves out the module's own callbacks that end the training or save."""
+        """Leaves out callbacks of the module that end the training or save files."""
         make = self.module.configure_callbacks
         callbacks = importlib.import_module(f"{self.package}.callbacks")
 
@@ -264,18 +268,21 @@ class UserModule:
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
-    """Runs `forward` with a batch, or with its first element: what follows are labels."""
+    """Runs `forward` on a batch. If it is a tuple or list, runs only on its first element: labels follow."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
 def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
-    """What `kind` makes of the arguments and of the batch size, which it takes as an argument or an attribute."""
+    """Calls `kind` with the arguments. If `size` is not None, also passes it as the argument or attribute `batch_size`.
+
+    Raises UserError if `kind` does not accept the arguments, or if they have another batch size.
+    """
     if size is None:
         check_call(f"{flag}: {target}", kind, **args)
         return kind(**args)
     if args.get("batch_size", size) != size:
         raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
-    with suppress(ValueError, TypeError):  # not every callable has a signature
+    with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
         if "batch_size" in inspect.signature(kind).parameters:
             args = {**args, "batch_size": size}
     made = _made(flag, target, kind, args, None)

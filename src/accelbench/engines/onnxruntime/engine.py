@@ -1,4 +1,4 @@
-"""The engine ONNX Runtime: a network of PyTorch -> ONNX -> ONNX Runtime's provider for the CPU."""
+"""The engine ONNX Runtime: exports a network of PyTorch to ONNX and runs it in ONNX Runtime's CPU provider."""
 
 import json
 import re
@@ -20,18 +20,19 @@ from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of
 from accelbench.engines.formats import computed_in
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
-ONLY_ERRORS = 3  # ONNX Runtime's level of messages
-# In the names of operators that multiply matrices, such as `QLinearConv` and `MatMulInteger`.
+ONLY_ERRORS = 3  # a log level of ONNX Runtime
+# Matches the names of operators that compute matrix products, such as `QLinearConv` and `MatMulInteger`.
 PRODUCTS = re.compile("Conv|Gemm|MatMul|LSTM|GRU|RNN|Attention")
-# What is quantised in a network with attention: integers in between (softmax, normalisation, GELU) cost half of the
-# output of a vision transformer, and no speed is lost without them. In others, additions and pooling stay integers too.
+# The operators that are quantised in a network with attention. If softmax, normalisation and GELU were quantised too,
+# the output of a vision transformer would be wrong by half, and speed would not rise. In other networks, all supported
+# operators are quantised, such as additions and pooling.
 QUANTIZED_BESIDE_ATTENTION = ["Conv", "Gemm", "MatMul"]
-# ONNX Runtime's names of formats -> NumPy's, where they differ.
+# ONNX Runtime's name of a format -> NumPy's name, if they differ.
 DTYPES = {"float": "float32", "double": "float64"}
 
 
 class OnnxRuntime(Compiler):
-    """Sessions of ONNX Runtime."""
+    """A session of ONNX Runtime."""
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
         program = program_of(network, call)
@@ -42,9 +43,12 @@ class OnnxRuntime(Compiler):
         return folder / FILE
 
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
-        """In ONNX's own form: operators between QuantizeLinear and DequantizeLinear, which the session joins."""
-        # Activations are unsigned and weights signed, one range per channel: what x86 multiplies. Where it adds up such
-        # products in 16 bits (no VNNI), weights get 7 bits: else the sums overflow.
+        """Quantises the network in ONNX's QDQ format: operators between QuantizeLinear and DequantizeLinear.
+
+        When a session loads the network, it fuses them.
+        """
+        # x86 CPUs multiply unsigned activations by signed weights. Without VNNI they add the products in 16 bits, so
+        # weights get only 7 bits (`reduce_range`): otherwise the sums would overflow.
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -65,7 +69,7 @@ class OnnxRuntime(Compiler):
                 reduce_range=not has_any(look(), FAST_INTEGERS),
             )
         for file in folder.glob("*"):
-            if not file.name.startswith(path.name):  # its weights are in a file that begins with its name
+            if not file.name.startswith(path.name):  # keeps the file of its weights, whose name begins like its own
                 file.unlink()
         return path
 
@@ -90,7 +94,7 @@ class OnnxRuntime(Compiler):
         return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
 
     def ran(self, call: Call) -> Ran:
-        """From the second run of another session that writes a profile, and from the options of the measured one."""
+        """Profiles another session in its second run. Reads the number of threads from the measured session."""
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
             for _ in range(2):
@@ -117,7 +121,7 @@ def _has_attention(path: Path) -> bool:
 
 
 def _calibration(path: Path, calls: Sequence[Call]) -> Any:
-    """What ONNX Runtime's quantiser reads batches from."""
+    """A reader of calibration batches for ONNX Runtime's quantiser."""
     import onnx
 
     names = [tensor.name for tensor in onnx.load(path, load_external_data=False).graph.input]

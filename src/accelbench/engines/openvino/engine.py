@@ -1,4 +1,4 @@
-"""The engine OpenVINO: a network of PyTorch -> OpenVINO's representation -> its plugin for the CPU."""
+"""The engine OpenVINO: converts a network of PyTorch to OpenVINO's format and runs it in OpenVINO's CPU plugin."""
 
 import sys
 from collections import Counter
@@ -16,21 +16,21 @@ from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of
 from accelbench.engines.formats import computed_in
 from accelbench.schema.vocab import Precision
 
-# Else a conversion reports itself to the network, from processes that it forks while the cell goes on.
+# Disables telemetry. Otherwise a conversion would fork processes that send reports while the cell runs.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
-# OpenVINO's word for the format that it is to compute in. By default it takes 16 bits where the CPU has them.
+# Precision -> OpenVINO's word for the format of computation. Without it, OpenVINO uses 16 bits if the CPU can.
 HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
-# OpenVINO's names of formats -> NumPy's.
+# OpenVINO's name of a format -> NumPy's name.
 DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}
-# The types of layers that multiply matrices, as the plugin names them.
+# The plugin's names of layer types that compute matrix products.
 ATTENTION = "ScaledDotProductAttention"
 PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell", ATTENTION}
 
 
 class OpenVino(Compiler):
-    """A compiled network's request, with one stream, in the cell's precision."""
+    """A compiled network in the cell's precision, with one stream and one inference request."""
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
         import openvino
@@ -42,13 +42,13 @@ class OpenVino(Compiler):
         return folder / FILE
 
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
-        """By NNCF, which OpenVINO's documentation names for this."""
+        """Quantises the network with NNCF, as OpenVINO's documentation recommends."""
         import nncf
         import openvino
 
         path = folder / QUANTIZED
         network = openvino.Core().read_model(exported)
-        # NNCF's way for transformers: otherwise half of a vision transformer's output is lost.
+        # NNCF has a mode for transformers. Without it, the output of a vision transformer is wrong by half.
         has_attention = any(node.get_type_name() == ATTENTION for node in network.get_ops())
         kind = nncf.ModelType.TRANSFORMER if has_attention else None
         samples = [_inputs(call) for call in calls]
@@ -82,7 +82,7 @@ class OpenVino(Compiler):
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
     def ran(self, call: Call) -> Ran:
-        """From the layers that the plugin runs, from its settings, and from the profile of another request."""
+        """Reads the layers and settings of the plugin, and the profile of another request."""
         layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
         formats = Counter(DTYPES.get(word, word) for word in words)

@@ -1,6 +1,6 @@
-"""The library transformers: an architecture by its configuration, with random weights, and batches of random tokens.
+"""Networks of the library transformers with random weights, and their batches of random tokens.
 
-Nothing is downloaded: the configuration comes from `model.name` and `model.args` alone.
+Nothing is downloaded: only `model.name` and `model.args` define the configuration.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Task
 from accelbench.schema.workload import ModelSpec
 
-# Of transformers: the class that makes the network of each task, and the mapping of the configurations that have it.
+# Task -> names in transformers: the class that makes the network, and the mapping of configurations with this task.
 CLASSES: dict[Task | None, tuple[str, str]] = {
     Task.classification: ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
     Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
     Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
 }
-# Arguments of every configuration that are not among its fields.
+# Arguments that every configuration accepts, but that are no fields of it.
 ALSO_KNOWN = {"num_labels", "attn_implementation"}
-LABELLED = 0.15  # share of the tokens that a masked language model is trained to predict, as in BERT
-NO_LABEL = -100  # the label of a token that no loss is computed for
+LABELLED = 0.15  # share of tokens that a masked language model predicts in training, as in BERT
+NO_LABEL = -100  # label of tokens without a loss, in transformers
 
 
 def config_of(model: ModelSpec) -> Any:
-    """The configuration, with the settings that a plain forward pass for `model.task` needs.
+    """The configuration of the network, set for a plain forward pass for `model.task`.
 
-    Raises UserError: there is no such architecture or argument, or it has no such task on token ids.
+    Raises UserError if there is no such architecture or argument, or if the architecture lacks the task or token ids.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -40,26 +40,26 @@ def config_of(model: ModelSpec) -> Any:
     default = transformers.CONFIG_MAPPING[name]()
     has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
     if not has_task or not hasattr(default, "vocab_size"):
-        raise UserError(f"model.task={model.task}: {name} has no such task on token ids, which are all that runs here")
+        raise UserError(f"model.task={model.task}: {name} has no such task on token ids, the only inputs that run here")
     arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
     for name_of_argument in model.args:
-        if name_of_argument not in arguments:  # transformers would keep it in silence
+        if name_of_argument not in arguments:  # transformers would accept it without an error
             raise UserError(f"model.args.{name_of_argument}: {name}'s configuration has no such argument")
     config = transformers.AutoConfig.for_model(name, **model.args)
     if not isinstance(config.vocab_size, int):
-        raise UserError(f"model.args.vocab_size: {name} has no default: name the number of its token ids")
+        raise UserError(f"model.args.vocab_size: {name} has no default: set it to the number of token ids")
     config.use_cache = False
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
-        config.is_decoder = True  # else BERT and its kin would attend to later tokens
+        config.is_decoder = True  # otherwise BERT and similar networks would attend to later tokens
     if getattr(config, "pad_token_id", None) is None and model.task == Task.classification:
-        config.pad_token_id = 0  # without one, decoders classify single samples only
+        config.pad_token_id = 0  # without one, decoders can classify only single samples
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
-        config.decoder_start_token_id = config.pad_token_id  # as transformers' own checkpoints of T5 have it
+        config.decoder_start_token_id = config.pad_token_id  # as in the checkpoints of T5
     return config
 
 
 def build(model: ModelSpec) -> nn.Module:
-    """The network, its weights drawn from torch's generator. Raises UserError, as `config_of` does."""
+    """Builds the network with random weights from torch's generator. Raises UserError, as `config_of` does."""
     import transformers
 
     network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config_of(model))
@@ -67,11 +67,14 @@ def build(model: ModelSpec) -> nn.Module:
 
 
 class TokenMaker:
-    """Makes batches of random token ids, with a mask of ones, unless they are prompts, and in training with labels.
+    """Makes batches of random token ids.
 
-    The ids are none of the padding and the end: networks treat those differently. Labels that are no classes have the
-    cell's dtype; with labels the network computes its loss. Raises UserError: the network has fewer positions than a
-    sequence has tokens, whose number is `length`, or that of the settings.
+    Unless they are prompts, batches have an attention mask of ones. In training they also have labels, with which the
+    network computes its loss. Labels that are no classes have the cell's dtype. The ids exclude those of padding and of
+    the end of a text, because networks treat these differently. A sequence has `length` tokens, by default the number
+    in the settings.
+
+    Raises UserError if the network has fewer positions than a sequence has tokens.
     """
 
     def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
@@ -90,19 +93,19 @@ class TokenMaker:
             asked = f"generate.prompt_tokens and generate.new_tokens: together {num}"
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < num:
-            raise UserError(f"{asked}: {cell.model.definition} has {most} positions: use fewer")
+            raise UserError(f"{asked}: {cell.model.definition} has only {most} positions: use fewer tokens")
         self.end = _ids(config, "eos_token_id")
         special = {*_ids(config, "pad_token_id"), *self.end}
         self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])
 
     def __call__(self) -> dict[str, Tensor]:
-        """A further batch, in host memory."""
+        """Makes another batch, in host memory."""
         num, length = self.batch_size, self.tokens_per_sample
         ids = self.usable[torch.randint(len(self.usable), (num, length))]
         if self.config.is_encoder_decoder and self.end:
-            ids[:, -1] = self.end[0]  # such networks classify the end of a text
+            ids[:, -1] = self.end[0]  # encoder-decoder networks classify the token at the end of a text
         batch = {"input_ids": ids}
-        if self.mode != Mode.generate:  # no prompt is padded
+        if self.mode != Mode.generate:  # prompts have no padding, so they need no mask
             batch["attention_mask"] = torch.ones_like(ids)
         if self.mode == Mode.train:
             batch["labels"] = self._labels(ids)
@@ -128,7 +131,7 @@ class TokenMaker:
 
 
 def _ids(config: Any, name: str) -> list[int]:
-    """Special ids, of which a configuration may have none, one or several, or no such field."""
+    """The special token ids in a field of the configuration. The field may be missing, or have one id or a list."""
     ids = getattr(config, name, None)
     if ids is None:
         return []

@@ -1,5 +1,5 @@
-"""How PyTorch runs on each kind of device: copying, waiting, time stamps, and what really ran."""
-# torch_xla is imported with a backend for XLA: its import replaces parts of torch.nn, which only a cell there may do.
+"""PyTorch's backends, one for each kind of device: copies, waiting, time stamps, settings and memory."""
+# Only a backend for XLA imports torch_xla, because the import replaces parts of torch.nn.
 
 import re
 import sys
@@ -28,98 +28,101 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import XLA, Device, Precision
 
 MESH_AXIS = "data"
-NO_FALLBACKS = ("aten::_local_scalar_dense",)  # the operator of `.item()`, which is no fallback
+NO_FALLBACKS = ("aten::_local_scalar_dense",)  # `.item()` runs this operator, which torch_xla counts as a fallback
 
 
 class Backend(BaseBackend):
-    """The CPU. Other devices override what differs."""
+    """The backend for the CPU, and the base class of the others."""
 
     torch_type = "cpu"
-    joined_by = "gloo"  # torch.distributed's word for what joins several processes
-    fused = False  # whether a step is recorded and run as a whole, compiled for each new shape of a batch
-    num_devices = 1  # that batches were really divided among
+    joined_by = "gloo"  # the backend of torch.distributed that joins several processes
+    fused = False  # whether a step is recorded, compiled for each new shape of a batch, and run as a whole
+    num_devices = 1  # the number of devices that computed parts of each batch
     flushes_denormals = False
-    held: Held | None = None  # the settings of the cell, once they are set
+    held: Held | None = None  # the settings of the cell; None before they are set
 
     def __init__(self) -> None:
         self.count_compiles: Callable[[], Compiles] = Compilations()
 
     def begin(self, cell: Cell, num_here: int = 1) -> None:
-        """Begins a cell in this process, one of `num_here` of its processes on this machine."""
+        """Applies the settings of a cell to this process. `num_here` processes run the cell on this machine."""
         self.flushes_denormals = cell.options.flush_denormals
-        if self.flushes_denormals:  # before PyTorch starts threads, which inherit it; `changed` checks that all do
+        if self.flushes_denormals:  # first: threads that PyTorch starts later inherit it, which `changed` checks
             global_state.flush_denormals()
         self.use_threads(cell, num_here)
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
-        """Sets the number of CPU threads: as asked for, else one per core, divided among the processes."""
+        """Sets the number of CPU threads: `cell.threads`, or else the cores divided by the number of processes."""
         num = cpu.usable_cores() // num_here if cell.threads is None else cell.threads
         global_state.use_threads(max(1, num // cell.num_instances))
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets what is global in PyTorch and the device's library, for one cell."""
+        """Sets the global settings of PyTorch and of the device's library for one cell."""
         global_state.restore(global_state.values_of_a_cell(allow_tf32=allow_tf32))
         self.held = Held()
 
     def hold(self, dtype: torch.dtype) -> None:
-        """Sets it again, with `dtype` for new tensors, just before the first step; `changed` compares with it."""
+        """Sets the global settings again before the first step, because the user's code may have changed them.
+
+        New tensors get `dtype`. `changed` compares with these settings.
+        """
         if self.held is not None:
-            self.held.again(dtype)  # the user's code may have changed it
+            self.held.again(dtype)
 
     def read_back(self) -> str | None:
         return None if self.held is None else "PyTorch's global settings, its threads among them"
 
     def changed(self) -> list[str]:
-        """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
+        """Sentences about settings that changed after `hold`, and about denormal numbers that are not flushed."""
         changes = self.held.changed() if self.held is not None else []
         if self.flushes_denormals and not global_state.denormals_are_flushed():
             changes.append(global_state.NOT_FLUSHED)
         return changes
 
     def notes(self) -> Iterator[str]:
-        """What the user's code had set, and `hold` set back."""
+        """A note on settings of the user's code that `hold` replaced."""
         if self.held is not None and self.held.overridden:
-            yield f"its code set {', '.join(self.held.overridden)}; it was measured with accelbench's settings"
+            yield f"its code set {', '.join(self.held.overridden)}; accelbench measured it with its own settings"
 
     def device(self) -> torch.device:
-        """The device that tensors are put on."""
+        """The device of the tensors."""
         return torch.device(self.torch_type)
 
     def seed(self, number: int) -> None:
-        """Seeds the device's random numbers, if `torch.manual_seed` does not."""
+        """Seeds the device's random generator, if `torch.manual_seed` does not."""
 
     def put(self, batch: Any) -> Any:
-        """The batch on the device; may return before the copy is done."""
+        """Copies a batch to the device. May return before the copy is finished."""
         device = self.device()
         return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
-        """The output, whole on the device that it is read from, once the step has run."""
+        """Returns the output. If its parts are on several devices, they are joined on one when the step runs."""
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """The network on the device."""
+        """Copies the network to the device and returns it."""
         return network.to(self.device())
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
-        """The network in one of several processes, which average their gradients."""
+        """Wraps the network for several processes, so that they average their gradients."""
         return DistributedDataParallel(network)
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """Averages the gradients over the ranks, if DDP does not."""
+        """Averages the gradients over the ranks, if DistributedDataParallel does not."""
 
     def stamp(self) -> Any:
-        """A time stamp for `between`."""
+        """Takes a time stamp for `between`."""
         return time.perf_counter()
 
     def between(self, start: Any, end: Any) -> float:
-        """Seconds between two stamps that the device has reached."""
+        """The seconds between two stamps. The device must have reached both."""
         seconds: float = end - start
         return seconds
 
     def end_step(self) -> None:
-        """Launches the step, on devices that record steps before they run them."""
+        """Launches the step, on devices that record a step before they run it."""
 
     def compiles(self) -> Compiles:
         return self.count_compiles()
@@ -128,41 +131,44 @@ class Backend(BaseBackend):
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
-        """The word in `vocab.Device` for what torch calls `torch_type`."""
+        """The word in `vocab.Device` for torch's name of a device type."""
         return Device.gpu if torch_type == "cuda" else torch_type
 
 
 class Accelerator(Backend):
-    """A device that torch itself drives, through `torch.accelerator`: Intel's, Apple's, or a TPU through torch_tpu."""
+    """The backend for devices of `torch.accelerator`: GPUs of Intel and Apple, or a TPU with torch_tpu.
+
+    Raises UnsupportedError if there is no such device.
+    """
 
     on_host, queues = False, True
 
     def __init__(self, device: Device, index: int = 0) -> None:
         super().__init__()
         self.torch_type, self.index = device.value, index
-        # A cell's process loads what drives the device: its host, which is forked, must not have started that.
+        # The device's driver is loaded here, in the process of the cell. A host must not load it before it forks.
         for entry in entry_points(group="torch.backends", name=f"torch_{device}"):
             entry.load()()
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         if accelerator is None or accelerator.type != device:
-            raise UnsupportedError(f"device={device}: torch {torch.__version__} finds none here")
+            raise UnsupportedError(f"device={device}: torch {torch.__version__} finds no such device here")
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Chooses the device too, and forgets its peak of memory."""
+        """Also selects the device, and resets its peak memory."""
         torch.accelerator.set_device_index(torch.device(self.torch_type, self.index))
         super().prepare(allow_tf32)
-        with suppress(RuntimeError):  # not every device keeps one
+        with suppress(RuntimeError):  # not every device reports its peak memory
             torch.accelerator.reset_peak_memory_stats(self.torch_type)
 
     def put(self, batch: Any) -> Any:
-        """The batch on the device, once it is there: not every device may copy later from memory that isn't pinned."""
+        """Copies a batch to the device. Returns when the copy is finished: not all devices support later copies."""
         return mapped(batch, lambda tensor: tensor.to(self.device()))
 
     def wait(self) -> None:
         torch.accelerator.synchronize(self.torch_type)
 
     def stamp(self) -> Any:
-        """An event in the stream; nothing is waited for."""
+        """Records an event in the stream. Does not wait."""
         event = torch.Event(self.torch_type, enable_timing=True)
         event.record()
         return event
@@ -182,7 +188,7 @@ class Accelerator(Backend):
 
 
 class Cuda(Accelerator):
-    """The NVIDIA GPU with number `index` among the visible ones."""
+    """The backend for an NVIDIA GPU; `index` is its number among the visible GPUs."""
 
     torch_type, joined_by = "cuda", "nccl"
 
@@ -193,17 +199,19 @@ class Cuda(Accelerator):
     put = Backend.put
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
-        # In a stream of its own, as PyTorch's notes on CUDA ask for.
+        # In a side stream, as PyTorch's documentation requires before CUDA graphs are recorded.
         with torch.cuda.stream(torch.cuda.Stream()):
             return DistributedDataParallel(network, device_ids=[self.index])
 
 
 class Xla(Backend):
-    """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU.
+    """The backend for torch_xla, on a TPU or on the CPU (with `PJRT_DEVICE=CPU`).
 
-    One process may drive `num_asked` devices as one (SPMD): batches are divided among them, each has all weights, and
-    XLA partitions the step and sums the gradients. Or each of the `ranks` drives one device, on one host or on a whole
-    TPU pod: PJRT joins the processes, which its CPU client can't (pytorch/xla#5342).
+    Without `ranks`, one process drives `num_asked` devices as one (SPMD). Batches are divided among the devices, and
+    each has all weights. XLA partitions the step and sums the gradients.
+
+    With `ranks`, each rank drives one device, on one host or on a TPU pod. PJRT joins the processes. PJRT's client for
+    the CPU can't do that (pytorch/xla#5342).
     """
 
     torch_type = "xla"
@@ -222,34 +230,38 @@ class Xla(Backend):
         self.num_asked, self.ranks = num_asked, ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets XLA's matrix precision too: by default a TPU multiplies fp32 in bf16."""
+        """Also sets XLA's precision of matrix products: by default, a TPU multiplies fp32 in bf16."""
         if self.ranks is not None:
             self._join(self.ranks)
-        elif self.num_asked > 1:  # before anything is on a device
+        elif self.num_asked > 1:  # must be called before any tensor is on a device
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
         self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
         if cell.threads is not None:
-            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+            raise UnsupportedError(f"threads={cell.threads}: XLA's threads can't be limited: use threads=null")
         if cell.device == Device.xla_cpu:
-            global_state.use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
+            global_state.use_threads(1)  # torch itself only gathers batches; more threads would take cores from XLA
 
     def _join(self, ranks: Ranks) -> None:
-        """Joins the processes, before anything is on the device. libtpu would wait for chips without a process."""
+        """Joins the processes, before any tensor is on the device.
+
+        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for it for ever; or if
+        PJRT has joined another number of devices than `ranks.num`.
+        """
         from torch_xla._internal import pjrt, tpu
 
         flag = "engine.xla_processes=true"
         if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
-            reason = f"this host has {chips} chips, which take part all or none, for {ranks.num_here} processes"
+            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs one"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
         num_joined = self.runtime.world_size()
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
-            reason = f"PJRT joined {num_joined} devices, and this process has {num_here}"
-            raise UnsupportedError(f"{flag}: {reason}, where devices={ranks.num} have a process each")
+            reason = f"PJRT joined {num_joined} devices, and this process has {num_here} of them"
+            raise UnsupportedError(f"{flag}: {reason}, not one of devices={ranks.num}")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)
@@ -263,11 +275,11 @@ class Xla(Backend):
         return changes
 
     def seed(self, number: int) -> None:
-        """Seeds torch_xla, which starts from the same state in each process."""
+        """Seeds torch_xla. Without it, the generator starts from the same state in each process."""
         self.model.set_rng_state(number)
 
     def put(self, batch: Any) -> Any:
-        """The batch, divided among the devices if there are several; unchanged if it is on them already."""
+        """Copies a batch to the device, or divides it among several. A batch that is already there is returned."""
         if self.num_asked == 1:
             return super().put(batch)
         if next(tensors_in(batch)).device.type != "xla":
@@ -281,13 +293,16 @@ class Xla(Backend):
         return self.model.send_cpu_data_to_device([tensor], self.device(), spec)[0]
 
     def gather(self, output: Any) -> Any:
-        """The whole output: joining a divided one when it is read, torch_xla would compile again each time."""
+        """Marks the output as not divided, so that the step joins its parts.
+
+        Otherwise torch_xla would join the parts when they are read, and compile again each time.
+        """
         for tensor in tensors_in(output) if self.num_asked > 1 else ():
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """The network on the device; layers that share a weight still do, of which torch makes one for each there."""
+        """Copies the network to the device. Restores shared weights, because torch copies them for each layer."""
         names: dict[int, list[str]] = defaultdict(list)
         for name, weight in network.named_parameters(remove_duplicate=False):
             names[id(weight)].append(name)
@@ -299,7 +314,7 @@ class Xla(Backend):
         return network
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
-        return network  # `reduce_gradients` averages them
+        return network  # `reduce_gradients` averages the gradients
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """Averages the gradients within the step, as torch_xla's `optimizer_step` does."""
@@ -307,20 +322,20 @@ class Xla(Backend):
             self.model.reduce_gradients(optimizer)
 
     def fallbacks(self) -> list[str]:
-        """The operators that XLA does not have, such as `aten::nonzero`, from torch_xla's counters."""
+        """Operators that XLA lacks, such as `aten::nonzero`, so that they ran on the CPU; from torch_xla's counters."""
         return sorted(name for name in self.metrics.executed_fallback_ops() if name not in NO_FALLBACKS)
 
     def wait(self) -> None:
-        """Waits for what was launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
+        """Waits for everything that was launched. `torch_xla.sync(wait=True)` does not do that on the CPU."""
         self.model.wait_device_ops()
 
     def end_step(self) -> None:
-        """Compiles what the step recorded, if it is new, and launches it."""
+        """Launches the recorded step. Compiles it first, if it is new."""
         self.torch_xla.sync()
 
     def compiles(self) -> Compiles:
         data = self.metrics.metric_data("CompileTime")
-        return (data[0], data[1] / 1e9) if data else (0, 0.0)  # it is kept in nanoseconds
+        return (data[0], data[1] / 1e9) if data else (0, 0.0)  # nanoseconds
 
     def peak_memory_bytes(self) -> int | None:
         try:
@@ -330,20 +345,20 @@ class Xla(Backend):
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
-        """PJRT's name for the hardware, such as `TPU v4`; None on the CPU, and of devices driven as one."""
+        """PJRT's name of the hardware, such as `TPU v4`; None on the CPU, and if one process drives several devices."""
         if self.runtime.device_type() != "TPU" or self.num_asked > 1:
             return None
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
-        """`tpu` only if PJRT reports that it drives one."""
+        """The word in `vocab.Device`; `tpu` only if PJRT reports a TPU."""
         if torch_type != "xla":
             return torch_type
         return Device.tpu if self.runtime.device_type() == "TPU" else Device.xla_cpu
 
 
 def num_parts(tensor: Tensor) -> int:
-    """The number of devices that XLA divides the first dimension of `tensor` among; 1 if each device has all of it."""
+    """The number of devices among which XLA divides the first dimension of a tensor; 1 if it is not divided."""
     import torch_xla
 
     divided = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))
@@ -351,7 +366,7 @@ def num_parts(tensor: Tensor) -> int:
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """The backend of this rank's device, or of all `num_devices` if one process drives them."""
+    """Creates the backend of this rank's device, or of all `num_devices` if one process drives them."""
     if device == Device.gpu:
         return Cuda(ranks.local_rank if ranks else 0)
     if device == Device.cpu:
@@ -362,16 +377,19 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
 
 
 class Compilations:
-    """Counts the graphs that this process compiles from now on. It imports nothing of torch.compile."""
+    """Counts the graphs that torch.compile compiles in this process, from the creation of this object on.
+
+    It does not import torch.compile.
+    """
 
     def __init__(self) -> None:
         self._before = self._so_far()
 
     def __call__(self) -> Compiles:
-        """Their number, and the seconds that compiling took, including those of backward passes."""
+        """The number of graphs, and the seconds of compilation, including those of backward passes."""
         (num, seconds) = self._so_far()
         (earlier, earlier_s) = self._before
-        return max(0, num - earlier), max(0.0, seconds - earlier_s)  # the user's code may have cleared the counters
+        return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters
 
     def _so_far(self) -> Compiles:
         utils: Any = sys.modules.get("torch._dynamo.utils")

@@ -1,4 +1,4 @@
-"""The PyTorch engine: one cell -> one measurement, in a loop that runs the steps one after another."""
+"""The PyTorch engine: measures one cell in a plain loop over its steps."""
 
 import re
 import time
@@ -48,7 +48,7 @@ from accelbench.engines.pytorch.precision import (
     check_normalises,
     stored_in,
 )
-from accelbench.engines.pytorch.ranks import Ranks, Seen, differences, digest, joined
+from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, digest, joined
 from accelbench.engines.pytorch.structure import copied, mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
@@ -60,9 +60,9 @@ from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
 
-NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps, and seconds, in which a loss that is not finite is computed again
-OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # in an error of torch about formats
-# Mistakes in names, imports and arguments: no device and no precision mends them.
+NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps and seconds to train again on the CPU if a loss is not finite
+OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # matches torch's errors about dtypes
+# Mistakes in names, imports and arguments: they fail on all devices, in all precisions.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
@@ -74,11 +74,13 @@ def run(
     requests: Path | None = None,
     kind: "type[Run] | None" = None,
 ) -> Measurement | None:
-    """Runs `cell`, whose device must be present, in this process, which must have run no other cell.
+    """Runs `cell` in this process and returns the measurement; None in all ranks but the first.
 
-    The file `weights` gets the trained weights, `requests` the raw times of requests. `work` is that of one step, if
-    already counted. Of several ranks the first has the measurement. An UnsupportedError says why the cell can't run.
-    `kind` is another engine's kind of run.
+    The cell's device must be present, and the process must not have run another cell. The trained weights are written
+    to the file `weights`, the raw times of requests to the file `requests`. `work` is the work of one step, if it was
+    counted before. `kind` is the class of the run, for engines that derive from this one.
+
+    Raises UnsupportedError if the cell can't run here.
     """
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
@@ -93,18 +95,19 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Runs a batch through the cell's network, in training also through the loss and back; returns that step's work.
+    """Checks that the cell's network runs: runs one step. Returns the work of the step, or None if that is unknown.
 
-    First without contents, which computes nothing, but for inference on the CPU. A failure there is no verdict yet,
-    since a network may need contents: what fails on the CPU in fp32 too fails. Of a cell that runs elsewhere, or in
-    another precision, only a mistake that is one everywhere fails: one that accelbench finds itself, and `EVERYWHERE`.
+    The step runs first with fake tensors, which costs almost no time. If that fails, it runs on the CPU in fp32: the
+    network may need the contents of tensors. If that fails too, the error is raised, but only if it would also occur in
+    the cell itself. This holds if the cell runs on the CPU in fp32, if accelbench has found the mistake, and for
+    `EVERYWHERE`. A cell of inference on the CPU runs without fake tensors.
     """
-    if cell.mode == Mode.generate:  # of as many positions
+    if cell.mode == Mode.generate:  # only two new tokens, but the same number of positions
         generate = cell.generate
         num = generate.prompt_tokens + generate.new_tokens
         cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    # A step of inference takes less time there than the imports that the meta device needs.
+    # On the CPU, a step of inference takes less time than the imports that fake tensors need.
     devices = ("cpu",) if (cell.device, cell.mode) == (Device.cpu, Mode.infer) else ("meta", "cpu")
     for device in devices:
         try:
@@ -134,15 +137,15 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
-            error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
+            error.add_note(f"its input is images of shape {shape}: for other inputs, set model.batch")
         raise
     return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
 
 
 def count_step(cell: Cell) -> Work:
-    """The work of one step of `cell`, an fp32 cell on the CPU whose images are random.
+    """Counts the work of one step of `cell`, which must be in fp32, on the CPU, with random images.
 
-    In training its network is built without contents, which takes a moment.
+    In training, the network is built with fake tensors, which is fast.
     """
     model = cell.model
     if model.library == Library.transformers:
@@ -161,9 +164,9 @@ def count_step(cell: Cell) -> Work:
 
 
 def _extrapolated(cell: Cell, task: ImageTask) -> Work:
-    """The work of a step of inference, from real ones on one and on two images.
+    """Counts the work of a step of inference: runs it on one and on two images, and extrapolates to the batch size.
 
-    Tensors without contents import torch._dynamo and sympy, which takes longer than to compute these.
+    It avoids fake tensors: their imports, torch._dynamo and sympy, take longer than these two steps.
     """
     shape = cell.model.input_shape
     works = []
@@ -172,20 +175,19 @@ def _extrapolated(cell: Cell, task: ImageTask) -> Work:
         for size in (1, 2):
             _, work = run_counted(cell, network, task, (torch.rand(size, *shape),))
             works.append(work)
-    except Exception as error:  # a network may take no single image
+    except Exception as error:  # a network may not accept a batch of one image
         return not_counted(error)
     one, two = works
     further = cell.batch_size - 2
     if one.flops is None or two.flops is None or one.bytes is None or two.bytes is None:
         return two
-    # of a further image
-    flops = two.flops - one.flops
-    moved = two.bytes - one.bytes
-    return replace(two, flops=two.flops + further * flops, bytes=two.bytes + further * moved)
+    flops_per_image = two.flops - one.flops
+    bytes_per_image = two.bytes - one.bytes
+    return replace(two, flops=two.flops + further * flops_per_image, bytes=two.bytes + further * bytes_per_image)
 
 
 class Run(NetworkOutputs):
-    """One cell's run."""
+    """The run of one cell in a plain loop."""
 
     ranks: Ranks
     feed: Feed
@@ -197,7 +199,7 @@ class Run(NetworkOutputs):
         self.feed = self.workload.feed
         if self.goal is not None:
             self.goal.begin(Span.build)
-        self.is_compiled = options.prepare_compiler(cell.options)  # its imports are no part of build_s
+        self.is_compiled = options.prepare_compiler(cell.options)  # before `build_s`, which excludes its imports
         self.build_started = time.perf_counter()
         seed_generators(cell.seed)
         network = self.workload.build()
@@ -214,11 +216,11 @@ class Run(NetworkOutputs):
         if self.is_compiled or backend.fused:
             self.serving_sizes = powers_up_to(cell.batch_size)
         self.is_plain = not self.is_compiled and ranks.num == 1 and not backend.fused
-        self.in_network = network  # with what compiles it
+        self.in_network = network  # the network, wrapped by the compiler if there is one
         self.observer = Observer(self.plain_network(), self.workload.check_first)
 
     def new_workload(self) -> Workload:
-        """The network and the batches of the cell."""
+        """Creates the network and the batches of the cell."""
         return workload_of(self.cell, self.data_folder, self.backend, self.ranks)
 
     def run_steps(self) -> None:
@@ -241,7 +243,7 @@ class Run(NetworkOutputs):
             self.note_end()
 
     def _measure_with(self, dtype: torch.dtype) -> None:
-        """Measures with `dtype` for new tensors, or with fp32, as in a plain loop, if the network's code needs that."""
+        """Measures the cell. New tensors get `dtype`, or fp32 if the network's code fails with `dtype`."""
         try:
             self.in_grad_mode(self._measure)
         except RuntimeError as error:
@@ -253,7 +255,7 @@ class Run(NetworkOutputs):
             self.in_grad_mode(self._measure)
 
     def _place(self) -> None:
-        """Puts the network onto the device, with its optimiser."""
+        """Copies the network to the device, and makes its optimiser."""
         backend, cell, optimizer = self.backend, self.cell, None
         self.ranks.join(backend.joined_by)
         network = backend.place(stored_in(self.in_network, cell.precision))
@@ -265,15 +267,15 @@ class Run(NetworkOutputs):
         self.program = Program(network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num)
 
     def begin(self, dtype: torch.dtype) -> None:
-        """Begins with what is measured, with `dtype` for new tensors: the model and the optimiser are on the device."""
+        """Begins the measurement. The model and the optimiser are on the device. New tensors get `dtype`."""
         self.build_s = time.perf_counter() - self.build_started
         self.backend.seed(self.ranks.seed(self.cell.seed))
         self.backend.hold(dtype)
         if self.trains:
-            self.trained = training.TrainedNetwork(self.network, self.seen.training)
-            self.seen.training.before = self.trained.states() if self.fits else {}
-        if self.is_compiled:  # compiled code runs no hooks: let them see the plain network first
-            with watched(self.seen.products):
+            self.trained = training.TrainedNetwork(self.network, self.observations.training)
+            self.observations.training.before = self.trained.states() if self.fits else {}
+        if self.is_compiled:  # compiled code runs no hooks, so the plain network runs once with hooks
+            with watched(self.observations.products):
                 options.run_plain(self.network, InferStep(self.program, iter(())), self.workload.example())
 
     def new_step(self) -> InferStep:
@@ -295,7 +297,7 @@ class Run(NetworkOutputs):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """In evaluation mode, without gradients."""
+        """A context for evaluation: the network is in evaluation mode, and gradients are off."""
         network = self.program.network
         modes = training.modes_of(self.program.network)
         network.eval()
@@ -305,7 +307,7 @@ class Run(NetworkOutputs):
         training.set_modes(network, modes)
 
     def _train_to_goal(self, goal: GoalRun) -> None:
-        """Trains an interval after the other, and evaluates after each; see `engines.goal`."""
+        """Trains in intervals, with an evaluation after each; see `engines.goal`."""
         held_out = self.workload.feed_of(VALIDATION)
         program = self.program
         self.plan_goal(goal)
@@ -319,7 +321,7 @@ class Run(NetworkOutputs):
         self.test_goal(goal)
 
     def plan_goal(self, goal: GoalRun) -> None:
-        """Plans the intervals over the batches that there are."""
+        """Plans the intervals of training from the order of the batches."""
         feed, workload = self.feed, self.workload
         assert isinstance(workload, Images), "the settings refuse other batches"
         assert not isinstance(feed, DrawnFeed), "random images have no epochs"
@@ -339,7 +341,7 @@ class Run(NetworkOutputs):
         self.last_result = step.result
 
     def _infer_epochs(self) -> None:
-        """Over all batches each time, also where the network ran in no other mode before."""
+        """Infers several epochs. Each covers all batches, even if the mode of autograd changes in between."""
         for _ in range(NUM_INFER_EPOCHS):
             self.in_grad_mode(self._infer_epoch)
         if self.ranks.leads:
@@ -357,42 +359,42 @@ class Run(NetworkOutputs):
         if isinstance(self.workload, GenerateWorkload):
             self.generation = self.workload.generation(self.timing.num_kept)
         self.runner(step).drive(self.after_window())
-        self.ranks.begin(0)  # the others follow no more
-        # In training a copy of the loss, which further steps of a CUDA graph overwrite.
+        self.ranks.begin(0)  # the other ranks stop
+        # In training, a copy of the loss: further steps of a CUDA graph overwrite it.
         self.last_result = step.result.clone() if self.trains else step.result
         self.keep_last_output(step)
 
     def after_window(self) -> Clock[None]:
-        """What the weights became, the phases of further steps, and their operators."""
+        """The clock after the window: records the weights, then times the phases and operators of further steps."""
         if self.trains:
-            with self.seen.checking(WEIGHTS):
+            with self.observations.checking(WEIGHTS):
                 self.note_end()
         if self.limits.has_time_for_phases(self.timing.step_s):
             self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
             self.operators = yield from busiest(self.backend)
 
     def note_end(self) -> None:
-        """Notes what became of the weights, and what they were trained with."""
+        """Records the weights and the optimiser's settings after training."""
         self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
-        """The network itself: it keeps nothing of a batch."""
+        """A step with the same network, which several threads can use: it keeps nothing of a batch."""
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
-        """From the sums that the step has kept on each rank's device."""
+        """The mean loss and the accuracy, from the sums of the step in all ranks."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def keep_last_output(self, step: InferStep) -> None:
-        """Keeps an output in the first rank, once everything was measured; of training only if it costs little."""
+        """Keeps an output, in the first rank, after everything was measured. In training, only of plain networks."""
         self.step = step
         if not self.trains:
-            self.seen.modes = training.training_in_inference(self.network)
+            self.observations.modes = training.training_in_inference(self.network)
         if not self.trains or self.is_plain:
             self.keep_output()
 
-    def _seen(self) -> Seen:
+    def _report(self) -> RankReport:
         assert self.resources is not None
         backend = self.backend
         loss = self.last_result.item() if self.trains else None
@@ -402,25 +404,25 @@ class Run(NetworkOutputs):
             self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
         )
         weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
-        return Seen(observed, self.resources, weights)
+        return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
-        """What all ranks observed, in the first one."""
-        seen = self.ranks.gather(self._seen())
+        """Combines the observations of all ranks, in the first one; None in the others."""
+        reports = self.ranks.gather(self._report())
         if not self.ranks.leads:
             return None
-        observed, self.resources = joined(seen)
+        observed, self.resources = joined(reports)
         loss = None if observed.loss is None else self.checked_loss(observed.loss)
-        self.defects += differences(seen)
+        self.defects += differences(reports)
         if self.diverged is not None and self.goal is None and self._diverges_by_rounding():
-            self.defects.append(f"{self.diverged}, and in the first steps it is finite in fp32")
+            self.defects.append(f"{self.diverged}, but in fp32 it is finite in the first steps")
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
-        """What one step has to do, counted after everything was measured: counting takes memory."""
+        """The work of one step. It is counted after everything was measured, because counting takes memory."""
         if self.watched_work is not None:
             return self.watched_work
-        if self.seen.products.in_other_threads:
+        if self.observations.products.in_other_threads:
             return Work(uncounted=[OF_THREADS])
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
@@ -429,12 +431,16 @@ class Run(NetworkOutputs):
         yield from super().notes()
         yield from options.compile_notes(self.cell.options)
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
-            yield "the code changes its batch: each step gets a copy of the batch"
+            yield "the code changes its batch, so each step gets a copy of the batch"
         elif pins(self.cell, self.backend):
             yield "input copied from pinned memory"
 
     def _diverges_by_rounding(self) -> bool:
-        """Whether the first steps of new networks give a finite loss in fp32, and none in the cell's precision."""
+        """Whether rounding makes the loss diverge.
+
+        That is so if new networks, trained for some steps on the CPU, have a finite loss in fp32 but not in the cell's
+        precision.
+        """
         precision = self.cell.precision
         if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
             return False
@@ -442,11 +448,11 @@ class Run(NetworkOutputs):
             if in_time(lambda: self._is_finite(precision), MAX_RERUN_S):
                 return False
             return in_time(lambda: self._is_finite(Precision.fp32), MAX_RERUN_S)
-        except Exception:  # torch may not train in that format on the CPU, or not in time
+        except Exception:  # on the CPU, torch may not train in this precision, or not in time
             return False
 
     def _is_finite(self, precision: Precision) -> bool:
-        """Whether the losses of the first steps of a new network on the CPU are finite."""
+        """Whether a new network, trained for `NUM_RERUN` steps on the CPU, has only finite losses."""
         dtype = STORED_DTYPES[precision]
         with new_tensors_in(torch.float32):
             network = cast_module(self.workload.build(), dtype).train()

@@ -1,4 +1,4 @@
-"""Batches: gathered from arrays, decoded from pictures, or random."""
+"""Feeds of batches: gathered from arrays, decoded from pictures, or random."""
 
 from collections.abc import Callable, Iterator
 from itertools import count as count_from
@@ -21,20 +21,21 @@ from accelbench.engines.pytorch.structure import copied, is_same, mapped, num_by
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Mode, Pipeline
 
-JPEG = b"\xff\xd8\xff"  # how such a file begins
-MAX_COMPARED = 3  # fresh batches that are compared with the one before
-# Images (uint8; floats if random) and labels (int64), or only images.
+JPEG = b"\xff\xd8\xff"  # the first bytes of a JPEG file
+MAX_COMPARED = 3  # fresh batches that are compared with the previous one
+# (images, labels) or (images,). Images are uint8, or floats if they are random. Labels are int64.
 Batch = tuple[Tensor, ...]
 
 
 def pins(cell: Cell, backend: Backend) -> bool:
-    """Whether batches are in pinned memory, from which a GPU copies them while the host goes on."""
-    copies = cell.data.pipeline != Pipeline.device and cell.protocol not in SERVING  # whose batches are joined
+    """Whether batches are in pinned memory. A GPU copies from pinned memory while the host continues."""
+    # Serving joins requests into new batches, so pinning the requests would not help.
+    copies = cell.data.pipeline != Pipeline.device and cell.protocol not in SERVING
     return backend.torch_type == "cuda" and cell.data.pinned and copies
 
 
 def in_pinned(batch: Any) -> Any:
-    """A batch with its dense tensors in pinned memory."""
+    """Copies a batch's dense tensors into pinned memory."""
 
     def pinned(tensor: Tensor) -> Tensor:
         is_dense = tensor.layout == torch.strided and not tensor.is_nested
@@ -44,7 +45,7 @@ def in_pinned(batch: Any) -> Any:
 
 
 class _OrderedFeed:
-    """Batches of samples in an order, `num_samples` of them per epoch, perhaps in pinned memory."""
+    """The batches of an `Order`. An epoch has `num_samples` samples. If `pinned`, batches are in pinned memory."""
 
     def __init__(self, order: Order, pinned: bool) -> None:
         self.order, self.num_samples, self.pinned = order, order.num_samples, pinned
@@ -56,7 +57,7 @@ class _OrderedFeed:
         raise NotImplementedError
 
     def padded(self, batch: Batch) -> Batch:
-        """Where the order pads, a short batch is filled up with black images labelled -1."""
+        """Fills a short batch up with black images of label -1, if the order pads."""
         missing = self.order.part_size - len(batch[0])
         if self.order.last != "pad" or not missing:
             return batch
@@ -66,7 +67,10 @@ class _OrderedFeed:
 
 
 class ArrayFeed(_OrderedFeed):
-    """Batches gathered by index from arrays, perhaps memory-mapped: images (n, ...) and, if `labelled`, labels (n)."""
+    """Batches gathered by index from arrays: images (n, ...) and, if `labelled`, labels (n,).
+
+    The arrays may be memory-mapped.
+    """
 
     def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True, pinned: bool = False) -> None:
         super().__init__(order, pinned)
@@ -76,11 +80,11 @@ class ArrayFeed(_OrderedFeed):
     def _batches(self) -> Iterator[Batch]:
         if self.order.shuffles or self.order.among is not None:
             return self._gathered()
-        # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
+        # Without a shuffle, batches are views of the arrays. They are made once, and nothing is copied.
         views = []
         for chosen in self.order.one_epoch():
-            run = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
-            views.append(self.padded(tuple(tensor[run] for tensor in self.tensors)))
+            rows = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
+            views.append(self.padded(tuple(tensor[rows] for tensor in self.tensors)))
         return cycle(views) if self.order.endless else iter(views)
 
     def _gathered(self) -> Iterator[Batch]:
@@ -92,7 +96,10 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """Those of `ArrayFeed`, but for rounding, decoded from pictures in worker processes, again in each epoch."""
+    """The batches of `ArrayFeed`, except for rounding, but decoded from pictures again in each epoch.
+
+    `num_workers` processes decode. `side` is the height and width of the images, in pixels.
+    """
 
     def __init__(
         self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int, pinned: bool = False
@@ -103,7 +110,7 @@ class JpegFeed(_OrderedFeed):
             batch_size=None,
             sampler=order,
             num_workers=num_workers,
-            generator=torch.Generator(),  # else the workers' seed would use up a number of dropout's generator
+            generator=torch.Generator(),  # otherwise, the workers' seed would come from the generator of dropout
         )
 
     def _batches(self) -> Iterator[Batch]:
@@ -126,25 +133,25 @@ class _Pictures(Dataset[Batch]):
 
 
 class Decoder:
-    """Decodes a prepared set's pictures with torchvision's transforms, in half of the time of `data.decode`.
+    """Decodes the pictures of a prepared data set.
 
-    That decodes other formats than JPEG, and its pixels differ by up to 1 of 255: torchvision rounds otherwise.
+    JPEG files are decoded by torchvision, in half of the time of `data.decode`. The pixels of both differ by up to 1 of
+    255, because they round differently. Files of other formats are decoded by `data.decode`.
     """
 
     def __init__(self, side: int) -> None:
-        from torchvision.io import decode_jpeg  # takes a second, and only pictures need it
+        from torchvision.io import decode_jpeg  # the import takes a second, and only pictures need it
         from torchvision.transforms import v2
 
         from accelbench.data.decode import decode  # imports PIL, which only pictures need
 
         self.decode = decode
-        # bilinear, antialiased
         self.side = side
         self.decode_jpeg = decode_jpeg
-        self.resize = v2.Resize([side, side])
+        self.resize = v2.Resize([side, side])  # bilinear, with antialiasing
 
     def __call__(self, content: bytes) -> Tensor:
-        """The picture as uint8, side x side x 3."""
+        """Decodes a file's content to a picture: uint8 (side, side, 3)."""
         if not content.startswith(JPEG):
             return torch.tensor(self.decode(content, self.side))
         encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
@@ -153,10 +160,11 @@ class Decoder:
 
 
 class DrawnFeed:
-    """Batches without end that `draw` makes on the host: a few in advance, which are repeated, or `fresh` ones.
+    """An endless feed of batches that `draw` makes on the host.
 
-    `put` copies a batch to the device, where it is repeated; without it several batches are repeated on the host, of a
-    GPU in `pinned` memory. `count` counts the samples of a batch, if that differs between batches.
+    By default, a few batches are drawn in advance and repeated; if `fresh`, each step draws a new batch. With `put`,
+    one batch is copied to the device by `put` and repeated there. If `pinned`, batches are in pinned memory. `count`
+    counts the samples of a batch; it is needed only if batches differ in their samples.
     """
 
     def __init__(
@@ -171,14 +179,14 @@ class DrawnFeed:
     ) -> None:
         self.draw = (lambda: in_pinned(draw())) if pinned else draw
         self.num_samples, self.fresh, self.count = num_samples, fresh, count
-        self.copies = False  # whether each step gets a copy, since the code changes its batch
-        self.repeats = False  # whether a fresh batch was equal to the one before
+        self.copies = False  # whether each step gets a copy, because the user's code changes its batch
+        self.repeats = False  # whether a fresh batch was equal to the previous one
         first = self.draw()
-        self.batches = [first if put is None else put(first)]  # that are repeated; of fresh ones, the first
+        self.batches = [first if put is None else put(first)]  # the repeated batches; if `fresh`, the first batch
         if put is None and not fresh:
             self.batches += [self.draw() for _ in range(num_drawn_ahead(num_bytes(first)) - 1)]
         self.nums = [count(batch) for batch in self.batches] if count is not None else []
-        self.given: list[int] = []  # samples of the batches that were given, if they differ
+        self.sizes: list[int] = []  # samples of each batch that was yielded, if batches differ
 
     def __iter__(self) -> Iterator[Any]:
         return self._fresh() if self.fresh else self._repeated()
@@ -186,15 +194,15 @@ class DrawnFeed:
     def _repeated(self) -> Iterator[Any]:
         first = self.batches[0] if on_xla(self.batches[0]) else copied(self.batches[0])
         before = signature(first)
-        self.given += self.nums[:1]
+        self.sizes += self.nums[:1]
         yield first
-        # This runs once the step is done that got the batch.
+        # The step has used the batch.
         self.copies = self.copies or (signature(first) != before and not on_xla(first))
-        del first  # its memory on the device
+        del first  # frees its memory on the device
         for index in count_from(1):
             place = index % len(self.batches)
             if self.nums:
-                self.given.append(self.nums[place])
+                self.sizes.append(self.nums[place])
             batch = self.batches[place]
             yield copied(batch) if self.copies else batch
 
@@ -202,31 +210,31 @@ class DrawnFeed:
         batch = self.batches[0]
         for index in count_from():
             if self.count is not None:
-                self.given.append(self.count(batch))
+                self.sizes.append(self.count(batch))
             yield batch
             last = batch
             batch = self.draw()
-            # A look at the first few is enough, and takes no time of later steps.
+            # Only the first few are compared, so that later steps lose no time.
             if index < MAX_COMPARED:
                 self.repeats = self.repeats or is_same(last, batch)
 
     @property
     def varies(self) -> bool:
-        """Whether batches differ in their samples."""
+        """Whether batches may differ in their numbers of samples."""
         return len(set(self.nums)) > 1 or (self.fresh and bool(self.nums))
 
     def samples_of_last(self, num_steps: int) -> int:
-        """Samples in the batches that were given last."""
-        return sum(self.given[len(self.given) - num_steps :])
+        """Samples in the last `num_steps` batches."""
+        return sum(self.sizes[len(self.sizes) - num_steps :])
 
 
 def on_xla(batch: Any) -> bool:
-    """Whether a copy of the batch would be a part of the step that XLA compiles."""
+    """Whether a batch is on an XLA device, where a copy would become a part of the compiled step."""
     return any(tensor.device.type == "xla" for tensor in tensors_in(batch))
 
 
 def signature(batch: Any) -> list[tuple[int, bool]]:
-    """What shows that code has changed a batch: versions of its tensors, and whether they require gradients."""
+    """The state of a batch's tensors that changes if code modifies the batch: (version, requires_grad) of each."""
     return [(tensor._version, tensor.requires_grad) for tensor in tensors_in(batch)]
 
 
@@ -236,7 +244,10 @@ Feed = ArrayFeed | JpegFeed | DrawnFeed
 def random_images(
     shape: tuple[int, ...], num_classes: int, batch_size: int, dtype: torch.dtype, *, labelled: bool, seed: int
 ) -> Callable[[], Batch]:
-    """Draws batches of normally distributed random images of a shape, on the host, if `labelled` with random labels."""
+    """Returns a function that draws batches of random images on the host.
+
+    The images are normally distributed, of shape (batch_size, *shape). If `labelled`, batches have random labels too.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def draw() -> Batch:
@@ -250,9 +261,9 @@ def random_images(
 def feed_of(
     cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
 ) -> Feed:
-    """The feed of `train`, `test` or `VALIDATION` of the arrays in `data_folder`, or of random images with `dtype`.
+    """Makes the feed of a split ("train", "test" or `VALIDATION`), or of random images of `dtype`.
 
-    `part` is the index of this process's part of every batch, and the number of parts.
+    `part` is (index, number): each process computes one of `number` equal parts of every batch.
     """
     labelled = cell.mode == Mode.train
     pinned = pins(cell, backend)
@@ -265,7 +276,8 @@ def feed_of(
         fresh = cell.data.pipeline == Pipeline.fresh
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
-    # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
+    # In these cases all batches must have the same size. XLA compiles for each shape. In evaluation, all ranks must run
+    # the same number of batches.
     last: Last = "keep"
     if backend.fused or (part[1] > 1 and not train):
         last = "drop" if train else "pad"

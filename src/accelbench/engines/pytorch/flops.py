@@ -1,8 +1,8 @@
-"""Counts what one step has to do: floating-point operations, bytes and operators; and what it spends its time in.
+"""Counts the work of one step: floating-point operations, bytes and operators. Also profiles the busiest operators.
 
-The step runs once on a copy of the network whose tensors have shapes but no contents (PyTorch's fake tensors), which
-costs neither the computation nor the memory. The tensors pretend to be on the CPU, whatever the cell's device, so that
-autocast, attention and recurrent layers use the operators of the CPU.
+For the count, the step runs once on a copy of the network with fake tensors. PyTorch's fake tensors have shapes but no
+contents, so that the step needs no memory and almost no time. The tensors pretend to be on the CPU. Therefore autocast,
+attention and recurrent layers use the operators of the CPU, whatever the cell's device.
 """
 
 import copy
@@ -40,8 +40,8 @@ from accelbench.schema.vocab import Mode
 aten = torch.ops.aten
 MAX_REASON = 300  # characters
 MAX_OPERATORS = 10
-WINOGRADS = 5  # the largest kernels that libraries compute by Winograd's algorithm
-# Operators -> the place of the weight among their arguments.
+WINOGRADS = 5  # the largest kernel size for which libraries use Winograd's algorithm
+# Operator -> index of the weight among its arguments.
 CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
 AUTOCASTS = {
     "cpu": torch._C.DispatchKey.AutocastCPU,
@@ -51,16 +51,16 @@ AUTOCASTS = {
 }
 OF_GENERATION = "the operators of a generation are too many to count"
 OF_THREADS = "layers ran in threads of the network's own code"
-# Of an error of torch that a network meets which needs gradients to infer, such as forces.
+# Parts of torch's error messages for a network that needs gradients in inference, such as one that computes forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
 OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
 
-# What is in the names of PyTorch's operators that multiply matrices or compute as much: one of them that has no formula
-# makes the count unknown. All others compute a few operations with each number, which are not counted, or move numbers.
+# Names of PyTorch's operators that compute matrix products or as much as products. If such an operator has no formula,
+# the count is unknown. All other operators are not counted: they move numbers or do a few operations with each number.
 PRODUCTS = re.compile(
     r"mm|mv|dot|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
 )
-# Views and allocations.
+# Operators that make views or allocate memory.
 VIEWS = {
     "_unsafe_view",
     "unsafe_split",
@@ -73,13 +73,13 @@ VIEWS = {
     "new_empty",
     "new_empty_strided",
 }
-# OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
+# OVERWRITING operators do not read their first argument. PICKING operators read only the rows that they return.
 OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
 def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
-    """The work of one step of `cell`; all counts are None, with the reason, if `run_hollow` fails."""
+    """The work of one step of `cell`. If `run_hollow` fails, all counts are None, and `uncounted` has the reason."""
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
     try:
@@ -89,10 +89,10 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
 
 
 def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """What `run_counted` returns for a batch of whose tensors only the shapes and dtypes matter.
+    """Calls `run_counted` with fake tensors. Only the shapes and dtypes of the batch matter.
 
-    The copy of the network has its hooks: the engine's own must have been removed. It may need the contents of its
-    tensors, and fail.
+    The copy of the network keeps its hooks, so the engine must have removed its hooks before. Raises any exception if
+    the network needs the contents of its tensors.
     """
     dtype = STORED_DTYPES[cell.precision]
     with _fake_tensors():
@@ -100,11 +100,13 @@ def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[A
 
 
 def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """The output of one step of `cell` on the CPU, and its work; `task` runs the network (`module.ImageTask`).
+    """Runs one step of `cell` on the CPU. Returns its output and its work. `task` is like `module.ImageTask`.
 
-    In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
-    parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
-    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out.
+    A step of training is the forward pass, the loss, the backward pass, and a step of the optimiser that is not its
+    first. The gradient scaler is left out. The optimiser runs as a loop over the parameters.
+
+    On a GPU, `num_operators` and `bytes` are too high: the optimiser handles many parameters per operator there, and a
+    recurrent layer of cuDNN is one operator.
     """
     precision = cell.precision
     context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
@@ -129,7 +131,7 @@ def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[
 def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
     try:
         with torch.inference_mode():
-            inputs = mapped(batch, Tensor.clone)  # which the network may change
+            inputs = mapped(batch, Tensor.clone)  # copies: the network may change its inputs
             with Counter() as counter:
                 return task.infer(network, inputs), counter.work()
     except RuntimeError as error:
@@ -140,31 +142,31 @@ def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
 
 
 def needs_gradients(error: Exception) -> bool:
-    """Whether an error of inference is explained by gradients that the network needs."""
+    """Whether inference failed because the network needs gradients."""
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GRADIENTS)
 
 
 def not_counted(error: Exception) -> Work:
-    """No counts, with the reason."""
+    """A `Work` without counts; the error is its reason."""
     why = beginning(one_line(message_of(error)), MAX_REASON)
     return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
 
 
 def _fake_tensors() -> Any:
-    from torch._subclasses.fake_tensor import FakeTensorMode  # imports sympy, which takes long
+    from torch._subclasses.fake_tensor import FakeTensorMode  # a slow import: it imports sympy
 
     class FakeTensors(FakeTensorMode):
-        # Asked once: torch asks at each operator, which takes 1.5 ms if there is no driver.
+        # Computed once. torch would compute it at each operator, which takes 1.5 ms without a driver.
         avoid_device_init = not torch.cuda.is_available()
 
     return FakeTensors(allow_non_fake_inputs=True)
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
+    """A copy of `network` in `dtype` without contents. Call it in a FakeTensorMode."""
     memo: dict[int, Any] = {}
     for tensor in tensors_in([vars(layer) for layer in network.modules()]):
-        memo[id(tensor)] = _empty(tensor, tensor.dtype)  # an attribute stays in its format
+        memo[id(tensor)] = _empty(tensor, tensor.dtype)  # a tensor that is a plain attribute keeps its dtype
     for tensor in [*network.parameters(), *network.buffers()]:
         fake = _empty(tensor, dtype if tensor.is_floating_point() else tensor.dtype)
         memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
@@ -176,14 +178,14 @@ def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Counter(TorchDispatchMode):
-    """Adds up the work of all operators that run while it is entered."""
+    """A context that adds up the work of all operators that run in it."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops_in: Tally[str] = Tally()  # format -> operations of its products
-        self.flops_on: Tally[str] = Tally()  # the same by the type of their device
+        self.flops_in: Tally[str] = Tally()  # format -> operations of products in this format
+        self.flops_on: Tally[str] = Tally()  # type of device -> operations of products on this device
         self.flops_of_large_kernels = 0
         self.autocasts = _Autocasts()
         self.bytes = 0
@@ -191,7 +193,7 @@ class Counter(TorchDispatchMode):
         self.uncounted: set[str] = set()
 
     def work(self, num_steps: int = 1) -> Work:
-        """Per step of `num_steps`."""
+        """The work per step, if `num_steps` steps ran."""
         num_flops = self.flops_in.total()
         return Work(
             flops=None if self.uncounted else num_flops // num_steps,
@@ -202,7 +204,7 @@ class Counter(TorchDispatchMode):
         )
 
     def note(self, into: Products) -> None:
-        """Notes which products ran, and where."""
+        """Writes the formats and devices of the products that ran into `into`."""
         into.flops = dict(self.flops_in)
         into.devices = dict(self.flops_on)
         into.uncounted = self.uncounted
@@ -215,25 +217,25 @@ class Counter(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator):  # such as torch.cond, whose operators are not seen
+        if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
             self.uncounted.add(str(func))
             return func(*args, **kwargs)
         packet = func.overloadpacket
-        # It counts operations, of the operator's arguments and, as `out_val`, its result.
+        # A formula returns a number of operations. It gets the operator's arguments, and its result as `out_val`.
         formula = FORMULAS.get(packet) or flop_registry.get(packet)
-        # The parts of sparse and nested tensors' operators may ask for sizes that there are none of.
+        # An operator on sparse or nested tensors is not decomposed: its parts may need sizes that such tensors lack.
         is_plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors_in(args))
         if formula is None and func.namespace != "prim" and is_plain:
             with self, self.autocasts.again():
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
-                return result  # of a composite operator, whose parts were counted
+                return result  # the parts of the composite operator were counted
         result = func(*args, **kwargs)
         if does_nothing(func):
             return result
         try:
             self._count(func, args, kwargs, result, formula)
-        except Exception:  # of tensors without sizes or strides, such as nested and sparse ones
+        except Exception:  # nested and sparse tensors have no sizes or strides
             self.uncounted.add(str(packet))
         return result
 
@@ -263,7 +265,7 @@ class Counter(TorchDispatchMode):
 
 
 class _Autocasts(TorchFunctionMode):
-    """Notes which autocasts are on at each call of torch: a mode that is asked later can't see it."""
+    """Records, at each call of a torch function, which autocasts are on. A dispatch mode can't read this later."""
 
     keys: Sequence[Any] = ()
 
@@ -273,8 +275,8 @@ class _Autocasts(TorchFunctionMode):
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Has them cast what the parts of a composite operator get, as where nobody watches."""
-        # Without gradients a mode gets composite operators whole, with all autocasts excluded.
+        """Enables the recorded autocasts for the parts of a composite operator, as without the counter."""
+        # Without gradients, a dispatch mode gets composite operators before autocast, with all autocasts excluded.
         excluded = torch._C._dispatch_tls_local_exclude_set()
         for key in self.keys:
             excluded = excluded.remove(key)
@@ -284,18 +286,18 @@ class _Autocasts(TorchFunctionMode):
 
 @contextmanager
 def watched(into: Products) -> Iterator[Counter]:
-    """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
+    """A context that counts the operators of steps on the CPU or a GPU, backward passes included, into `into`."""
     counter, here = Counter(), get_ident()
 
-    def look(module: nn.Module, inputs: Any) -> None:
-        """A thread of the user's own code does not have the counter."""
+    def note_thread(module: nn.Module, inputs: Any) -> None:
+        """Records whether a layer runs in a thread of the user's code, where the counter does not work."""
         if torch.compiler.is_compiling() or get_ident() == here:
             return
-        # A GPU's backward pass, which may run layers again, has a thread of its own, with the counter.
+        # The backward pass of a GPU runs in another thread, but with the counter. It may run layers again.
         if counter not in _get_current_dispatch_mode_stack():
             into.in_other_threads = True
 
-    hook = register_module_forward_pre_hook(look)
+    hook = register_module_forward_pre_hook(note_thread)
     try:
         with counter.autocasts, counter:
             yield counter
@@ -305,24 +307,28 @@ def watched(into: Products) -> Iterator[Counter]:
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:
-    """The `MAX_OPERATORS` busiest operators of one more step, which torch's profiler slows down, the busiest first."""
-    # Their time, on a GPU that of their kernels, excludes the operators that they call: `aten::mkldnn_convolution` did
-    # the work, not `aten::conv2d`, which chose it. Of other devices the profiler sees how long launches take.
+    """Profiles one more step. Returns the `MAX_OPERATORS` busiest operators, the busiest first.
+
+    The time of an operator excludes the operators that it calls: `aten::mkldnn_convolution` counts, but not
+    `aten::conv2d`, which calls it. On a GPU, the time is that of the kernels. For other devices the list is empty,
+    because the profiler measures only their launches.
+    """
     if backend.torch_type not in ("cpu", "cuda"):
         return []
     on_gpu = backend.torch_type == "cuda"
-    # The first use of `torch.profiler` in a process takes seconds; this one does not, but for kernels. Without Kineto
-    # the time of an operator on a GPU would be that from its launch on.
+    # The first use of `torch.profiler` in a process takes seconds. `profile` without Kineto does not. A GPU needs
+    # Kineto: without it, the time of an operator would begin with its launch.
     profiled = profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu)
     yield Ask(within=profiled)
-    events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]  # no kernels
+    # Operators only: kernels are events of the GPU.
+    events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]
     time_of = attrgetter("self_device_time_total" if on_gpu else "self_cpu_time_total")
     times = {event.key: time_of(event) for event in events}
     return busiest_of(times, {event.key: event.count for event in events})
 
 
 def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
-    """The `MAX_OPERATORS` busiest of operators that took these times in so many calls, the busiest first."""
+    """The `MAX_OPERATORS` busiest operators, the busiest first. `times` and `calls` are by the operator's name."""
     total = sum(times.values())
     names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
@@ -330,7 +336,7 @@ def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Ope
 
 @functools.cache
 def does_nothing(func: OpOverload) -> bool:
-    """Whether the operator computes and moves nothing: views, allocations and queries of a tensor's shape."""
+    """Whether the operator is a view, an allocation or a query of a shape: it computes nothing and moves nothing."""
     name, returns = func.overloadpacket.__name__, func._schema.returns
     if func.namespace == "prim" or name in VIEWS or torch.Tag.inplace_view in func.tags:
         return True
@@ -341,11 +347,11 @@ def does_nothing(func: OpOverload) -> bool:
 
 @functools.cache
 def _has_no_flops(func: OpOverload) -> bool:
-    """Whether the operator surely computes no product; False if unknown, as for operators of other libraries."""
+    """Whether the operator surely computes no product. False if unknown, as for operators of other libraries."""
     if func.namespace not in ("aten", "prims"):
         return False
     name = func.overloadpacket.__name__
-    if name.startswith("_foreach_"):  # of an optimiser, such as `_foreach_sqrt`
+    if name.startswith("_foreach_"):  # optimisers use these, such as `_foreach_sqrt`
         return True
     return torch.Tag.pointwise in func.tags or "upsample" in name or PRODUCTS.search(name) is None
 
@@ -359,22 +365,22 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
     elif name in PICKING:
         moved = [args[1:], kwargs, result, result]
     for tensor in tensors_in(moved):
-        # An expanded axis, whose stride is 0, repeats the same memory.
+        # A stride of 0 means an expanded axis, which repeats the same memory.
         axes = zip(tensor.shape, tensor.stride(), strict=True)
         num += math.prod(1 if stride == 0 and size else size for size, stride in axes) * tensor.element_size()
     return num
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
-    """Each of the two gradients takes as many multiply-adds as the forward pass, with groups or without."""
-    # PyTorch's formula counts the weight gradient of a grouped convolution too often: once for each group.
+    """Each gradient, of the inputs and of the weight, takes as many operations as the forward pass."""
+    # Not PyTorch's formula: it counts the weight gradient of a grouped convolution once for each group.
     transposed, output_mask = args[4], args[7]
     forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
     return forward * int(sum(output_mask[:2]))
 
 
 def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any, **named: Any) -> int:
-    """The scores and their product with the values. `place` is that of `is_causal` among `args`."""
+    """The products of queries with keys, and of scores with values. `place` is the index of `is_causal` in `args`."""
     is_causal = named.get("is_causal", len(args) > place and args[place])
     *others, length, width = query.shape
     pairs = _num_pairs(length, key.shape[-2], is_causal)
@@ -388,7 +394,7 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
 
 
 def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
-    """How many scores there are: under a causal mask, each query has those of the keys up to its own place."""
+    """The number of scores. With a causal mask, a query has scores only for the keys up to its position."""
     if not is_causal:
         return length * num_keys
     growing = min(length, num_keys)
@@ -396,7 +402,7 @@ def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
 
 
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
-    """`nn.MultiheadAttention` in inference: the projections of queries, keys, values and output, and the attention."""
+    """`nn.MultiheadAttention` in inference: the attention, and the projections of queries, keys, values and output."""
     batch, length, width = query.shape
     others = key.shape[1]
     return 2 * batch * (2 * length * width**2 + 2 * others * width**2 + 2 * length * others * width)
@@ -410,15 +416,15 @@ def _encoder_layer(sequence: Tensor, *args: Any, **_: Any) -> int:
 
 
 def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """One layer in one direction: at each time step all gates, from the input and from the previous state."""
+    """One layer in one direction. At each time step, all gates are computed from the input and the last state."""
     steps, batch = sequence.shape[:2]
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
 def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """The gradients that are required; those of the first layer's input and first state are not counted."""
+    """The required gradients only. The input of the first layer and the first state may need none."""
     steps, batch = sequence.shape[:2]
-    state = args[2]  # after the biases
+    state = args[2]  # follows the two biases
     of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0
     of_states = 2 * (steps - (not state.requires_grad)) * batch * recurrent.numel()
     return _lstm(sequence, weight, recurrent) + of_sequence + of_states
@@ -429,8 +435,8 @@ def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> 
 
 
 quantized = torch.ops.quantized
-WHOLE = ("int16", "int32", "int64")  # formats of products that are no floating-point operations, nor quantised ones
-# Operators of quantised layers -> the format that they multiply in.
+WHOLE = ("int16", "int32", "int64")  # formats of products that are neither floating-point nor quantised
+# Operator of a quantised layer -> the format of its products.
 QUANTIZED = {
     **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
     **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
@@ -439,7 +445,7 @@ QUANTIZED = {
 FORMULAS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys(QUANTIZED, _quantised_linear),
     aten.convolution_backward: _convolution_backward,
-    # In inference mode: without it, the operator would be taken apart, and compute in another format.
+    # Needed in inference mode: without this formula, the operator would be decomposed, and run in another format.
     aten.scaled_dot_product_attention: functools.partial(_attention, 2),
     aten._scaled_dot_product_flash_attention_for_cpu: functools.partial(_attention, 1),
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,

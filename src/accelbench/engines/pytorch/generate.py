@@ -1,8 +1,9 @@
-"""A causal language model of transformers that continues random prompts, greedily, with a key-value cache.
+"""Text generation: a causal language model of transformers continues random prompts, greedily, with a key-value cache.
 
-A step of the clock is a generation: a prefill, which computes the whole prompt and gives each sequence's first token,
-and decode steps, each of which feeds the last token of each sequence and gives the next. All sequences get as many
-tokens as were asked for: none ends early. The device is waited for after each token, whose time is kept.
+One step of the clock is a generation. It begins with the prefill, which computes the whole prompt and returns the first
+token of each sequence. Decode steps follow. Each feeds the last token of each sequence and returns the next one. All
+sequences get the same number of tokens: none ends early. The device is waited for after each token, and its time is
+kept.
 """
 
 import inspect
@@ -22,17 +23,19 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
 
-NUM_COMPARED = 8  # tokens, at most, whose logits are compared with fp32's: the first, the last, and some in between
-CACHES = ("cache", "past_key_values")  # how `forward` names its argument: from transformers 5.24 on, and before
+# Most tokens whose logits are compared with those in fp32: the first, the last, and some between them.
+NUM_COMPARED = 8
+CACHES = ("cache", "past_key_values")  # names of the argument of `forward`: from transformers 5.24 on; before
 
 
 class Generates(OwnTask):
-    """Continues prompts. Ids beyond the prompts are fed instead of what the network chose: teacher forcing.
+    """The task of continuing prompts. The times of the tokens of each generation are appended to `times_s`.
 
-    `times_s` gets the times of each generation's tokens.
+    If a batch has more ids than the prompts, the further ids are fed instead of the tokens that the network chooses
+    (teacher forcing).
     """
 
-    cache: Any = None  # of the last generation
+    cache: Any = None  # the key-value cache of the last generation
 
     def __init__(self, network: nn.Module, workload: "GenerateWorkload") -> None:
         super().__init__(network, workload.first, workload.num_counted)
@@ -42,15 +45,17 @@ class Generates(OwnTask):
         self.cache_name = next((name for name in CACHES if name in parameters), "")
         if not self.cache_name:
             name = workload.cell.model.definition
-            raise UserError(
-                f"model.name={name}: it keeps no keys and values, which mode=generate is about: use mode=infer"
-            )
-        # Else the prefill would compute the logits of the whole prompt.
-        self.last_alone = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
-        self._cached_for: nn.Module | None = None  # the network of a static cache
+            raise UserError(f"model.name={name}: has no key-value cache, which mode=generate needs: use mode=infer")
+        # Only the last logits: otherwise the prefill would compute logits for the whole prompt.
+        self.only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._cached_for: nn.Module | None = None  # the network of the static cache
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
-        """The logits of the compared tokens, each (batch, vocabulary), and the ids of all new ones, (batch, tokens)."""
+        """Generates tokens for the prompts of a batch.
+
+        Returns a list: the logits of each compared token, (batch, vocabulary), then the ids of all new tokens, (batch,
+        tokens).
+        """
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens
         fed = ids[:, :num_prompt]
@@ -60,12 +65,12 @@ class Generates(OwnTask):
         now = time.perf_counter
         wait = self.wait
         compared = self.compared if is_forced else self.compared[:2]
-        # Of a compiled network, prompts run as it is written, as in transformers' own `generate`.
+        # The prefill runs uncompiled, as in `generate` of transformers.
         called = getattr(network, "_orig_mod", network)
         began = now()
         cache = self._cache_of(network)
         for index in range(self.generate.new_tokens):
-            output = called(input_ids=fed, use_cache=True, **{self.cache_name: cache}, **self.last_alone)
+            output = called(input_ids=fed, use_cache=True, **{self.cache_name: cache}, **self.only_last)
             logits = output.logits[:, -1]
             chosen = logits.argmax(-1, keepdim=True)
             wait()
@@ -81,19 +86,19 @@ class Generates(OwnTask):
         return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
-        """What `infer` returns for ids to be fed, computed without a cache."""
+        """Returns what `infer` returns for a batch with all ids, but computes it in one pass, without a cache."""
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens
         logits = network(input_ids=ids[:, :-1], use_cache=False).logits[:, num_prompt - 1 :]
         return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
 
     def _cache_of(self, network: nn.Module) -> Any:
-        """An empty cache. A static one has room for all tokens, and keeps its tensors."""
+        """An empty cache. A static cache has room for all tokens and is used again; a dynamic cache is new."""
         from transformers import DynamicCache, StaticCache
 
         config: Any = network.config
         if not self.is_static:
-            self.cache = None  # frees the last one
+            self.cache = None  # frees the memory of the last cache
             self.cache = DynamicCache(config=config)
         elif self._cached_for is network:
             self.cache.reset()
@@ -104,15 +109,15 @@ class Generates(OwnTask):
         return self.cache
 
     def cache_bytes(self) -> int:
-        """Bytes of the tensors of the last generation's cache: of all tokens but the last one, which is never fed."""
+        """The bytes of the cache of the last generation. It has all tokens except the last one, which is never fed."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
-        # A layer with a sliding window may show a part of what it holds.
+        # Storages, because the tensors of a layer with a sliding window may be views of larger ones.
         storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, Tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 class GenerateWorkload(TransformersWorkload):
-    """Batches of prompts; batches that outputs are compared for have all ids that are to be fed, too."""
+    """A causal language model with batches of prompts. Batches for comparisons have all further ids too."""
 
     task: Generates
 
@@ -131,7 +136,7 @@ class GenerateWorkload(TransformersWorkload):
         return Generates(network, self)
 
     def _forced(self, prompts: Any) -> dict[str, Tensor]:
-        """The prompts with further ids, which are drawn."""
+        """The prompts, followed by random ids for teacher forcing."""
         further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
         return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
@@ -146,7 +151,7 @@ class GenerateWorkload(TransformersWorkload):
         return SimpleNamespace(infer=self.task.all_at_once)
 
     def generation(self, num: int) -> Generation:
-        """Of the last generations, so many."""
+        """The times of the last `num` generations."""
         kept = self.times_s[len(self.times_s) - num :]
         prefill_s = [times_s[0] for times_s in kept]
         decode_s = [times_s[1:] for times_s in kept]

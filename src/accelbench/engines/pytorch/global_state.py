@@ -1,4 +1,4 @@
-"""PyTorch's global settings that a number depends on: one list, for setting and for reading back."""
+"""PyTorch's global settings that affect speed or numbers: sets them and reads them back."""
 
 import operator
 import random
@@ -18,8 +18,8 @@ TF32 = "tf32"
 DEFAULT_DTYPE = "torch.set_default_dtype"
 DETERMINISTIC = "torch.use_deterministic_algorithms"
 BENCHMARK = "torch.backends.cudnn.benchmark"
-# Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
-# they disagree with the newer ones, they can't be read, and the newer ones hold.
+# Settings of the precision in which fp32 is computed, from the general to the specific. The first two are PyTorch's
+# older settings. If they contradict the newer ones, reading them fails, and the newer ones apply.
 OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
 FP32_PLACES = tuple(
     f"torch.backends.{place}fp32_precision"
@@ -38,10 +38,10 @@ FLAGS = (
     "torch.backends.cuda.matmul.allow_fp16_accumulation",
 )
 
-# PyTorch's advice to use its newer settings.
+# PyTorch's advice to use its newer settings is silenced.
 warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
 
-# How a setting is read and set.
+# The functions that read and set a setting.
 _Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
@@ -51,18 +51,18 @@ def _attribute(path: str) -> _Setting:
     return lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value)
 
 
-# In the order in which they are set: a later one may undo a part of what an earlier one does.
+# They are set in this order, because an earlier one may change a later one.
 SETTINGS: dict[str, _Setting] = {
-    # Looked up when they are called: torch_tpu, once loaded, has its own in their place.
+    # Lambdas look the functions up at each call: when torch_tpu is loaded, it replaces the functions.
     OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
     **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
-    # Its module, which recurrent layers on a GPU import, takes the place of the object that has the setting.
+    # Not through its attribute: recurrent layers on a GPU import a module that replaces the object with the attribute.
     RNN: (
         partial(torch._C._get_fp32_precision_getter, "cuda", "rnn"),
         partial(torch._C._set_fp32_precision_setter, "cuda", "rnn"),
     ),
     DEFAULT_DTYPE: (torch.get_default_dtype, torch.set_default_dtype),
-    # Any default device, also the CPU, costs time at each call of torch.
+    # The CPU is set as None: any default device, even the CPU, costs time at each call of torch.
     "torch.set_default_device": (
         torch.get_default_device,
         lambda device: torch.set_default_device(None if device.type == "cpu" else device),
@@ -75,7 +75,7 @@ SETTINGS: dict[str, _Setting] = {
 
 @contextmanager
 def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
-    """A context in which new tensors have a dtype."""
+    """A context in which new tensors have the dtype `dtype` by default."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -85,7 +85,7 @@ def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds all generators of random numbers on the host."""
+    """Seeds the random generators of Python, NumPy and torch on the host."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
@@ -101,12 +101,12 @@ def _read(name: str) -> Any:
 
 
 def snapshot() -> dict[str, Any]:
-    """The present value of each setting; None for an older one that the newer ones overrule."""
+    """The present value of each setting. None for an older setting that contradicts the newer ones."""
     return {name: _read(name) for name in SETTINGS}
 
 
 def restore(values: Mapping[str, Any]) -> None:
-    """Sets what differs from `values`."""
+    """Sets each setting that differs from its value in `values`."""
     for name, (_, set_to) in SETTINGS.items():
         overruled = name in OLDER and values.get(name) is None
         if name in values and not overruled and _read(name) != values[name]:
@@ -114,32 +114,38 @@ def restore(values: Mapping[str, Any]) -> None:
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
-    """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32."""
-    # cuDNN chooses algorithms by its rules, its default: those chosen by trial may differ between two processes.
+    """The settings of a cell that differ from PyTorch's defaults.
+
+    By default, a GPU computes fp32 convolutions in TF32. cuDNN's search for the fastest algorithm is off, because its
+    choice may differ between two processes.
+    """
     places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
     return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
 
 
 def use_threads(num: int) -> None:
-    """Has PyTorch compute with `num` CPU threads. A number that holds already is not set."""
-    # `torch.set_num_threads` also takes away MKL's right to use fewer threads for small products, for good. Training a
-    # small transformer then takes 4 % longer than in a loop that sets nothing.
+    """Sets PyTorch's number of CPU threads, unless it is `num` already."""
+    # Any call of `torch.set_num_threads` also stops MKL from using fewer threads for small products, for ever. Training
+    # a small transformer then takes 4 % longer than in a loop without such a call.
     if torch.get_num_threads() != num:
         torch.set_num_threads(num)
 
 
 def multiplies_in_tf32() -> bool:
-    """Whether a GPU multiplies fp32 matrices in TF32 now."""
+    """Whether a GPU multiplies fp32 matrices in TF32 with the present settings."""
     return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
 
 
-NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
-DENORMAL = 1 << 20  # 1e-39 in fp32, as an integer: converting it would flush it
-PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
+NOT_FLUSHED = "flush_denormals=true, but a thread computed with denormal numbers"
+DENORMAL = 1 << 20  # the bits of 1e-39 in fp32; an integer, because converting the number itself would flush it
+PER_THREAD = 1 << 16  # elements per thread, enough that PyTorch divides the work among all threads
 
 
 def flush_denormals() -> None:
-    """Has this thread and those that it starts from now on take denormal numbers as 0; UnsupportedError if it can't."""
+    """Makes this thread, and threads that it starts later, compute with 0 instead of denormal numbers.
+
+    Raises UnsupportedError if the CPU can't do that.
+    """
     if not torch.set_flush_denormal(True):
         raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
 
@@ -152,25 +158,25 @@ def denormals_are_flushed() -> bool:
 
 
 class Held:
-    """The settings of a measurement: those that hold when this is made."""
+    """The settings of a measurement: the present settings at the time of creation."""
 
     def __init__(self) -> None:
         self.values = snapshot()
-        self.overridden: list[str] = []  # what `again` set back, such as `torch.backends.cudnn.benchmark (True)`
+        self.overridden: list[str] = []  # values of the user's code that `again` replaced, such as `NAME (True)`
 
     def again(self, dtype: torch.dtype) -> None:
-        """Sets them again, since the user's code may have changed them; `dtype` is for new tensors."""
+        """Sets the settings again, because the user's code may have changed them. New tensors get `dtype`."""
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden += [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)
 
     def changed(self) -> list[str]:
-        """A sentence if they have changed since; it names them."""
+        """A sentence that names the settings that have changed since; no sentence if none has."""
         changes = [f"{name} from {before} to {now}" for name, before, now in self._differences()]
         return [f"its code changed {', '.join(changes)} while it was measured"] if changes else []
 
     def _differences(self) -> Iterator[tuple[str, Any, Any]]:
-        """The names, the values and the present values of those that are others now."""
+        """Yields the name, the value and the present value of each setting that differs now."""
         for name, value in self.values.items():
             now = _read(name)
             overruled = name in OLDER and (value is None or now is None)

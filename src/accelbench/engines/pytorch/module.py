@@ -1,4 +1,4 @@
-"""A network, its task (what it is run on and trained for), and the steps that the clock runs."""
+"""A network's task (its inputs, its loss and its metrics), and the steps that the clock runs."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from accelbench.engines.pytorch.own_batches import OwnTask
 
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
-# As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
+# `eps` is Keras' default, 1e-7, so that both engines compute the same. PyTorch's default is 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
 
 
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
-    """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...)."""
+    """Makes the optimiser of a model: one of `OPTIMIZERS`, or the user's, by a call with (parameters, lr=...).
+
+    Raises UserError if the user's function does not accept these arguments, or returns no optimiser.
+    """
     path = model.own_code.get("model.optimizer")
     if path is None:
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
@@ -44,30 +47,30 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
 
 
 def needs_closure(optimizer: Optimizer) -> bool:
-    """Whether its `step` takes a function that computes the loss, as that of LBFGS."""
+    """Whether the optimiser's `step` requires a function that computes the loss, as LBFGS does."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
 class ImageTask:
-    """Images, and what is learnt from them. `own_batches.OwnTask` has the same methods for the user's batches.
+    """The task of a network on images: inputs, augmentation, loss and metric.
 
-    A batch is (images, labels), or (images,). The network's input has `dtype`; if it `reconstructs`, it is the target.
+    A batch is (images, labels) or (images,). `own_batches.OwnTask` has the same methods for the user's batches.
     """
 
-    dtype: torch.dtype
+    dtype: torch.dtype  # of the network's input
     augment: Augment = Augment.none
-    reconstructs: bool = False
+    reconstructs: bool = False  # whether the network's input is also the target, as for an autoencoder
     channels_last: bool = False
-    own_loss: Loss | None = None  # of the user's, for (output, (inputs, labels))
-    own_metric: Callable[[Any, Any], Any] | None = None  # the same for a metric, of which it returns a batch's mean
+    own_loss: Loss | None = None  # the user's loss: (output, (inputs, labels)) -> mean of the batch
+    own_metric: Callable[[Any, Any], Any] | None = None  # the user's metric, with the same arguments
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         return network(self.inputs(batch[0]))
 
     def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
-        """The network's output and its loss."""
+        """Runs a forward pass. Returns the network's output and the mean loss."""
         images, labels = batch
         inputs = self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
         output = network(inputs)
@@ -77,18 +80,23 @@ class ImageTask:
         return len(batch[0])
 
     def inputs(self, images: Tensor) -> Tensor:
-        """Floats from 0 to 1, channels before height and width.
+        """Converts images to the network's input: floats from 0 to 1, with the channels before height and width.
 
-        `images` are uint8, (n, height, width) or (n, height, width, channels); floats are not scaled.
+        `images` are uint8, of shape (n, height, width) or (n, height, width, channels). Images that are floats already
+        have the network's shape; they are not scaled.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
         floats = images.to(self.dtype).div_(255)
-        # A view: the memory stays channels-last, which convolutions prefer.
+        # `permute` returns a view: the memory stays channels-last, which is faster for convolutions.
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy, binary for a single logit; the autoencoder's mean squared error; or the user's own, a mean."""
+        """The loss of a batch.
+
+        It is the user's loss, if there is one (always a mean). Else it is the mean squared error if the network
+        reconstructs, binary cross-entropy if the output has one logit, and otherwise cross-entropy.
+        """
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))
         if self.reconstructs:
@@ -99,17 +107,20 @@ class ImageTask:
         return functional.cross_entropy(output, labels, reduction=reduction)
 
     def classifies(self, output: object) -> bool:
-        """Whether the output is logits."""
+        """Whether the output is logits, (n, classes)."""
         return not self.reconstructs and isinstance(output, Tensor) and output.dim() == 2
 
     def answers(self, output: Tensor) -> Tensor:
-        """The predicted class of each row of logits."""
+        """The predicted class for each row of logits."""
         return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
 def varied(images: Tensor, augment: Augment) -> Tensor:
-    """Mirrors each image (n, height, width, ...) at random; `flip_shift` also moves it by up to 1/8 of its side."""
-    # The edges are repeated. On the images' device for the whole batch, with torch's global generator.
+    """Augments images (n, height, width, ...): mirrors each with probability 0.5.
+
+    `flip_shift` also shifts each image by up to 1/8 of its height and width, and fills the gap with the edge pixels.
+    Random numbers come from torch's global generator on the images' device.
+    """
     num, height, width = images.shape[:3]
     columns = torch.arange(width, device=images.device).expand(num, width)
     mirrored = torch.rand(num, 1, device=images.device) < 0.5
@@ -124,7 +135,7 @@ def varied(images: Tensor, augment: Augment) -> Tensor:
 
 @dataclass
 class Program:
-    """A network on its device, and what a step computes with it: its task and, in training, its optimiser."""
+    """A network on its device, with its task and, in training, its optimiser."""
 
     network: nn.Module
     task: "ImageTask | OwnTask"
@@ -140,10 +151,10 @@ class Program:
 
 
 class InferStep:
-    """A forward pass, in the parts that the clock times; see `measuring.runner.Step`."""
+    """A step of inference, one forward pass; see `measuring.runner.Step` for its parts."""
 
-    adds_up = False  # whether it has sums of losses and of correct answers
-    result: Any  # of the last step: the output or the loss
+    adds_up = False  # whether the step adds up losses and correct answers
+    result: Any  # the output of the last step, or in training its loss
 
     def __init__(self, program: Program, batches: Iterator[Any]) -> None:
         self.batches, self.network, self.task = batches, program.network, program.task
@@ -154,27 +165,27 @@ class InferStep:
         self.gather = backend.gather
         self.context = program.context
         self.in_context = self.context is not nullcontext
-        # Whether batches are computed in host memory, so that nothing is copied.
+        # On the CPU, nothing is copied.
         self.on_host = self.device.type == "cpu"
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
-            # In float64 where every device has it.
+            # float64 on devices that surely support it.
             dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
             self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
             self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
             self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
-            self.end_step()  # launches the zeros: else XLA would compile the first step, which had them, again
+            self.end_step()  # XLA runs the zeros now: as a part of the first step, they would cause a recompilation
 
     def fetch(self) -> Any:
         return next(self.batches)
 
     def copy_in(self, batch: Any) -> Any:
-        """The batch on the device; images are still uint8."""
+        """Copies a batch to the device. Images stay uint8."""
         return batch if self.on_host else self.put(batch)
 
     def compute(self, batch: Any) -> Any:
-        """Returns the output for the batch."""
-        self.result = None  # frees the last output: this one may take its memory, as in a loop that drops outputs
+        """Runs the network on the batch and returns the output."""
+        self.result = None  # frees the memory of the last output for this one, as in a loop that keeps no outputs
         if self.in_context:
             with self.context():
                 output = self.task.infer(self.network, batch)
@@ -186,19 +197,19 @@ class InferStep:
         return self.result
 
     def copy_out(self, result: Any) -> None:
-        """Moves the output, which may be any structure of tensors, to the host."""
+        """Copies the output to the host. It may be any structure of tensors."""
         if self.on_host:
             return
         for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
             tensor.cpu()
 
     def num_samples(self, batch: Any) -> int:
-        """Samples in the whole batch, of which this process computes a part."""
+        """Samples in the whole batch. This process computes one of its `num_parts` parts."""
         return self.task.num_samples(batch) * self.num_parts
 
 
 class TrainStep(InferStep):
-    """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
+    """A step of training: a forward pass, a backward pass and the optimiser's step."""
 
     def __init__(self, program: Program, batches: Iterator[Any]) -> None:
         super().__init__(program, batches)
@@ -208,7 +219,7 @@ class TrainStep(InferStep):
         if needs_closure(self.optimizer):
             if self.scaler is not None:
                 raise UnsupportedError(
-                    "fp16_mixed scales no loss of an optimiser that computes it again: use bf16_mixed"
+                    "fp16_mixed needs loss scaling, which this optimiser does not support: use bf16_mixed"
                 )
             self.compute = self.compute_with_closure  # type: ignore[method-assign]
 
@@ -223,7 +234,7 @@ class TrainStep(InferStep):
         return self._end(output, loss, batch)
 
     def compute_with_closure(self, batch: Any) -> Any:
-        """The same with an optimiser, such as LBFGS, that computes the loss several times in a step."""
+        """Like `compute`, for an optimiser, such as LBFGS, that computes the loss several times in a step."""
         first: list[tuple[Any, Tensor]] = []
 
         def closure() -> Tensor:
@@ -236,7 +247,7 @@ class TrainStep(InferStep):
         return self._end(*first[0], batch)
 
     def _backward(self, batch: Any) -> tuple[Any, Tensor]:
-        """Computes the gradients; returns the output and the loss."""
+        """Computes the gradients. Returns the output and the loss."""
         self.optimizer.zero_grad()
         self.mark(Phase.optimizer)
         with self.context():
@@ -255,20 +266,20 @@ class TrainStep(InferStep):
         return self.result
 
     def note(self, output: Any, loss: Tensor, batch: Any) -> None:
-        """For `EpochStep`; a window reports no losses."""
+        """Does nothing: only `EpochStep` adds up losses."""
 
     def copy_out(self, result: Tensor) -> None:
-        """The loss stays on the device."""
+        """Does nothing: the loss stays on the device."""
 
 
 class EpochStep(TrainStep):
-    """A training step on images that also adds up losses and correct answers on the device, as Keras' `fit` does."""
+    """A training step on images. It adds up losses and correct answers on the device, as `fit` of Keras does."""
 
     task: ImageTask
     adds_up = True
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
-        """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
+        """Adds the loss, times the number of samples, and the correct answers to the sums of the epoch."""
         _, labels = batch
         self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
         if not self.task.reconstructs:
@@ -276,9 +287,10 @@ class EpochStep(TrainStep):
 
 
 class TestStep(InferStep):
-    """A forward pass on images, whose losses and correct answers are added up, but for padding, whose label is -1.
+    """A step of evaluation on images: a forward pass that adds up losses and correct answers.
 
-    Of the user's own loss and metric, the means of batches are weighted by their samples.
+    Padding, whose label is -1, is not counted. The user's loss and metric return means of batches; they are weighted by
+    the number of samples.
     """
 
     task: ImageTask

@@ -1,4 +1,4 @@
-"""The network and the batches of a cell: images here, others in `own_batches` and `generate`."""
+"""The workload of a cell, its network and batches. Images are here, others in `own_batches` and `generate`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,11 +27,11 @@ from accelbench.engines.targets import import_path
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
 
-NUM_EXAMPLES = 2  # different images of an example
+NUM_EXAMPLES = 2  # different images in an example batch
 
 
 class Images:
-    """A network that takes images, random ones or a data set's. All batches that it returns are in host memory."""
+    """A network on images, random or of a data set. Its methods return batches in host memory."""
 
     joined = staticmethod(structure.joined)
 
@@ -55,23 +55,26 @@ class Images:
         self.num_samples = cell.batch_size // ranks.num
 
     def feed_of(self, split: str) -> Feed:
-        """The feed of `train`, `test` or `VALIDATION`."""
+        """The feed of the split "train", "test" or `VALIDATION`."""
         return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
 
     def build(self) -> nn.Module:
-        """A new network, its weights drawn from torch's generator."""
+        """Builds the network. Its weights come from the cell's seed, unless they are pretrained or in a file."""
         seed_generators(self.cell.seed)
         network = zoo.build(self.cell.model, self.shape, self.num_classes)
         return zoo.materialised(network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float)))
 
     def check_first(self, output: object) -> None:
-        """Raises a UserError if the first step's output is not what the cell needs: logits, for the built-in loss."""
+        """Raises UserError if the output of the first step should be logits, but is not.
+
+        Any output is allowed if the user's loss takes it, if `model.output=any`, or if the network reconstructs images.
+        """
         takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
         if not (takes_any or self.task.reconstructs):
             zoo.check_logits(output, self.cell.model, self.num_classes)
 
     def requests(self, num: int) -> list[Any]:
-        """At most so many batches of one sample: the first ones of the test set, or random images."""
+        """At most `num` batches of one sample each: the first images of the test set, or random images."""
         data = self.cell.data
         if is_random(self.cell):
             num = min(num, NUM_DRAWN)
@@ -81,7 +84,7 @@ class Images:
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
-        """A whole batch like the feed's: the first images, repeated; in training with labels."""
+        """A full batch like those of the feed: the first images, repeated, and in training labels of 0."""
         images = self._first_images(NUM_EXAMPLES)
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
@@ -94,7 +97,7 @@ class Images:
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self) -> tuple[Any, bool]:
-        """A further batch, in training with labels, and whether the feed never gives it."""
+        """A batch of noise, in training with labels; and True, because the feed never has such a batch."""
         like = self._first_images(1)
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
@@ -105,11 +108,11 @@ class Images:
         return replace(self.task, dtype=dtype)
 
     def tokens_per_sample(self) -> float | None:
-        """Tokens of the batches over their samples; None if nothing counts them."""
+        """The mean number of tokens per sample; None if tokens are not counted."""
         return None
 
     def notes(self) -> Iterator[str]:
-        """What a reader should know of how the batches are used."""
+        """Notes for the reader about the use of the batches."""
         yield from ()
 
 
@@ -117,7 +120,7 @@ Workload = Images | OwnWorkload
 
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """The network and the batches of a cell, on arrays in `data_folder`, computed by these processes together."""
+    """Creates the workload of a cell. `data_folder` has the prepared arrays. `ranks` compute each batch together."""
     if cell.mode == Mode.generate:
         return GenerateWorkload(cell, backend, ranks)
     if cell.model.library == Library.transformers:

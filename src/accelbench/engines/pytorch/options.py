@@ -1,4 +1,4 @@
-"""A cell's options, applied to its network: memory layout, folding, compilation."""
+"""Applies a cell's options to its network: memory format, folding of layers, compilation, CUDA graphs."""
 
 import copy
 import tempfile
@@ -17,14 +17,17 @@ from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Options
 from accelbench.schema.text import is_out_of_memory, message_of, one_line, summary
 
-NUM_WARMUPS = 3  # runs before a CUDA graph is recorded, in which libraries choose kernels and take memory
+NUM_WARMUPS = 3  # runs before a CUDA graph is recorded: libraries choose kernels and allocate memory in them
 
-Run = Callable[..., Any]  # of the tensors of an input
+Run = Callable[..., Any]  # a network, called with the tensors of an input
 
 
 def prepared(network: nn.Module, options: Options) -> nn.Module:
-    """The network, perhaps changed in place, with all options but those that compile it, or an UnsupportedError."""
-    if options.freeze and not options.compile:  # when inductor compiles, it folds more
+    """Returns the network, changed by all options except those that compile it. It may be changed in place.
+
+    Raises UnsupportedError if an option can't be applied.
+    """
+    if options.freeze and not options.compile:  # with `compile`, inductor folds, and it folds more layers
         network = _folded(network)
     if options.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -32,12 +35,12 @@ def prepared(network: nn.Module, options: Options) -> nn.Module:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """The network in evaluation mode, its batch normalisations folded into the layers before them."""
-    from torch.fx.experimental.optimization import fuse  # imports sympy, which takes long
+    """A copy of the network in evaluation mode, with batch normalisations folded into the layers before them."""
+    from torch.fx.experimental.optimization import fuse  # a slow import: it imports sympy
 
     try:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
-    except Exception as error:  # tracing runs the network's code on symbols, which may raise anything
+    except Exception as error:  # tracing runs the user's code with symbols, which may raise any exception
         reason = one_line(message_of(error).partition("\n")[0]) or type(error).__name__
         raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
     if _num_norms(folded) == _num_norms(network):
@@ -53,7 +56,7 @@ def _num_norms(network: nn.Module) -> int:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """A context in which inductor's cache is empty, so that compilation takes as long as on first use."""
+    """A context with an empty cache of inductor, so that compilation takes as long as in its first use."""
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
@@ -62,7 +65,7 @@ def empty_cache() -> Iterator[None]:
 
 @torch.no_grad()
 def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
-    """Runs the uncompiled network once on a batch in host memory, as `step` would, without changing it."""
+    """Runs the uncompiled network once on a batch in host memory, in the context of `step`. Does not change it."""
     batch = step.copy_in(batch)
     modes = modes_of(network)
     network.eval()
@@ -72,54 +75,55 @@ def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
 
 
 def prepare_compiler(options: Options) -> bool:
-    """Whether the network is to be compiled or recorded, with torch.compile set for that. Its imports take seconds."""
+    """Imports and configures torch.compile, if needed. Returns whether the network is to be compiled or recorded."""
     if not options.compile:
         return options.cuda_graphs
     import torch._dynamo
     import torch._inductor.config
 
-    torch._dynamo.reset()  # else code compiled with other options would be reused
+    torch._dynamo.reset()  # otherwise, code that was compiled with other options would be reused
     torch._dynamo.utils.counters.clear()
-    # As an option of torch.compile it has no effect: the tracer reads it from here.
+    # Set globally: as an option of torch.compile it has no effect, because the tracer reads the global value.
     torch._inductor.config.freezing = options.freeze
     return True
 
 
 def compiled(network: nn.Module, options: Options) -> nn.Module:
-    """The network as compiled code or CUDA graphs with the same weights, which are made when it is first called."""
+    """Wraps the network for torch.compile or CUDA graphs. The first call compiles or records it."""
     if not options.compile:
         return Graphed(network)
     config = torch._dynamo.config
-    # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
-    config.fail_on_recompile_limit_hit = not config.suppress_errors  # which the user's code may have set
+    # By default, torch runs code beyond the recompilation limit uncompiled and only logs it. The user's code may have
+    # set `suppress_errors` to ask for that.
+    config.fail_on_recompile_limit_hit = not config.suppress_errors
     compiled: Any = torch.compile(network, mode="reduce-overhead" if options.cuda_graphs else None)
-    assert isinstance(compiled, nn.Module)  # it is annotated as a mere callable
+    assert isinstance(compiled, nn.Module)  # for mypy: torch annotates it as a callable
     return compiled
 
 
 def compile_warnings(options: Options) -> Iterator[str]:
-    """Says that parts of the network were not compiled; raises an UnsupportedError if none was."""
+    """Yields warnings about parts of the network that were not compiled. Raises UnsupportedError if none was."""
     if not options.compile:
         return
     counters = torch._dynamo.utils.counters
     if not counters["stats"]["unique_graphs"]:
-        raise UnsupportedError("compile=true: torch.compile found nothing in the network that it compiles")
+        raise UnsupportedError("compile=true: torch.compile compiled no part of the network: use compile=false")
     if num := sum(counters["graph_break"].values()):
-        yield f"torch.compile left parts of the network as they are: {num} graph breaks"
+        yield f"torch.compile did not compile some parts of the network: {num} graph breaks"
     if num := counters["inductor"]["cudagraph_skips"]:
         yield f"cuda_graphs=true: {num} compiled parts are not replayed as CUDA graphs"
 
 
 def compile_notes(options: Options) -> Iterator[str]:
-    """Says that the user's code, or a variable, has torch.compile go on where it fails."""
+    """Yields a note if the user's code, or a variable, makes torch.compile continue after errors."""
     if options.compile and torch._dynamo.config.suppress_errors:
-        yield "torch._dynamo.config.suppress_errors is set: what torch.compile fails on ran uncompiled"
+        yield "torch._dynamo.config.suppress_errors is set: parts that torch.compile failed to compile ran uncompiled"
 
 
 class Graphed(nn.Module):
-    """The network, its own kernels recorded for each kind of input, and then launched together.
+    """The network in CUDA graphs: its kernels are recorded once, and then launched together.
 
-    A further shape, or another mode, records a further graph. The next call overwrites an output.
+    Each new shape of input, and each mode, records another graph. A call overwrites the output of the last call.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -140,14 +144,14 @@ class Graphed(nn.Module):
         network = _OfTensors(self._orig_mod, leaves, structure)
         network.train(self.training)
         try:
-            # A cast that autocast keeps from one call to the next would be missing from the graph.
+            # Without autocast's cache: a cast that autocast keeps between calls would be missing from the graph.
             casts = torch.is_autocast_enabled("cuda")
             with torch.autocast("cuda", cache_enabled=False) if casts else nullcontext():
                 if torch.is_grad_enabled():
                     samples = tuple(tensor.clone() for tensor in tensors)
                     return torch.cuda.make_graphed_callables(network, samples, NUM_WARMUPS, allow_unused_input=True)
                 return _replayed(network, tensors)
-        except Exception as error:  # capturing runs the network's code, which may raise anything
+        except Exception as error:  # recording runs the user's code, which may raise any exception
             if is_out_of_memory(error):
                 raise
             reason = summary(message_of(error)) or type(error).__name__
@@ -155,7 +159,7 @@ class Graphed(nn.Module):
 
 
 class _OfTensors(nn.Module):
-    """The network as a module that takes an input's tensors only. The input's other parts stay as they are."""
+    """The network as a module that takes only the tensors of an input. The other parts of the input are constant."""
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()
@@ -171,7 +175,7 @@ class _OfTensors(nn.Module):
 
 
 def _replayed(network: Run, tensors: Sequence[Tensor]) -> Run:
-    """Runs the network in inference by a graph of its own, without the overhead of `make_graphed_callables`."""
+    """Records the network in inference as one CUDA graph, without the overhead of `make_graphed_callables`."""
     inputs = [tensor.clone() for tensor in tensors]
     main = torch.cuda.current_stream()
     side = torch.cuda.Stream()

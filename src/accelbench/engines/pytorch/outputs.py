@@ -1,4 +1,4 @@
-"""What a measured network of PyTorch gives, and what a newly built one with its weights gives on the CPU."""
+"""Output checks of PyTorch networks: outputs of the measured network, and of a new one with its weights on the CPU."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,27 +33,28 @@ from accelbench.schema.vocab import Mode, Precision
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.network_and_data import Workload
 
-GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
-# What inference is run in, in this order, until the network runs.
+# Factor for random weights: with most activations, the influence of an input neither vanishes nor explodes over layers.
+GAIN = 1.5
+# Modes of autograd for inference, tried in this order until the network runs.
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 
 
 class NetworkState(NamedTuple):
-    """What a newly built network gets from the measured one."""
+    """The state of the measured network that a newly built network gets."""
 
-    tensors: Mapping[str, Tensor]  # its weights, and copies of its buffers, which a further step may change
-    modes: Sequence[bool]  # of its layers
-    counts: Mapping[str, dict[str, Any]] = {}  # by its name, the numbers and marks that a layer has as attributes
+    tensors: Mapping[str, Tensor]  # the weights, and copies of the buffers, which a further step may change
+    modes: Sequence[bool]  # for each layer, whether it is in training mode
+    counts: Mapping[str, dict[str, Any]] = {}  # name of a layer -> its attributes that are numbers or flags
 
 
 def uncompiled(network: nn.Module) -> nn.Module:
-    """The network, as it was before torch.compile."""
+    """The original network of a network that torch.compile may have wrapped."""
     plain: nn.Module = getattr(network, "_orig_mod", network)
     return plain
 
 
 def state_of(network: nn.Module) -> NetworkState:
-    """Of the measured network, just before a further step."""
+    """The present state of the measured network. Call it before a further step, which may change the state."""
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()
@@ -61,22 +62,23 @@ def state_of(network: nn.Module) -> NetworkState:
 
 
 def counts_of(layer: nn.Module) -> dict[str, Any]:
-    """What a layer counts and notes in its attributes, such as batches so far, or that a scale has been set."""
+    """The attributes of a layer that are numbers or flags, such as a count of batches, or whether a scale is set."""
     return {name: value for name, value in vars(layer).items() if type(value) in (bool, int, float)}
 
 
 @torch.no_grad()
 def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
-    """Gives a new network on the CPU the tensors of another one, apart from what differs by rounding only.
+    """Copies the `measured` tensors into a new network on the CPU, except those that differ only by rounding.
 
-    Whether both have the same tensors: options may have changed its layers. Then a seed gives both the same weights.
+    Returns whether both networks have the same names of tensors. If they do not, as when options have changed the
+    layers, it copies nothing.
     """
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     if tensors.keys() != measured.keys():
         return False
     for name, tensor in tensors.items():
         is_plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
-        if not is_plain or tensor.shape != measured[name].shape:  # a cache that grows is filled again
+        if not is_plain or tensor.shape != measured[name].shape:  # such as a cache that grows
             continue
         value = measured[name].to("cpu")
         if tensor.dtype == value.dtype or not torch.equal(tensor.to(value.dtype), value):
@@ -86,7 +88,7 @@ def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
 
 @torch.no_grad()
 def draw_again(network: nn.Module) -> None:
-    """Gives a network other weights and buffers: they keep an input's influence through many layers, and none is 0."""
+    """Gives a network other random weights and buffers, none of them 0; see `GAIN`."""
     torch.manual_seed(SystemRandom().randrange(2**31))
     for tensor in [*network.parameters(), *network.buffers()]:
         if tensor.is_floating_point() and tensor.dim() > 1:
@@ -96,7 +98,10 @@ def draw_again(network: nn.Module) -> None:
 
 
 def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
-    """Two rows of a batch and of its output; None of whole numbers, which may be equal by chance."""
+    """The first and last rows of a batch and of its output.
+
+    None if the rows can't be taken, or if the output has whole numbers, which may be equal by chance.
+    """
     rows = outer_rows(batch)
     of_output = outer_rows([*tensors_in(result)])
     if rows is None or of_output is None:
@@ -106,26 +111,26 @@ def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
 
 
 class NetworkOutputs(CellRun):
-    """A run of a network of PyTorch: what its further steps compute."""
+    """The run of a PyTorch network: checks its output in further steps after the timed part."""
 
     backend: Backend
     network: nn.Module
     workload: "Workload"
-    step: InferStep  # of the timed part, which further steps are like
-    last_result: Any  # of it
-    is_plain: bool  # whether it runs operator by operator in this process, so that each can be watched
-    grad_mode = INFERENCE_MODE  # what inference runs in; training is not affected
-    new_in_fp32 = False  # whether the network's code needs new tensors to be in fp32, whatever the precision
-    trained: TrainedNetwork  # in training
-    watched_work: Work | None = None  # of one step of inference, as it ran on the CPU
+    step: InferStep  # the step of the timed part; further steps use it too
+    last_result: Any  # the result of the last step
+    is_plain: bool  # whether the network runs operator by operator in this process, so that each can be observed
+    grad_mode = INFERENCE_MODE  # the mode of autograd in inference; training does not use it
+    new_in_fp32 = False  # whether the network's code needs new tensors in fp32, in any precision
+    trained: TrainedNetwork  # only in training
+    watched_work: Work | None = None  # work of one step of inference on the CPU, counted while it ran
 
     def begin_steady(self) -> None:
         if self.trains:
-            with self.seen.checking(WEIGHTS):
-                self.seen.training.before = self.trained.states()
+            with self.observations.checking(WEIGHTS):
+                self.observations.training.before = self.trained.states()
 
     def check_layout(self) -> None:
-        """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
+        """Raises UnsupportedError if `channels_last` has no effect on the inputs."""
         if all(tensor.dim() != 4 for tensor in tensors_in(self.workload.example())):
             raise UnsupportedError(
                 "channels_last=true: no tensor of the batch has 4 dimensions: use channels_last=false"
@@ -144,8 +149,8 @@ class NetworkOutputs(CellRun):
             yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
-        """A thread takes over PyTorch's number of threads when it first asks for that; oneDNN does not ask."""
-        torch.get_num_threads()
+        """Prepares the calling thread: its number of threads, and its handling of denormal numbers."""
+        torch.get_num_threads()  # makes a new thread adopt PyTorch's number; oneDNN would not
         if self.backend.flushes_denormals:
             flush_denormals()
 
@@ -159,15 +164,15 @@ class NetworkOutputs(CellRun):
             yield
 
     def measuring_context(self) -> AbstractContextManager[Any]:
-        """What inference is measured in."""
+        """The context in which inference is measured."""
         return self._grad_context()
 
     def in_grad_mode(self, measure: Callable[[], None]) -> None:
-        """Calls `measure`, of inference in torch.inference_mode, or with more of autograd if the network needs that."""
+        """Calls `measure`. Inference runs in torch.inference_mode, or in another mode if the network needs autograd."""
         if self.trains:
             measure()
             return
-        first = NO_GRAD if self.backend.fused else INFERENCE_MODE  # torch_xla has no other
+        first = NO_GRAD if self.backend.fused else INFERENCE_MODE  # torch_xla has no inference mode
         for self.grad_mode in dict.fromkeys((first, NO_GRAD, WITH_GRAD)):
             try:
                 with self.measuring_context():
@@ -180,29 +185,29 @@ class NetworkOutputs(CellRun):
                     raise
 
     def _is_spoiled(self) -> bool:
-        """Whether the network computes something else in inference mode, where gradients of torch.func are 0."""
+        """Whether inference mode changes the output, as for networks that use gradients of torch.func: they are 0."""
         if self.grad_mode != INFERENCE_MODE or not self.measured or not self.is_plain:
             return False
         batch, output = self.measured[0].batch, self.measured[0].output
         most = limit(self.cell.precision)
-        with self.seen.checking(), suppress(Exception):  # it may keep tensors of inference mode
+        with self.observations.checking(), suppress(Exception):  # fails if the network keeps inference tensors
             with torch.inference_mode(False), torch.no_grad():
                 is_other = error_of(arrays_in(self.further_result(batch)), output) > most
             return is_other and error_of(arrays_in(self.further_result(batch)), output) <= most
         return False
 
     def plain_network(self) -> nn.Module:
-        """The measured network, as it was before it was compiled."""
+        """The measured network without torch.compile."""
         return uncompiled(self.network)
 
     def keep_output(self) -> None:
         self.note_resources()
         if self.is_plain and self.checks_output:
-            with self.seen.checking():
+            with self.observations.checking():
                 batch = self._fed(self.workload.example())
-                with watched(self.seen.products) as counter:
+                with watched(self.observations.products) as counter:
                     self._result_of(batch)
-                is_whole = self.backend.on_host and not self.seen.products.in_other_threads
+                is_whole = self.backend.on_host and not self.observations.products.in_other_threads
                 if is_whole and self.cell.mode == Mode.infer:
                     self.watched_work = counter.work()
         super().keep_output()
@@ -211,7 +216,7 @@ class NetworkOutputs(CellRun):
         batch, is_unseen = self.workload.unseen()
         fed = self.workload.example()
         if not self.trains:
-            # The last output first: the network may write the next one into its place.
+            # Copied first: the network may overwrite its last output in the next step.
             output_of_fed = arrays_in(self.step.result)
             state = state_of(self.plain_network())
             result = self.further_result(batch)
@@ -222,7 +227,7 @@ class NetworkOutputs(CellRun):
                 batch, output, is_unseen, plain, state, rows, fed, output_of_fed, partial(self._again, batch)
             )
         if (rows := outer_rows(batch)) is not None:
-            with suppress(Exception):  # the network may take no other number of rows
+            with suppress(Exception):  # the network may not accept another number of rows
                 return self._look_at_training(rows, is_unseen, outer_rows(fed))
         return self._look_at_training(batch, is_unseen, fed)
 
@@ -237,7 +242,7 @@ class NetworkOutputs(CellRun):
             return arrays_in(self.further_result(batch))
 
     def further_result(self, batch: Any) -> Any:
-        """What a further step computes for a batch in host memory; in training, its forward pass and loss."""
+        """Runs a further step on a batch in host memory. Returns its output; in training, (output, loss)."""
         return self._result_of(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
@@ -261,7 +266,7 @@ class NetworkOutputs(CellRun):
             vars(layer).update(state.counts.get(name, {}))
         network.train(self.trains)
         set_modes(network, state.modes)
-        # The user's code may have changed it while the network was built.
+        # The user's code may have changed global settings while it built the network.
         restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
 
         def run(batch: Any, seed: int) -> Output:
@@ -271,7 +276,7 @@ class NetworkOutputs(CellRun):
             context = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
             with_grad = torch.set_grad_enabled(self.trains or self.grad_mode == WITH_GRAD)
             with context, new_tensors_in(torch.float32 if self.new_in_fp32 else dtype), with_grad:
-                if not is_like_measured:  # perhaps it makes layers when it runs first
+                if not is_like_measured:  # the network may make layers in its first run
                     self.computed_anew(network, copied(inputs), dtype)
                     adopt(network, state.tensors)
                 return arrays_in(self.computed_anew(network, inputs, dtype))
@@ -279,10 +284,10 @@ class NetworkOutputs(CellRun):
         return run
 
     def built_anew(self) -> nn.Module:
-        """A newly built network in host memory."""
+        """Builds another network in host memory."""
         return self.workload.build()
 
     def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
-        """What a newly built network, whose weights have `dtype`, gives for a batch."""
+        """Runs a newly built network, whose weights have `dtype`, on a batch."""
         task = self.workload.task_in(dtype)
         return task.train(network, batch) if self.trains else task.infer(network, batch)

@@ -1,4 +1,4 @@
-"""A network on batches of the user's (`model.batch`), or one of the library transformers on random token ids."""
+"""Workloads without a data set: networks on the user's batches (`model.batch`), or of transformers on random tokens."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ from accelbench.schema.text import beginning, one_line
 from accelbench.schema.vocab import Pipeline
 from accelbench.schema.workload import ModelSpec
 
-MAX_SHOWN = 60  # characters of what a user's function returned
+MAX_SHOWN = 60  # characters of a returned value in a message
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """The tensors of a batch; a UserError, which begins with `should`, if it has no tensor."""
+    """The tensors of a batch. Raises UserError if there are none; `should` is the beginning of the message."""
     tensors = list(tensors_in(batch))
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -39,30 +39,34 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 
 
 def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
-    """Raises a UserError if batches of one sample can't be joined into one like `whole`, tensor by tensor."""
+    """Raises UserError if batches of one sample can't be joined, tensor by tensor, into a batch like `whole`.
+
+    `pool` has batches of one sample; `whole` is a batch of `num_samples` samples.
+    """
     shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
     for index, tensor in enumerate(tensors_in(whole)):
         shapes = sorted({of_batch[index] for of_batch in shapes_of_pool})
         if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
             shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
             raise UserError(
-                f"{flag}: makes tensors of the shapes {shown} of one sample and of {num_samples}, which can't be "
-                "joined along their first dimension: name a function in model.collate that joins batches of one sample"
+                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}: they can't be "
+                "joined along the first dimension: set model.collate to a function that joins batches of one sample"
             )
 
 
 class BatchMaker:
-    """Makes batches with the user's functions, and checks them. Raises UserError: a function can't be imported.
+    """Makes batches with the user's functions, and checks them.
 
-    Floating-point tensors get the cell's dtype, and with `channels_last` the channels innermost if there are 4 axes.
+    Floating-point tensors are converted to the cell's dtype. With `channels_last`, those of 4 dimensions are also
+    converted to that memory format. Raises UserError if a function can't be imported.
     """
 
     def __init__(self, cell: Cell, batch_size: int) -> None:
         model = cell.model
         self.batch_size, self.batch_args, self.channels_last = batch_size, model.batch_args, cell.options.channels_last
         self.dtype = STORED_DTYPES[cell.precision]
-        self.num_samples, self.num_tokens = 0, 0  # in all batches that were made
-        self.num_counted = 0  # samples in each batch, once the first one was made
+        self.num_samples, self.num_tokens = 0, 0  # totals of all batches that were made
+        self.num_counted = 0  # samples in the first batch; 0 before it was made
         self.flag = f"model.batch={model.batch}"
         self.make = import_path("model.batch", model.batch or "")
         called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
@@ -71,11 +75,11 @@ class BatchMaker:
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 
     def __call__(self) -> Any:
-        """A further batch, in host memory, drawn from torch's generator. Raises UserError: it is no batch."""
-        made = self.make(self.batch_size, **self.batch_args)
-        if any(tensor.device.type != "cpu" for tensor in tensors_of(f"{self.flag}: should return", made)):
+        """Makes another batch, in host memory. Raises UserError if the user's function returns no usable batch."""
+        batch = self.make(self.batch_size, **self.batch_args)
+        if any(tensor.device.type != "cpu" for tensor in tensors_of(f"{self.flag}: should return", batch)):
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
-        batch = mapped(made, self._cast)
+        batch = mapped(batch, self._cast)
         num_samples = self.count(batch)
         self.num_counted = self.num_counted or num_samples
         self.num_samples += num_samples
@@ -85,7 +89,7 @@ class BatchMaker:
 
     @property
     def tokens_per_sample(self) -> float | None:
-        """Of all batches that were made; None if nothing counts tokens."""
+        """The mean number of tokens per sample in all batches; None if tokens are not counted."""
         return None if self.count_tokens is None else self.num_tokens / self.num_samples
 
     def _cast(self, tensor: Tensor) -> Tensor:
@@ -96,31 +100,37 @@ class BatchMaker:
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
     def count(self, batch: Any) -> int:
-        """Samples in a batch, as the user's function counts them, or as many as were asked for."""
+        """The samples of a batch, counted by the user's function `model.samples`, if there is one.
+
+        Without that function, the first tensor must have `batch_size` rows, else this raises UserError.
+        """
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
         first = next(tensors_in(batch))
         if not first.dim() or first.size(0) != self.batch_size:
             size = f"{first.size(0)} rows" if first.dim() else "no dimension"
             raise UserError(
-                f"{self.flag}: was asked for {self.batch_size} samples, and its first tensor has {size}: name a "
-                "function in model.samples that counts the samples of a batch"
+                f"{self.flag}: was called for {self.batch_size} samples, but its first tensor has {size}: set "
+                "model.samples to a function that counts the samples of a batch"
             )
         return self.batch_size
 
 
 def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
-    """What a function of the user counts in a batch; a UserError if it is no whole number above 0."""
-    answer = function(batch)
-    num = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
+    """Returns the number that the user's `function` counts in a batch. Raises UserError if it is no integer above 0."""
+    value = function(batch)
+    num = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
-        shown = beginning(one_line(repr(answer)), MAX_SHOWN)
+        shown = beginning(one_line(repr(value)), MAX_SHOWN)
         raise UserError(f"{flag}: should return a whole number above 0, not {shown}")
     return num
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """What the user's function counts as samples, if it is not the batch size, or not the number of rows (0: none)."""
+    """A note about `num`, the samples that the user's function counts in a batch; None if `num` is as expected.
+
+    It is as expected if it equals the batch size and the number of rows of the first tensor (0: no rows).
+    """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
     batch = f"a batch of {batch_size:,}" if num != batch_size else f"a batch whose first tensor has {num_rows:,} rows"
@@ -129,11 +139,13 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
 
 
 class OwnTask:
-    """A network on batches of any structure; see `module.ImageTask`.
+    """The task of a network on batches of any structure, with the methods of `module.ImageTask`.
 
-    A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
-    those that `forward` takes, or the model's `inputs`; the loss gets all. Each batch has `num_counted` samples.
-    Raises UserError: the first batch has no such keys.
+    If a batch is a tensor, it is the only argument of `forward`. If it is a tuple, it has the positional arguments. If
+    it is a mapping, it has the keyword arguments: the keys `model.inputs`, or else the keys that `forward` accepts. The
+    loss gets the whole batch. Each batch has `num_counted` samples.
+
+    Raises UserError if the first batch lacks these keys.
     """
 
     def __init__(
@@ -144,13 +156,13 @@ class OwnTask:
         inputs = model.inputs if model else ()
         self._is_checked = False
         self.keys: Sequence[str] | None = None
-        self.left_out: list[str] = []  # keys that go to the loss only
+        self.left_out: list[str] = []  # keys that only the loss gets
         if isinstance(first, Mapping):
             keys = list(first)
             self.keys = _taken(network, keys, inputs, f"model.batch={model.batch}" if model else "batch")
             self.left_out = [key for key in keys if key not in self.keys]
         elif inputs:
-            raise UserError("model.inputs: the batch has no keys, leave it out")
+            raise UserError("model.inputs: the batch has no keys: remove model.inputs")
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
         if self.keys is not None:
@@ -172,18 +184,18 @@ class OwnTask:
 
 
 def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
-    """The keys of a batch that the network gets: `inputs`, or those that its `forward` takes."""
+    """The keys of a batch that the network gets: `inputs`, or else the keys that its `forward` accepts."""
     named, takes_any = _arguments(network)
     taken = inputs or [key for key in keys if takes_any or key in named]
     if not taken or set(taken) - set(keys):
         has = ", ".join(map(str, keys))
         takes = ", ".join(inputs or named) or "nothing"
-        raise UserError(f"{flag}: has {has}, and the network gets {takes}: name the entries as forward's arguments")
+        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name the entries as forward's arguments")
     return taken
 
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
-    """The names of `forward`'s arguments, and whether it takes others."""
+    """Returns the names of the arguments of `forward`, and whether it accepts any other name."""
     if isinstance(network, AsItIs):
         network = network.network
     if isinstance(network, torch.jit.ScriptModule):
@@ -195,9 +207,9 @@ def _arguments(network: nn.Module) -> tuple[list[str], bool]:
 
 
 class OwnWorkload:
-    """A network on batches of the user's. See `network_and_data.Images`, which describes the methods."""
+    """A network on the user's batches. `network_and_data.Images` describes the methods."""
 
-    task: OwnTask  # known once the network is built
+    task: OwnTask  # set by `build`
     joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
 
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
@@ -238,13 +250,13 @@ class OwnWorkload:
         return zoo.materialised(network, run)
 
     def check_first(self, output: object) -> None:
-        """Any output will do."""
+        """Accepts any output."""
 
     def feed_of(self, split: str) -> DrawnFeed:
-        return self.feed  # batches that are drawn have no splits
+        return self.feed  # the user's batches have no splits
 
     def requests(self, num: int) -> list[Any]:
-        """At most so many batches of one sample. Raises UserError: they can't be joined."""
+        """At most `num` batches of one sample each. Raises UserError if they can't be joined."""
         make = self._maker(1)
         model = self.cell.model
         pool = [make() for _ in range(min(num, NUM_DRAWN))]
@@ -259,9 +271,12 @@ class OwnWorkload:
         return mapped(self.first, Tensor.cpu)
 
     def unseen(self) -> tuple[Any, bool]:
-        """A batch that is drawn from a random seed, or, if its function gives the same again, a varied one."""
+        """A batch from a new random seed. If it equals a fed batch, it is varied (see `structure.varied`).
+
+        Returns the batch, and whether it differs from the fed ones.
+        """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
-        unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
+        unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count
         if not any(is_same(mapped(batch, Tensor.cpu), unseen) for batch in self.feed.batches):
             return unseen, True
         other = varied(unseen)
@@ -277,13 +292,13 @@ class OwnWorkload:
         if self.task.left_out:
             taken = ", ".join(self.task.keys or ())
             left_out = ", ".join(map(str, self.task.left_out))
-            yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
+            yield f"the network gets only {taken} of a batch, the loss also gets {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
 
 
 class TransformersWorkload(OwnWorkload):
-    """A network of transformers, which computes its loss itself, since it gets labels in training."""
+    """A network of the library transformers. In training, it gets labels and computes its loss itself."""
 
     def _maker(self, num: int) -> TokenMaker:
         return TokenMaker(self.cell, num)

@@ -1,7 +1,8 @@
 """Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
 
-The ceiling of arithmetic is the best of matrix products, linear layers and convolutions over shapes, layouts and
-libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
+The ceiling of arithmetic is the highest rate of matrix products, linear layers and convolutions, over several shapes,
+memory formats and libraries. One kernel is not enough: on one CPU, fp32 reached 193 GFLOP/s with matmul, but
+487 GFLOP/s with a convolution.
 """
 
 import math
@@ -27,36 +28,37 @@ from accelbench.schema.vocab import Device, Precision
 
 Call = Callable[[], object]
 Best = Callable[[Call], float]
-Prepared = Callable[[Tensor, Tensor], Call]  # the call that computes with two tensors
+Prepared = Callable[[Tensor, Tensor], Call]  # (two tensors) -> the call that computes with them
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
-MIN_REPEAT_S = 0.001  # calls are timed in groups of at least this length, so that waiting is a small part of it
+MIN_REPEAT_S = 0.001  # least duration of a timed group of calls, so that waiting is a small part of the group
 MIN_REPEATS = 3
-REST_S = 0.001  # sleep before each repeat: the operating system then prefers this process to others
-NUM_ROUNDS = 2  # seconds apart: another program may disturb one round
-NUM_FAST = 6  # the fastest kernels of the first round, which the others repeat
-# The buffers together exceed the last-level cache of every CPU and GPU known.
+REST_S = 0.001  # sleep before each repeat, after which the operating system prefers this process to others
+NUM_ROUNDS = 2  # rounds, seconds apart, because another program may disturb one round
+NUM_FAST = 6  # only so many of the fastest kernels of the first round run in later rounds
+# Larger than the last-level cache of every known CPU and GPU.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
-NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
-# Sides of the matrices; and batch, channels and side of the images that a padded 3x3 convolution takes. Other devices
-# have a GPU's.
+NUM_LAUNCHES = 500  # fewer launches than a CUDA device queues before the host has to wait
+# Type of device -> sides of square matrices; and (batch, channels, side) of the images of a padded 3x3 convolution.
+# Devices that are not listed use the values of "cuda".
 SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
 IMAGES = {
     "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
     "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
     "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28), (256, 256, 56)),
 }
-# How oneDNN's int8 kernels end: the output's scale, zero point and type, and no operation after it.
+# Last arguments of oneDNN's int8 kernels: the output's scale, zero point and dtype, and no operation after the product.
 ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 
 
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
-    """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores.
+    """Measures the ceilings of `device` in `precisions`; on a CPU with all cores.
 
-    This process does nothing else before or after. Precisions without units are left out. Each kernel is repeated for
-    `seconds_each` in each round: with the default a CPU of 2 cores takes 2 s, and 3 s more for each precision.
+    The device must be present. The process must do nothing else before or after. Precisions for which the device has no
+    units are left out. Each kernel is repeated for `seconds_each` in each round. With the default, a CPU with 2 cores
+    takes 2 s, plus 3 s for each precision.
     """
     start = time.perf_counter()
     measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -91,17 +93,17 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
 
 
 def _best(backend: Backend, seconds: float, call: Call) -> float:
-    """Seconds per call in the fastest of several repeats, each waited for, after a warm-up."""
+    """Repeats groups of calls for `seconds`, after a warm-up. Returns the seconds per call in the fastest group."""
 
     def timed(num: int) -> float:
         start = time.perf_counter()
         for _ in range(num):
-            kept = call()  # XLA computes only results that are still referenced
+            result = call()  # XLA computes a result only if it is still referenced
             backend.end_step()
         backend.wait()
-        taken = time.perf_counter() - start
-        del kept
-        return taken
+        elapsed = time.perf_counter() - start
+        del result
+        return elapsed
 
     timed(1)
     num = max(1, round(MIN_REPEAT_S / max(timed(1), 1e-6)))
@@ -120,20 +122,23 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     if kind == "cuda":
         needs_ampere = precision in (Precision.tf32, Precision.bf16)
         return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
-    if precision == Precision.int8:  # without these instructions torch has no kernel that shows what others reach
+    if precision == Precision.int8:  # without these instructions, torch's kernels are slower than other libraries'
         return kind == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
-    # `grid.support` skips cells in fp16 on XLA.
+    # Cells in fp16 do not run on XLA (see `grid.support`).
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
-    """Notes the operations per second of the kernels that run in this precision; of the fastest, if any is known."""
+    """Measures kernels in this precision, and stores in `rates` the highest operations per second of each.
+
+    If `rates` has entries from an earlier round, only its fastest kernels run.
+    """
     fastest = sorted(rates, key=rates.__getitem__, reverse=True)[:NUM_FAST]
     backend.prepare(allow_tf32=precision == Precision.tf32)
-    torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
+    torch.backends.cudnn.benchmark = True  # cuDNN searches for the fastest algorithm, which `prepare` has disabled
     for family in families(DTYPES[precision], backend.device()):
         rate = math.inf
-        # Kernels of rising size, until one would take too long or does not run.
+        # The sizes rise. The loop ends if a kernel would take too long, or fails.
         for kernel in family:
             if fastest and kernel.name not in fastest:
                 continue
@@ -141,18 +146,18 @@ def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[
                 break
             try:
                 rate = kernel.flops / best(kernel.make())
-            # No such kernel for this dtype or in this release, or not enough memory.
+            # The kernel does not exist for this dtype or in this release, or memory is too small.
             except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
             rates[kernel.name] = max(rate, rates.get(kernel.name, 0.0))
 
 
 def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
-    """Bytes per second, read and written, of the fastest of a copy, a sum and an addition in place."""
+    """Bytes read and written per second, by the fastest of three operations: a sum, a copy and an addition."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
     moved: list[tuple[int, Call]] = [(1, source.sum)]
-    if backend.torch_type == "xla":  # copying there may be free: tensors share memory
+    if backend.torch_type == "xla":  # no copy: XLA may let tensors share memory instead of copying
         moved += [(3, lambda: source + target)]
     else:
         moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
@@ -160,7 +165,7 @@ def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Bytes per second from pinned host memory to the device, and back; None except on CUDA."""
+    """Bytes per second from pinned host memory to the device, and back. None for other devices than CUDA."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -171,7 +176,7 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Seconds per operator in a chain of operators on one number, launched without waiting; on XLA, recorded."""
+    """Seconds to launch one operator, in a chain of operators on one number without waiting. XLA only records them."""
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
     for _ in range(MIN_REPEATS + 7):
@@ -187,16 +192,16 @@ def _launch_s(backend: Backend) -> float:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One computation: a candidate for the ceiling of arithmetic."""
+    """A computation whose rate may be the ceiling of arithmetic."""
 
     name: str
-    flops: int  # a multiply-add is two
-    make: Callable[[], Call]  # allocates the tensors and returns the call that computes
+    flops: int  # floating-point operations; a multiply-add counts as two
+    make: Callable[[], Call]  # allocates the tensors; returns the call that computes
 
 
 def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
-    """The families of kernels for tensors that may run on the device; within a family the sizes rise."""
-    origin = "cpu" if device.type == "xla" else device  # XLA would compile the random generator for each shape
+    """Yields families of kernels for the device. The kernels of a family differ in size; the sizes rise."""
+    origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
 
     def draw(shape: tuple[int, ...]) -> Tensor:
         if dtype == torch.int8:
@@ -227,7 +232,7 @@ def _suits(name: str, dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
-    """The product with a packed weight, rounded to 8 bits, as quantised networks compute it."""
+    """The linear layer of quantised networks: a product with a packed weight, rounded to 8 bits."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
     arguments = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
     return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *ROUNDED)
@@ -243,7 +248,7 @@ def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
 
 
 def _scales(channels: int) -> tuple[Tensor, Tensor]:
-    """A weight's scale and zero point for each channel."""
+    """The scales and zero points of a weight, one for each channel."""
     return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
 
 
@@ -252,20 +257,20 @@ def _convolution(layout: torch.memory_format, inputs: Tensor, weight: Tensor) ->
     return partial(functional.conv2d, *laid_out, padding=1)
 
 
-# Of two square matrices. Without int8 in its name, it is for floating-point numbers.
+# Kernels on two square matrices. Kernels without "int8" in their names are for floating-point numbers.
 PRODUCTS: dict[str, Prepared] = {
     "matmul": lambda left, right: partial(torch.matmul, left, right),
     "linear": lambda inputs, weight: partial(functional.linear, inputs, weight),
-    # Of blocked tensors, by oneDNN; for plain fp32 tensors torch uses MKL.
+    # oneDNN, on tensors in its blocked layout. For plain fp32 tensors, torch uses MKL.
     "oneDNN linear": lambda inputs, weight: partial(
         torch._C._nn.mkldnn_linear, inputs.to_mkldnn(), weight.to_mkldnn(), None
     ),
     "numpy": lambda left, right: partial(np.matmul, left.numpy(), right.numpy()),
-    "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # sums of int8 products in int32
-    # Other libraries reach twice what the product of unpacked matrices does.
+    "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # adds int8 products in int32
+    # With packed weights: twice as fast as the product of unpacked matrices.
     "oneDNN int8 linear": _int8_linear,
 }
-# The same of images and kernels.
+# Convolutions of images (batch, channels, side, side).
 CONVOLUTIONS: dict[str, Prepared] = {
     "NCHW": partial(_convolution, torch.contiguous_format),
     "channels_last": partial(_convolution, torch.channels_last),

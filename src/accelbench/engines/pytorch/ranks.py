@@ -1,7 +1,7 @@
-"""Several devices with one process (rank) each, which are joined into a group.
+"""Several devices with one process (rank) each; torch.distributed joins the processes into a group.
 
-The clock runs in the first rank; the other ranks run as many steps as it announces. On CPUs and GPUs,
-DistributedDataParallel around the network averages the gradients.
+The clock runs in the first rank. The other ranks run as many steps as the first one announces. On CPUs and GPUs,
+DistributedDataParallel averages the gradients.
 """
 
 import atexit
@@ -23,65 +23,73 @@ from accelbench.measuring.runner import RankGroup, Step
 from accelbench.schema.measurement import Observed
 
 Value = TypeVar("Value")
-# The seeds of two ranks differ by a multiple of this number, which is larger than any usual seed.
+# The seeds of two ranks differ by a multiple of this number. It is larger than any usual seed.
 RANK_SEEDS = 1_000_003
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one rank observed, after everything was measured."""
+class RankReport:
+    """The observations of one rank, after everything was measured."""
 
     observed: Observed
     resources: Resources
-    weights: str | None  # digest of the trained ones; None in inference
+    weights: str | None  # digest of the trained weights; None in inference
 
 
-def joined(seen: list[Seen]) -> tuple[Observed, Resources]:
-    """What all ranks observed, and the first one's resources with the largest peak on a device, and the host's sum."""
-    losses = [rank.observed.loss for rank in seen if rank.observed.loss is not None]
+def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
+    """Combines the reports of all ranks.
+
+    Peak memory is the largest peak of a device, and the sum over the ranks for the host. The loss is the mean. Other
+    values are those of the first rank.
+    """
+    losses = [rank.observed.loss for rank in reports if rank.observed.loss is not None]
     observed = replace(
-        seen[0].observed,
-        device_name=" + ".join(dict.fromkeys(rank.observed.device_name for rank in seen)),
-        num_devices=sum(rank.observed.num_devices for rank in seen),
+        reports[0].observed,
+        device_name=" + ".join(dict.fromkeys(rank.observed.device_name for rank in reports)),
+        num_devices=sum(rank.observed.num_devices for rank in reports),
         loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
     )
-    on_device = max(rank.resources.peak_device_bytes or 0 for rank in seen)
-    on_host = sum(rank.resources.peak_host_bytes or 0 for rank in seen)
-    resources = replace(seen[0].resources, peak_device_bytes=on_device or None, peak_host_bytes=on_host or None)
+    on_device = max(rank.resources.peak_device_bytes or 0 for rank in reports)
+    on_host = sum(rank.resources.peak_host_bytes or 0 for rank in reports)
+    resources = replace(reports[0].resources, peak_device_bytes=on_device or None, peak_host_bytes=on_host or None)
     return observed, resources
 
 
-def differences(seen: list[Seen]) -> Iterator[str]:
-    """What makes the numbers of several ranks false, in words."""
-    if len({rank.weights for rank in seen}) > 1:
+def differences(reports: list[RankReport]) -> Iterator[str]:
+    """Sentences about differences between ranks that make the numbers invalid."""
+    if len({rank.weights for rank in reports}) > 1:
         yield "the devices' weights differ after training"
-    ran = [f"{rank.observed.device} in {rank.observed.precision}" for rank in seen]
+    ran = [f"{rank.observed.device} in {rank.observed.precision}" for rank in reports]
     if len(set(ran)) > 1:
         yield f"the devices did not compute alike: {', '.join(ran)}"
 
 
 class Ranks(RankGroup):
-    """The `num` processes of this cell on all hosts, as one of them sees them. With one, nothing is waited for.
+    """The `num` processes of this cell on all machines, from the view of one of them.
 
-    `part` is the index of this process's part of every batch, and the number of parts.
+    `part` is (index, number): this process computes one of `number` equal parts of every batch. Raises UnsupportedError
+    if another number of processes was started.
     """
 
     def __init__(self, num: int) -> None:
-        # Set by torchrun, or by accelbench's host.
+        # torchrun or accelbench's host has set these variables.
         variables = os.environ if num > 1 else {}
         started, self.num_here = (int(variables.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(variables.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if started != num or num % self.num_here:
-            reason = f"devices={num} takes {num} processes, as many on each host, not {self.num_here} of {started} here"
-            raise UnsupportedError(f"{reason}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
+            needs = f"devices={num} needs {num} processes, equally many on each host"
+            here = f"{self.num_here} of {started} are here"
+            raise UnsupportedError(
+                f"{needs}; {here}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes"
+            )
         self.num = num
-        self.leads = self.rank == 0  # the clock runs in this process
+        self.leads = self.rank == 0  # whether the clock runs in this process
         self.part = self.rank, num
-        # A group on the host: what ranks tell each other must not use the GPU.
+        # A second group for messages between ranks, which must not use the GPU.
         self.host_group: dist.ProcessGroup | None = None
 
     def join(self, backend: str) -> None:
-        """Joins the ranks, by a `backend` of torch.distributed."""
+        """Joins the ranks into a group. `backend` is a backend of torch.distributed."""
         if self.num > 1:
             if not dist.is_initialized():
                 dist.init_process_group(backend)
@@ -89,7 +97,7 @@ class Ranks(RankGroup):
             self.host_group = dist.new_group(backend="gloo")
 
     def seed(self, seed: int) -> int:
-        """Seeds this rank, so that its dropout is its own; returns its seed."""
+        """Seeds this rank, so that dropout differs between ranks. Returns the seed of this rank."""
         if self.num > 1:
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
         return seed + RANK_SEEDS * self.rank
@@ -109,7 +117,7 @@ class Ranks(RankGroup):
         return self.total(torch.tensor(float(holds))) > 0
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Runs the steps that the first rank announces, until it announces none."""
+        """Runs as many steps as the first rank announces, again and again, until it announces 0."""
         while num_steps := self.begin(0):
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))
@@ -117,6 +125,7 @@ class Ranks(RankGroup):
             self.end()
 
     def total(self, tensor: Tensor) -> float:
+        """The sum of a number over all ranks."""
         number = tensor.cpu()
         if self.num > 1:
             number = number.clone()
@@ -124,6 +133,7 @@ class Ranks(RankGroup):
         return number.item()
 
     def gather(self, value: Value) -> list[Value]:
+        """The values of all ranks, in order."""
         if self.num == 1:
             return [value]
         values: list[Value | None] = [None] * self.num

@@ -1,4 +1,4 @@
-"""What a process needs before it runs cells on PyTorch."""
+"""The host process of cells that run on PyTorch."""
 
 import re
 import sys
@@ -16,14 +16,14 @@ from accelbench.schema.vocab import Device, Library, Mode
 
 ENGINE = "accelbench.engines.pytorch.engine"
 PROBER = "accelbench.engines.pytorch.probe"
-TORCH_IMPORT = "accelbench.engines.pytorch.torch_import"  # before all others
-OF_OPTIMIZERS = "torch._dynamo"  # torch imports it at the first step of an optimiser, which takes a second
-# Their imports take seconds: once, if a cell needs them.
+TORCH_IMPORT = "accelbench.engines.pytorch.torch_import"  # must be the first import
+OF_OPTIMIZERS = "torch._dynamo"  # otherwise, torch imports it at an optimiser's first step, which takes a second
+# Packages whose imports take seconds. A host imports them once, if its cells need them.
 SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: plain torch, CUDA or torch_xla."""
+    """The host of `cell`, for plain torch, CUDA or torch_xla."""
     preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.supervisor", ENGINE)
     if cell.mode == Mode.train or cell.options.compile:
         preload = (*preload, OF_OPTIMIZERS)
@@ -31,14 +31,14 @@ def host_spec(cell: Cell) -> HostSpec:
     preload += tuple(name for name in SLOW if name in named or name == cell.model.library)
     environment: dict[str, str] = {}
     if cell.model.library == Library.transformers:
-        environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
+        environment = {"HF_HUB_OFFLINE": "1"}  # networks are built only from their configuration
     if cell.device == Device.gpu:
-        # Number GPUs as NVML does, so that the sampler reads the GPU that computes.
+        # These number GPUs as NVML does, so that the sampler reads the GPU that computes.
         environment |= cuda_variables()
     elif cell.device == Device.tpu:
         environment |= {"PJRT_DEVICE": "TPU"}
     elif cell.device == Device.xla_cpu:
-        # Preloading torch_xla replaces parts of torch.nn; no cell of this host uses plain torch.
+        # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so it may be preloaded.
         preload = (*preload, "torch_xla")
         devices_per_process = cell.devices // cell.num_processes
         environment |= {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}
@@ -47,10 +47,10 @@ def host_spec(cell: Cell) -> HostSpec:
 
 @cache
 def _named(*paths: str) -> frozenset[str]:
-    """The slow packages that the modules of these dotted paths name, so that a host imports them once for all cells."""
+    """The packages of `SLOW` whose names are in the source files of these dotted paths. The files are not imported."""
     words: set[str] = set()
     for path, place in product(paths, ["", *sys.path]):
-        file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")  # nothing of the user's is imported
+        file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")
         with suppress(OSError, UserError):
             words.update(re.findall(r"\w+", read_bytes(file).decode(errors="replace")))
     return frozenset(words.intersection(SLOW))

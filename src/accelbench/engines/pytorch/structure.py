@@ -1,4 +1,4 @@
-"""Tensors in structures: tuples, lists, mappings and dataclasses, however nested."""
+"""Functions on structures of tensors: tuples, lists, mappings and dataclasses, nested to any depth."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from accelbench.measuring.checks import MAX_NUMBERS, numbers_of
 
-SMALLER = 0.9  # by which numbers are multiplied, so that a batch is another one
+SMALLER = 0.9  # factor that changes a batch's floating-point numbers
 
 
 def _leaves_in(structure: object) -> Iterator[Any]:
@@ -32,12 +32,15 @@ def _leaves_in(structure: object) -> Iterator[Any]:
 
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
-    """The tensors of a structure, in their order."""
+    """The tensors of a structure, in order."""
     return (leaf for leaf in _leaves_in(structure) if isinstance(leaf, Tensor))
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with `change` applied to its tensors, in their order; a mapping but a UserDict becomes a dict."""
+    """Copies a structure with `change` applied to each tensor, in order.
+
+    A UserDict keeps its type; any other mapping becomes a dict.
+    """
     if isinstance(structure, Tensor):
         return change(structure)
     if isinstance(structure, tuple | list):
@@ -47,7 +50,7 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
         contents = {name: mapped(part, change) for name, part in structure.items()}
         if not isinstance(structure, UserDict):
             return contents
-        changed = copy.copy(structure)  # it may have attributes that the user's code looks at
+        changed = copy.copy(structure)  # keeps attributes, which the user's code may read
         changed.data = contents
         return changed
     if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
@@ -57,13 +60,13 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def copied(batch: Any) -> Any:
-    """A copy of a batch, as a loader would give it."""
+    """A copy of a batch whose tensors have no gradients and are no inference tensors, like a loader's batch."""
     with torch.inference_mode(False):
         return mapped(batch, lambda tensor: tensor.detach().clone())
 
 
 def joined(structures: Sequence[Any]) -> Any:
-    """One structure of several whose tensors differ in their first dimension alone, along which they are joined."""
+    """Joins structures: concatenates their tensors along the first dimension. All other dimensions must be equal."""
     if len(structures) == 1:
         return structures[0]
     others = zip(*map(tensors_in, structures), strict=True)
@@ -76,12 +79,15 @@ def on_host(structure: Any) -> Any:
 
 
 def num_rows(structure: object) -> int:
-    """The first dimension of the first tensor that has one; 0 without."""
+    """The first dimension of the first tensor that has any dimension; 0 if there is no such tensor."""
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
 def outer_rows(structure: Any) -> Any:
-    """The first and the last row of a batch; None unless all its tensors have as many rows, and more than these."""
+    """The first and the last row of a batch.
+
+    None if its tensors have different numbers of rows, if there are only two rows, or if a tensor is not plain.
+    """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
     if size <= 2 or not _are_plain(tensors) or any(tensor.shape[:1] != (size,) for tensor in tensors):
@@ -90,12 +96,12 @@ def outer_rows(structure: Any) -> Any:
 
 
 def num_bytes(structure: object) -> int:
-    """Bytes of its tensors; of sparse and nested ones, of the numbers that they hold."""
+    """The bytes of all tensors. For sparse and nested tensors, the bytes of the numbers that they hold."""
     return sum(part.nbytes for tensor in tensors_in(structure) for part in parts_of(tensor))
 
 
 def parts_of(tensor: Tensor) -> Sequence[Tensor]:
-    """The plain tensors that hold the contents of a tensor, which may be sparse, nested or quantised."""
+    """The dense tensors that hold the contents of `tensor`, which may be sparse, nested or quantised."""
     if tensor.is_nested:
         return list(tensor.unbind())
     if tensor.layout == torch.sparse_coo:
@@ -109,7 +115,7 @@ def parts_of(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def arrays_in(structure: object) -> list[NDArray[Any]]:
-    """Copies of the numbers of a structure's tensors and arrays, in host memory; see `checks.numbers_of`."""
+    """Copies the numbers of a structure's tensors and arrays into host memory; see `checks.numbers_of`."""
     arrays: list[NDArray[Any]] = []
     for leaf in _leaves_in(structure):
         if isinstance(leaf, Tensor):
@@ -120,17 +126,17 @@ def arrays_in(structure: object) -> list[NDArray[Any]]:
 
 
 def _array(part: Tensor) -> NDArray[Any]:
-    if part.numel() > MAX_NUMBERS:  # before it is copied
+    if part.numel() > MAX_NUMBERS:  # makes the tensor smaller before it is copied
         part = part.reshape(-1)[:: -(-part.numel() // MAX_NUMBERS)]
     values = part.cpu().resolve_conj().resolve_neg()
-    return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no formats of 8 bits
+    return (values.double() if values.is_floating_point() else values).numpy()  # NumPy lacks bfloat16 and float8
 
 
 def varied(structure: Any) -> Any:
-    """A batch with other contents: its samples change places; None if none of its tensors can be changed.
+    """A batch with other contents; None if no tensor can be changed.
 
-    Where a tensor may be an index into others, such as the offsets of bags, or there is one sample, floating-point
-    numbers become a little smaller instead.
+    Its samples change places. If there is one sample, or if a tensor may be an index into others (such as the offsets
+    of an EmbeddingBag), floating-point numbers are made smaller instead.
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
@@ -144,20 +150,20 @@ def varied(structure: Any) -> Any:
 
 
 def _are_plain(tensors: Sequence[Tensor]) -> bool:
-    """Whether all are dense, and none may be an index into others."""
+    """Whether all tensors are dense, and none may be an index into another."""
     dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
     return dense and not any(map(_may_be_an_index, tensors))
 
 
 def _may_be_an_index(tensor: Tensor) -> bool:
-    """Whether it holds whole numbers in ascending order, in one dimension."""
+    """Whether the tensor has one dimension and whole numbers in ascending order."""
     if tensor.dim() != 1 or tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.size(0) < 2:
         return False
     return bool((tensor.diff() >= 0).all())
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether the tensors of two structures are the same, number by number."""
+    """Whether two structures have equal tensors: the same dtypes and numbers."""
     ours = [part for tensor in tensors_in(one) for part in parts_of(tensor)]
     theirs = [part for tensor in tensors_in(other) for part in parts_of(tensor)]
     if len(ours) != len(theirs):

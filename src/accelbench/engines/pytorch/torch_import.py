@@ -1,4 +1,4 @@
-"""Imports torch, and notes malloc's thresholds as a script has them that imports nothing else."""
+"""Imports torch, then records malloc's thresholds: a script that imports only torch has the same ones."""
 
 import torch  # noqa: F401
 

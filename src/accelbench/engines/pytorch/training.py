@@ -1,4 +1,4 @@
-"""The weights of a network in PyTorch while it trains; see `measuring.checks`."""
+"""Observes the weights and the modes of a PyTorch network; see `measuring.checks.Training`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from accelbench.engines.pytorch.structure import parts_of
 from accelbench.measuring.checks import State, States, Training
 
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a number -> integer of that size
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The tensors that are trained, by their names."""
+    """The trainable tensors, by name."""
     return {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
 
 
 def _state(tensor: Tensor) -> State:
-    """Every number is read twice on its device."""
+    """The checksum of a tensor's bits, and whether all its numbers are finite; computed on its device."""
     numbers = _readable(parts_of(tensor)[-1])
     values = torch.view_as_real(numbers) if numbers.is_complex() else numbers
     checksum = values.contiguous().view(BITS[values.element_size()]).sum(dtype=torch.int64)
@@ -26,7 +26,7 @@ def _state(tensor: Tensor) -> State:
 
 
 def _has_gradient(tensor: Tensor) -> bool:
-    """Whether its last gradient, which may be sparse, is not 0."""
+    """Whether the tensor's last gradient, dense or sparse, has a number other than 0."""
     if tensor.grad is None:
         return False
     values = parts_of(tensor.grad)[-1]
@@ -34,12 +34,12 @@ def _has_gradient(tensor: Tensor) -> bool:
 
 
 def _readable(values: Tensor) -> Tensor:
-    """In host memory if XLA would compile the operators that read them."""
+    """Copies tensors of XLA to the host: otherwise XLA would compile the operators that read them."""
     return values.cpu() if values.device.type == "xla" else values
 
 
 class TrainedNetwork:
-    """Notes what becomes of the weights of a network, on their device. To be made when the first step begins."""
+    """Observes how the weights of a network change, on their device. Create it before the first step."""
 
     def __init__(self, network: nn.Module, into: Training) -> None:
         self.network, self.into = network, into
@@ -54,13 +54,13 @@ class TrainedNetwork:
         return {name: _state(weight.detach()) for name, weight in self._trained().items() if weight.numel()}
 
     def note_end(self, optimizers: Iterable[Any]) -> None:
-        """After the steady state: what became of the weights, and what they are trained with."""
+        """Records the weights, gradients, learning rates and modes at the end of the steady state."""
         into = self.into
         parameters = self._trained()
         into.after = self.states()
-        into.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # numbers of 16 bits
+        into.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # 16 bits or fewer
         into.sizes = {name: weight.numel() for name, weight in parameters.items()}
-        changed = set(into.changed)  # by a gradient
+        changed = set(into.changed)  # a weight that changed had a gradient
         into.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
         has_any = any(weight.grad is not None for weight in parameters.values())
         into.vanished = has_any and not into.gradients
@@ -70,8 +70,8 @@ class TrainedNetwork:
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The topmost layers that are in training mode, or in evaluation mode, with their names."""
-    if getattr(layer, "training", training) != training:  # a frozen module of TorchScript has no mode
+    """Yields the outermost layers in training mode, or in evaluation mode, with their names."""
+    if getattr(layer, "training", training) != training:  # a frozen TorchScript module has no mode
         for child_name, child in layer.named_children():
             yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
     elif has_mode(layer):
@@ -79,7 +79,10 @@ def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tu
 
 
 def evaluating(network: nn.Module) -> list[str]:
-    """Layers in evaluation mode that should train: not those whose weights are all frozen, which often stay in it."""
+    """Layers in evaluation mode that should be in training mode.
+
+    Layers whose weights are all frozen are left out: they often stay in evaluation mode on purpose.
+    """
     names = []
     for name, layer in _in_mode(network, training=False):
         parameters = list(layer.parameters())
@@ -89,19 +92,19 @@ def evaluating(network: nn.Module) -> list[str]:
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
-    """Layers in training mode: those that drop at random, perhaps on purpose, and those that change otherwise."""
+    """Layers in training mode: dropout layers, which may be so on purpose, and others whose output depends on it."""
     dropping: list[str] = []
     changing: list[str] = []
     for name, layer in _in_mode(network, training=True):
         if _drops(layer):
             dropping.append(name)
         elif not type(layer).__module__.startswith("torch.nn") or any(map(_looks_at_mode, layer.modules())):
-            changing.append(name)  # the user's own layers may look at the mode too
+            changing.append(name)  # layers of user code may depend on the mode too
     return dropping, changing
 
 
 class AsItIs(nn.Module):
-    """A module that can't be set to train or to evaluate, such as a frozen or an exported one."""
+    """Wraps a module without training and evaluation modes, such as a frozen or an exported module."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -115,32 +118,32 @@ class AsItIs(nn.Module):
 
 
 def with_modes(network: nn.Module) -> nn.Module:
-    """The network, in an `AsItIs` if it refuses to be set to train."""
+    """Returns the network, wrapped in `AsItIs` if its mode can't be set."""
     for layer in network.modules():
-        if not hasattr(layer, "training"):  # of a frozen module, whose mode Lightning asks for
+        if not hasattr(layer, "training"):  # a frozen module; Lightning reads the mode
             vars(layer)["training"] = False
     modes = modes_of(network)
     takes_modes = True
     try:
         network.train(network.training)
-    except Exception:  # AttributeError of TorchScript, NotImplementedError of torch.export
+    except Exception:  # TorchScript raises AttributeError, torch.export NotImplementedError
         takes_modes = False
-    set_modes(network, modes)  # its constructor may have frozen some layers
+    set_modes(network, modes)  # restores modes that its constructor has set
     return network if takes_modes else AsItIs(network)
 
 
 def has_mode(layer: nn.Module) -> bool:
-    """Whether it can be set to train and to evaluate: a frozen or an exported module can not."""
+    """Whether the layer has training and evaluation modes. Frozen and exported modules have none."""
     return not isinstance(layer, AsItIs | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
 
 
 def modes_of(network: nn.Module) -> list[bool]:
-    """Whether each layer is set to train."""
+    """For each layer, whether it is in training mode."""
     return [getattr(layer, "training", False) for layer in network.modules()]
 
 
 def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
-    """Sets each layer to train or to evaluate, as it was in a network with the same layers."""
+    """Sets the mode of each layer. `modes` is the result of `modes_of` for a network with the same layers."""
     layers = list(network.modules())
     if len(layers) != len(modes):
         return

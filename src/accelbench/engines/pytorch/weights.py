@@ -1,8 +1,9 @@
-"""Weights in files: the user's, loaded into a network or saved from one as safetensors, and a library's.
+"""Weights in files: loads and saves the user's safetensors files, and guards `torch.load`.
 
-`torch.load` before torch 2.10 lets a hostile file corrupt memory, even with `weights_only=True` (CVE-2026-24747). There
-it reads only a library's own file, once its checksum was verified. A later torch also reads what the user's code loads,
-never with `weights_only=False`. `model.weights` is safetensors, which hold numbers alone.
+Before torch 2.10, a malicious file can corrupt memory in `torch.load`, even with `weights_only=True` (CVE-2026-24747).
+With such a torch, only a library's file is loaded, after its checksum was verified. With a later torch, files of the
+user's code are loaded too, but never with `weights_only=False`. The file `model.weights` is in the format safetensors,
+which holds only numbers.
 """
 
 import hashlib
@@ -25,22 +26,22 @@ from accelbench.schema.serialize import writing
 from accelbench.schema.text import beginning, one_line
 from accelbench.schema.workload import ModelSpec
 
-MAX_WHY = 300  # characters of what torch names as the difference
+MAX_WHY = 300  # characters of torch's error in a message
 Load = Callable[..., Any]
 torch_load: Load = torch.load
 
 
 @contextmanager
 def guarded(model: ModelSpec) -> Iterator[None]:
-    """Inside, `torch.load` raises a UserError if this torch's is unsafe, and else loads with `weights_only=True`."""
+    """A context in which `torch.load` is safe: it uses `weights_only=True`, or raises UserError before torch 2.10."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
         if is_safe_torch(torch.__version__):
             return torch_load(file, *args, **{**settings, "weights_only": True})
         name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
         raise UserError(
-            f"model={model.name}: {name} is not loaded, since a hostile file of this kind corrupts the memory of "
-            f"torch {torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
+            f"model={model.name}: {name} is not loaded: a malicious file of this kind can corrupt memory in torch "
+            f"{torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
         )
 
     with replacing(load):
@@ -49,26 +50,27 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
 @contextmanager
 def verified(url: str) -> Iterator[None]:
-    """Inside, `torch.load` also reads the file that torch's cache has for `url`, which is downloaded if it is missing.
+    """A context in which `torch.load` also loads one file of a library: the file at `url`, from torch's cache.
 
-    The name of a library's file ends with the beginning of its sha256: `resnet18-f37072fd.pth`. A UserError says that
-    the file is not the library's, or has no checksum; other errors, that it can't be downloaded.
+    If the file is not in the cache, it is downloaded. Its name contains the first digits of its sha256, as in
+    `resnet18-f37072fd.pth`. Raises UserError if the name has no checksum or if the checksum is wrong. If the download
+    fails, the error of torch.hub is raised.
     """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
     if checksum is None:
-        raise UserError(f"model.weights=pretrained: the library gives no checksum for {name}; use model.weights=none")
+        raise UserError(f"model.weights=pretrained: the library has no checksum of {name}: use model.weights=none")
     path = Path(torch.hub.get_dir(), "checkpoints", name)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
-    # The very bytes that are verified are read: the cached file may be replaced at any time.
+    # Loads exactly the verified bytes: another program may replace the cached file at any time.
     content = path.read_bytes()
     others = torch.load
     if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
         raise UserError(
-            f"model.weights=pretrained: {path} is not the library's file, since its sha256 does not begin with "
-            f"{checksum[1]}: remove it, and it is downloaded again"
+            f"model.weights=pretrained: {path} is not the library's file: its sha256 does not begin with "
+            f"{checksum[1]}: remove it, then it is downloaded again"
         )
 
     def load(file: Any, *args: Any, **settings: Any) -> Any:
@@ -82,7 +84,7 @@ def verified(url: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(load: Load) -> Iterator[None]:
-    """Inside, `load` is in the place of `torch.load`."""
+    """A context in which `load` replaces `torch.load`."""
     before = torch.load
     torch.load = load
     try:
@@ -92,11 +94,12 @@ def replacing(load: Load) -> Iterator[None]:
 
 
 def load(network: nn.Module, path: str) -> None:
-    """Copies the weights in a file into `network`, in its dtypes; of those that are one tensor, one is enough.
+    """Copies the weights in a file into `network`, and converts them to its dtypes.
 
-    A UserError says that the file can't be read, or that its weights are not the network's.
+    If several names of the network share one tensor, the file needs only one of them. Raises UserError if the file
+    can't be read, or if its weights are not the network's.
     """
-    from safetensors import SafetensorError  # a machine may have torch and Lightning alone
+    from safetensors import SafetensorError  # imported here: not every machine has this package
     from safetensors.torch import load_file
 
     try:
@@ -114,14 +117,17 @@ def load(network: nn.Module, path: str) -> None:
 
 
 def save(network: nn.Module, path: Path) -> None:
-    """Writes the network's weights atomically, or raises an OSError; of those that are one tensor, the first."""
+    """Writes the network's weights to `path` atomically. Raises OSError if that fails.
+
+    If several names share one tensor, only the first name is written.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     kept: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in network.state_dict(keep_vars=True).items():
         kept.setdefault(id(tensor), (name, tensor))
-    # Copies: safetensors refuses tensors that share their memory.
+    # Copies, because safetensors refuses tensors that share memory.
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in kept.values()}
     with writing(path) as file:
         try:
@@ -131,10 +137,10 @@ def save(network: nn.Module, path: Path) -> None:
 
 
 def saved(measurement: Measurement, network: nn.Module, path: Path) -> Measurement:
-    """The measurement with a note on the file that got the network's weights, or a warning that it was not written."""
+    """Saves the weights. Returns the measurement with a note that names the file, or with a warning if that failed."""
     try:
         save(network, path)
-    except OSError as error:  # the measurement is kept: training again would take as long
-        warning = f"save_weights=true: the weights are not saved: {error}"
+    except OSError as error:  # no exception: the measurement must not be lost
+        warning = f"save_weights=true: the weights were not saved: {error}"
         return replace(measurement, warnings=[*measurement.warnings, warning])
     return replace(measurement, notes=[*measurement.notes, f"the trained weights are in {path.name}"])

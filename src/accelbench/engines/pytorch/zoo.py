@@ -1,8 +1,8 @@
-"""Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's.
+"""Builds networks: of accelbench, timm, torchvision, transformers or the user.
 
-accelbench's are those of the studies, with Keras' initialisers. Each is built for images of one shape, (height, width)
-or (channels, height, width), in [0, 1], and returns logits (batch, classes), or (batch, 1) if a study has a single
-logit for two classes: softmax and sigmoid are part of the loss. The autoencoder returns images.
+accelbench's networks are the networks of the studies, with Keras' initialisers. Each is built for images of one shape,
+(height, width) or (channels, height, width), with values in [0, 1]. It returns logits (batch, classes), or (batch, 1)
+for two classes in study 002. Softmax and sigmoid are part of the loss. The autoencoder returns images.
 """
 
 import math
@@ -24,17 +24,17 @@ from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
+    """Builds the network of `model`. Its weights are random (from torch's generator), pretrained, or the user's file.
 
-    A UserError says that there is no such network or argument, or that its weights can't be loaded; an
-    UnsupportedError, that it does not take images of this shape.
+    Raises UserError if there is no such network or argument, or if the weights can't be loaded. Raises UnsupportedError
+    if the network does not accept images of this shape.
     """
-    drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
+    without_file = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
         with weights.guarded(model):
-            network = BUILDERS[model.library](drawn, shape, num_classes)
+            network = BUILDERS[model.library](without_file, shape, num_classes)
     except TypeError as error:
-        if model.library == Library.custom:  # its arguments were checked: the class itself fails
+        if model.library == Library.custom:  # the arguments were checked, so the error comes from the user's class
             raise
         raise UserError(f"model.args: {error}") from error
     if model.weights_file is not None:
@@ -43,16 +43,16 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
-    """Raises an UnsupportedError if `network` has a training step and an optimiser of its own, which would not run."""
+    """Raises UnsupportedError if `network` is a LightningModule: its training step and optimiser would not run."""
     if model.library != Library.lightning and lightning_package(type(network), "LightningModule"):
         raise UnsupportedError(
-            f"model={model.name} is a LightningModule, and accelbench would train it with its own loss and optimiser "
-            "instead of its training_step: use model=lightning, which runs its own, or mode=infer"
+            f"model={model.name} is a LightningModule, but this engine would not run its training_step: use "
+            "model=lightning, which runs it, or mode=infer"
         )
 
 
 def num_params(network: nn.Module) -> int:
-    """Of trainable parameters, and of the statistics that Keras, so study 002, counts among them."""
+    """The number of trainable parameters, plus the statistics of `KerasBatchNorm`, which study 002 counts as well."""
     statistics = sum(2 * layer.num_features for layer in network.modules() if isinstance(layer, KerasBatchNorm))
     return statistics + sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
@@ -70,21 +70,21 @@ def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     in_colour = len(shape) == 3
     args = {"in_chans": shape[0] if in_colour else 1, "num_classes": num_classes, **model.args}
     network: nn.Module = timm.create_model(model.definition, pretrained=model.weights != Weights.none, **args)
-    # Grey images have no channel axis.
+    # Grey images have no channel axis, so one is added.
     return network if in_colour else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
 
 
 def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
-    check_name(model, models.list_models(module=models))  # networks that classify images
+    check_name(model, models.list_models(module=models))  # only networks that classify images
     check_fits(model, shape)
     network: nn.Module
     if model.weights == Weights.none:
         network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
         return network
     default = models.get_model_weights(model.definition).DEFAULT
-    with weights.verified(default.url):  # its classes are fixed: torchvision refuses another number
+    with weights.verified(default.url):  # without `num_classes`: pretrained weights fix the number of classes
         network = models.get_model(model.definition, weights=default, **model.args)
     return network
 
@@ -94,13 +94,13 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     check_call(f"model.args: {model.definition}, with its model.args.NAME=VALUE", kind, **model.args)
     network = kind(**model.args)
     if not isinstance(network, nn.Module):
-        made = type(network).__name__
-        raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {made}")
+        name = type(network).__name__
+        raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {name}")
     return with_modes(network)
 
 
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
-    """The network; lazy layers get their weights from one call of `run`, which feeds a batch."""
+    """Returns the network. If it has lazy layers, `run` feeds it one batch, which creates their weights."""
     tensors = [*network.parameters(), *network.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):
         modes = modes_of(network)
@@ -120,18 +120,18 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 
 
 def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
-    """Raises a UserError if an output is not the logits (batch, classes) of so many classes."""
+    """Raises UserError if an output is not logits of shape (batch, num_classes). Two classes may have one logit."""
     shape = tuple(output.shape) if isinstance(output, Tensor) else ()
     if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
         shown = shape or f"a {type(output).__name__}"
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}: model.num_classes "
-            "for random images, else the data set's; for inference, model.output=any takes any"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}; for random images, "
+            "set model.num_classes; for inference, model.output=any accepts any output"
         )
 
 
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
-    """Studies 001 and 004: dense layers of `widths` units with ReLU and, if any, dropout; 1,195,018 parameters."""
+    """Studies 001 and 004: dense layers of `widths` units with ReLU and dropout; 1,195,018 parameters."""
     layers: list[nn.Module] = [nn.Flatten()]
     inputs = math.prod(shape)
     for width in widths:
@@ -141,9 +141,9 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth; 112,074 parameters."""
+    """Study 001: three padded 3x3 convolutions with max-pooling, and a fourth without either; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
-    left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
+    left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
     for inputs in [colours, channels, channels]:
         layers += [nn.Conv2d(inputs, channels, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
@@ -152,18 +152,20 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each; 338,186 parameters."""
+    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout; 338,186 parameters."""
     return Recurrent(nn.RNN, shape[1], num_classes, units, [dropout] * 3)
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three LSTM layers over a grey image's rows, dropout before the last two; 1,345,034 parameters."""
+    """Study 001: three LSTM layers over the rows of a grey image, dropout before the last two; 1,345,034 parameters."""
     return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
-    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers."""
-    # 11,178,177 parameters on images of 224 x 224, of which 11,177,729 are trained; two classes share one logit.
+    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers.
+
+    Images of 224 x 224 give 11,178,177 parameters; 11,177,729 of them are trained. Two classes share one logit.
+    """
     colours, height, width = shape
     layers: list[nn.Module] = []
     for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
@@ -177,8 +179,10 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> nn.Module:
-    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers."""
-    # 8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers.
+
+    Images of 64 x 64 give 8,765,066 parameters. The study's two larger networks are wider.
+    """
     inputs, height, width = shape
     layers: list[nn.Module] = []
     for outputs in channels:
@@ -194,11 +198,11 @@ class KerasBatchNorm(nn.BatchNorm2d):
     """Batch normalisation with Keras' defaults."""
 
     def __init__(self, channels: int) -> None:
-        super().__init__(channels, eps=1e-3, momentum=0.01)  # Keras' momentum .99
+        super().__init__(channels, eps=1e-3, momentum=0.01)  # Keras' momentum 0.99 is 1 minus PyTorch's
 
 
 class SequenceDropout(nn.Module):
-    """Dropout on a recurrent layer's input as in Keras: one mask per sample for all time steps."""
+    """Dropout on the input of a recurrent layer. As in Keras, a sample has one mask for all time steps."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -212,9 +216,9 @@ class SequenceDropout(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
+    """Recurrent layers over image rows. A dense layer classifies the last output of the last recurrent layer.
 
-    Keras has no second bias: PyTorch's `bias_hh` stays zero, and is neither trained nor counted as a parameter.
+    Keras has no second bias. Therefore PyTorch's `bias_hh` stays zero; it is not trained and not counted.
     """
 
     def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
@@ -232,7 +236,10 @@ class Recurrent(nn.Module):
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
-    """Study 001: dense layers per pixel around `code` numbers; 805,008 + 857,249 parameters on MNIST."""
+    """Study 001: an encoder to `code` numbers and a decoder, with dense layers per pixel.
+
+    On MNIST, the encoder has 805,008 parameters and the decoder 857,249.
+    """
     height, width = shape
     pixels = height * width
     encoder = [nn.Unflatten(2, (width, 1)), nn.Linear(1, 32), nn.Linear(32, 64), nn.ReLU(), nn.Flatten()]
@@ -255,7 +262,10 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
 
 
 def initialise_as_keras(module: nn.Module) -> None:
-    """Draws weights as Keras: Glorot uniform kernels, orthogonal recurrent ones, zero biases, forget biases of 1."""
+    """Draws the weights of a layer with Keras' initialisers.
+
+    Kernels are Glorot uniform, recurrent kernels orthogonal, biases 0, and the biases of forget gates 1.
+    """
     if isinstance(module, nn.Linear | nn.Conv2d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
@@ -269,7 +279,7 @@ def initialise_as_keras(module: nn.Module) -> None:
             else:
                 nn.init.zeros_(parameter)
             if name.startswith("bias_ih") and isinstance(module, nn.LSTM):
-                with torch.no_grad():  # gates are ordered input, forget, cell, output
+                with torch.no_grad():  # PyTorch's order of gates: input, forget, cell, output
                     parameter[module.hidden_size : 2 * module.hidden_size] = 1
             if name.startswith("bias_hh"):
                 parameter.requires_grad_(False)
