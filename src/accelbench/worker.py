@@ -51,17 +51,17 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
     parser.add_argument("cell", type=Path, help="JSON file: a line of `accelbench plan --json ...`, or a record")
     parser.add_argument("data_folder", type=Path, help="folder of a prepared data set, such as data/mnist")
-    chosen = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
         check_clocks()
-        values = json.loads(chosen.cell.read_text())
+        values = json.loads(arguments.cell.read_text())
         check_readable(values.get("schema_version", SCHEMA_VERSION))
         cell = load(Cell, values.get("cell", values))
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
-    if cell.data.name not in (MODULE, RANDOM) and not (chosen.data_folder / MANIFEST).exists():
-        parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
-    return cell, chosen.data_folder
+        parser.error(f"{arguments.cell}: no readable cell ({type(error).__name__}: {error})")
+    if cell.data.name not in (MODULE, RANDOM) and not (arguments.data_folder / MANIFEST).exists():
+        parser.error(f"{arguments.data_folder}: no prepared data set (it has no {MANIFEST})")
+    return cell, arguments.data_folder
 
 
 if __name__ == "__main__":

@@ -238,7 +238,7 @@ class CellRun:
         return schedule.EpochClock(self.timing, self.backend.compiles)
 
     def end_epoch(self, epoch: schedule.EpochClock, took: schedule.EpochTime, step: Any) -> None:
-        """Records an epoch that took `took`. `step` ran the epoch, or it is the object that `outcome` reads."""
+        """Records an epoch with its times `took`. `outcome` reads the loss and the accuracy from `step`."""
         epoch.end(took)
         self.changes += self.backend.changed()
         num = self.feed.num_samples
@@ -252,7 +252,7 @@ class CellRun:
         self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
-        """Records an evaluation of the test set. `step` ran it, or it is the object that `outcome` reads."""
+        """Records an evaluation of the test set. `outcome` reads the loss and the accuracy from `step`."""
         num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
         evaluation = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
@@ -326,7 +326,7 @@ class CellRun:
         if goal is None and self.epochs:
             evaluation = self.epochs[-1].evaluation
         self.defects += [*self.observations.training.defects(), *findings.defects]
-        asked = FORMATS[self.cell.precision].computed
+        expected = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -348,11 +348,11 @@ class CellRun:
             peak_host_bytes=self.resources.peak_host_bytes,
             checks=list(self._checks(observed, findings)),
             checks_s=self.observations.checks_s,
-            notes=[*self.notes(), *self.limits.left_out, *self.observations.notes(asked), *findings.notes],
+            notes=[*self.notes(), *self.limits.left_out, *self.observations.notes(expected), *findings.notes],
             warnings=[
                 *self.warnings(),
                 *self._common_warnings(),
-                *self.observations.warnings(asked),
+                *self.observations.warnings(expected),
                 *findings.warnings,
             ],
             defects=list(dict.fromkeys(self.defects)),

@@ -132,10 +132,10 @@ class Hosts:
         prober = self._spec_of(cell).prober or ""
         return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
 
-    def _ask(self, cell: Cell, **asked: Any) -> Outcome:
+    def _ask(self, cell: Cell, **fields: Any) -> Outcome:
         spec = self._spec_of(cell)
         request = Request(cell=cell, engine=spec.engine, data_folder="", timeout_s=CHECK_TIMEOUT_S)
-        return self._host(spec).ask(replace(request, **asked), self._margin_s)
+        return self._host(spec).ask(replace(request, **fields), self._margin_s)
 
     def _host(self, spec: HostSpec) -> "_Host":
         host = self._hosts.get(spec.key)

@@ -367,25 +367,25 @@ class Products:
         formats = sorted(self.flops, key=self.flops.__getitem__, reverse=True)
         return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
 
-    def ran_in(self, asked: str) -> str | None:
+    def ran_in(self, expected: str) -> str | None:
         """The format in which the step computed; None if there were no products.
 
-        It is the `asked` format, unless another one has more operations and is coarser, or almost no operation is in
-        the asked format.
+        It is the format `expected`, unless another one has more operations and is coarser, or almost no operation is in
+        the expected format.
         """
         shares = self.shares()
         if not shares:
             return None
         most = next(iter(shares))
-        is_coarser = BITS.get(most, 0) < BITS[asked]
-        return most if is_coarser or shares.get(asked, 0.0) < MIN_SHARE else asked
+        is_coarser = BITS.get(most, 0) < BITS[expected]
+        return most if is_coarser or shares.get(expected, 0.0) < MIN_SHARE else expected
 
-    def others(self, asked: str, *, coarser: bool) -> Iterator[str]:
-        """Sentences about operations in formats coarser than `asked`, or else in finer ones."""
+    def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
+        """Sentences about operations in formats coarser than `expected`, or else in finer ones."""
         for name, share in self.shares().items():
-            is_coarser = BITS.get(name, 0) < BITS[asked]
-            if name != asked and share >= MIN_SHARE and is_coarser == coarser:
-                yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
+            is_coarser = BITS.get(name, 0) < BITS[expected]
+            if name != expected and share >= MIN_SHARE and is_coarser == coarser:
+                yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
     def check(self) -> Check:
         if not self.total or self.in_other_threads:
@@ -516,19 +516,19 @@ class Observations:
         finally:
             self.checks_s += time.perf_counter() - start
 
-    def warnings(self, asked: str) -> Iterator[str]:
-        """Warnings as sentences. `asked` is the format in which the cell should compute."""
+    def warnings(self, expected: str) -> Iterator[str]:
+        """Warnings as sentences. `expected` is the format in which the cell should compute."""
         for what, why in self.unchecked.items():
             yield f"{what} not checked: {why}"
         yield from self.training.warnings()
-        yield from self.products.others(asked, coarser=True)
+        yield from self.products.others(expected, coarser=True)
         if self.products.in_other_threads:
             yield "layers ran in threads of the user's code, where their precision was not observed"
-        if others := self.modes[1]:
-            yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
+        if layers := self.modes[1]:
+            yield f"in training mode, although it infers: {', '.join(layers[:MAX_NAMED])}"
 
-    def notes(self, asked: str) -> Iterator[str]:
-        yield from self.products.others(asked, coarser=False)
+    def notes(self, expected: str) -> Iterator[str]:
+        yield from self.products.others(expected, coarser=False)
         yield from self.training.notes()
-        if of_dropout := self.modes[0]:
-            yield f"dropout was active in inference: {', '.join(of_dropout[:MAX_NAMED])}"
+        if layers := self.modes[0]:
+            yield f"dropout was active in inference: {', '.join(layers[:MAX_NAMED])}"

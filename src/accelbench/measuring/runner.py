@@ -172,8 +172,8 @@ class Timing:
 
     def measured(self) -> dict[str, Any]:
         """The fields for a `Measurement`, by name."""
-        kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
-        return {**kept, "num_steady_samples": self.num_steady_samples or None}
+        fields = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
+        return {**fields, "num_steady_samples": self.num_steady_samples or None}
 
     def drop(self, seconds: float = 0.0) -> None:
         """Removes all blocks before they are measured again. Adds their time and `seconds` to `dropped_s`."""

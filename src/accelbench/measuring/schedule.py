@@ -31,7 +31,7 @@ MIN_SAMPLES = 6
 # Blocks are planned this many times longer than needed, so that a faster block is still long enough.
 BLOCK_MARGIN = 1.2
 # With protocol=steps, measuring ends early if the interval of the speed is at most `Window.width` wide, after at least
-# EARLY_S seconds and NUM_PARTS blocks. With fewer blocks, an interval that ends the measuring is wrong too often.
+# EARLY_S seconds and NUM_PARTS blocks. If it could end after fewer blocks, intervals would miss the speed too often.
 EARLY_S = 10.0
 NUM_PARTS = 10
 MAX_PARTS = 1000  # the number of parts if the time of a step is unknown
@@ -264,8 +264,8 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
             if (has_compiled or is_short) and not is_last:
                 timing.drop(block.seconds)
                 if not has_compiled:
-                    more = BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)
-                    num_steps = math.ceil(num_steps * max(1.1, more))
+                    factor = BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)
+                    num_steps = math.ceil(num_steps * max(1.1, factor))
                 break
             timing.blocks.append(block)
             timing.stop = _why_stop(runner, window)
@@ -325,11 +325,11 @@ def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
     phased: list[dict[Phase, float]] = []
     elapsed = 0.0
     while len(plain) < MIN_PHASED or (elapsed < seconds and len(plain) < MAX_PHASED):
-        whole = yield Ask(copies_out=True)
+        undivided = yield Ask(copies_out=True)
         in_phases = yield Ask(stamps=stamps)
-        plain.append(whole.seconds)
+        plain.append(undivided.seconds)
         phased.append(in_phases.phases_s)
-        elapsed += whole.seconds + in_phases.seconds
+        elapsed += undivided.seconds + in_phases.seconds
     names = dict.fromkeys(phase for phases in phased for phase in phases)  # steps may differ in their phases
     phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in names}
     return Breakdown(phases_s=phases_s, undisturbed_s=plain)

@@ -29,7 +29,7 @@ LEAD_NS = 5_000_000  # time from the start until the first request
 START_S = 60.0  # longest time for the generator to start
 LOOK_NS = 100_000_000  # time between two checks of the number of waiting requests
 LEAST_S = 5.0  # a queue is not called growing before this time, because a stall at the start is no growth
-MAX_WAITING = 2.0  # the queue may be growing if more requests wait than arrive in this many latency limits
+MAX_WAITING = 2.0  # a queue may be growing if it has more requests than arrive in so many latency limits
 MAX_REQUESTS = 10_000_000  # they take 320 MB of shared memory
 TIME_LIMIT = "the cell's time limit"
 
@@ -116,19 +116,19 @@ class Arrivals:
         """
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
-        taken = 0
+        first = 0  # the next request to put into a batch
         delay_ns = int(self._server.max_delay_ms * 1e6)
         while True:
             self._receive()
             now = now_ns()
-            waiting = self.num - taken
+            waiting = self.num - first
             if self._ends(now, waiting) or (self._is_closed and not waiting):
                 return
-            left_ns = int(self.due[taken]) + delay_ns - now if waiting else LOOK_NS
+            left_ns = int(self.due[first]) + delay_ns - now if waiting else LOOK_NS
             if waiting and (waiting >= max_batch or left_ns <= 0):
                 num = min(waiting, max_batch)
-                yield taken, num
-                taken += num
+                yield first, num
+                first += num
             else:  # no wait for a closed pipe, which is always ready
                 select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, LOOK_NS) / 1e9)
 
@@ -163,8 +163,8 @@ class Arrivals:
     def times(self, num_answered: int) -> tuple[Times, Times]:
         """When each request was due, and when it was issued.
 
-        If the run ended early, requests are left out whose result is unknown: they have no answer, and have not waited
-        for longer than the latency limit.
+        If the run ended early, some requests have no answer, but have not waited for longer than the latency limit
+        either. They are left out.
         """
         num = num_answered
         if self.ended_early:

@@ -204,10 +204,10 @@ class _Crew:
         pool, (dispatched, done) = self.service.pool, self.answered
         while True:
             with self._taking:
-                taken = None if self._failure else next(batches, None)
-            if taken is None:
+                batch = None if self._failure else next(batches, None)
+            if batch is None:
                 return
-            first, num = taken
+            first, num = batch
             dispatched[first : first + num] = began_ns = now_ns()  # written before the worker runs, which may hang
             try:
                 samples = [pool[index % len(pool)] for index in range(first, first + num)]

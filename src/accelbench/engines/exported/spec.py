@@ -24,7 +24,7 @@ def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: PyTorch's host with another engine. The engine imports its framework when it runs."""
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"
-    # `exported_as` includes `threads`: LAPACK, which makes orthogonal weights, rounds by the number of threads.
+    # `exported_as` includes `threads`: LAPACK makes orthogonal weights, and its rounding depends on the threads.
     settings = cell.settings()
     settings["options"] = {**settings["options"], "allocator": None}
     if cell.engine != Engine.aotinductor:  # only AOTInductor compiles for the cell's precision before it saves

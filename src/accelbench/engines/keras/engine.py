@@ -178,7 +178,7 @@ class Run(CellRun):
         kinds = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}
         loss = None
         self.observations.products = self.observer.products(train=self.trains)
-        asked = FORMATS[self.cell.precision].computed
+        expected = FORMATS[self.cell.precision].computed
         if self.trains:
             self.observations.training.learning_rates = [float(self.model.optimizer.learning_rate.numpy())]
             if not self.fits:
@@ -188,7 +188,9 @@ class Run(CellRun):
         return Observed(
             device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
-            precision=self.observer.precision(self.observations.products.ran_in(asked), tf32=self.backend.uses_tf32()),
+            precision=self.observer.precision(
+                self.observations.products.ran_in(expected), tf32=self.backend.uses_tf32()
+            ),
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,

@@ -38,9 +38,9 @@ class ArrayFeed:
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
-            return (tuple(array.take(chosen, axis=0) for array in self.arrays) for chosen in self.order)
+            return (tuple(array.take(indices, axis=0) for array in self.arrays) for indices in self.order)
         # Without a shuffle, batches are views of the arrays. They are made once, and nothing is copied.
-        slices = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_epoch()]
+        slices = [slice(int(indices[0]), int(indices[-1]) + 1) for indices in self.order.one_epoch()]
         views = [tuple(array[rows] for array in self.arrays) for rows in slices]
         return cycle(views) if self.order.endless else iter(views)
 

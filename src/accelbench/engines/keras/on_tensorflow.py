@@ -140,14 +140,14 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     arrays = [tensors[id(array)] for array in feed.arrays]
     size = feed.order.batch_size
 
-    def batches_of(chosen: tf.Tensor) -> tf.data.Dataset:
+    def batches_of(indices: tf.Tensor) -> tf.data.Dataset:
         # Splits the indices as `fit` does. Slicing batch by batch would take 4 % of a step of 8 ms.
-        whole = tf.size(chosen) // size * size
-        rest = tf.data.Dataset.from_tensors(chosen[whole:]).take(tf.size(chosen, tf.int64) % size)
-        return tf.data.Dataset.from_tensor_slices(tf.reshape(chosen[:whole], (-1, size))).concatenate(rest)
+        num_in_full = tf.size(indices) // size * size
+        rest = tf.data.Dataset.from_tensors(indices[num_in_full:]).take(tf.size(indices, tf.int64) % size)
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(indices[:num_in_full], (-1, size))).concatenate(rest)
 
-    def gather(chosen: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return tuple(tf.gather(array, chosen) for array in arrays)
+    def gather(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(tf.gather(array, indices) for array in arrays)
 
     epochs = tf.data.Dataset.from_generator(feed.order.epochs, output_signature=tf.TensorSpec((None,), tf.int64))
     batches = epochs.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)

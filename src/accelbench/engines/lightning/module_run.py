@@ -46,9 +46,9 @@ class ModuleRun(NetworkRun):
     last_result: Any = None  # the loss of the step after the measured ones, if training_step returned one
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
-        self.asked = cell.trainer or TrainerSettings()
+        self.trainer_settings = cell.trainer or TrainerSettings()
         # Number of batches whose gradients are added up for one step of the optimiser.
-        self.num_accumulated = self.asked.accumulate_grad_batches if cell.mode == Mode.train else 1
+        self.num_accumulated = self.trainer_settings.accumulate_grad_batches if cell.mode == Mode.train else 1
         if self.num_accumulated > 1:  # no breakdown: not every batch has an optimiser step
             cell = replace(cell, breakdown_s=0.0)
         super().__init__(cell, data_folder, backend, ranks)
@@ -66,7 +66,7 @@ class ModuleRun(NetworkRun):
 
     def settings(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self.asked, name) for name in STEP_SETTINGS},
+            **{name: getattr(self.trainer_settings, name) for name in STEP_SETTINGS},
             "devices": 1,
             "max_epochs": self.cell.epochs if self.fits else MAX_EPOCHS,
             "limit_val_batches": 1.0 if self.fits else 0,
@@ -88,10 +88,10 @@ class ModuleRun(NetworkRun):
     def run_steps(self) -> None:
         super().run_steps()
         for name in STEP_SETTINGS:
-            now = getattr(self.trainer, name)
-            asked = getattr(self.asked, name)
-            if now != asked:
-                self.changes.append(f"its code set trainer.{name}={now}, but the cell asked for {asked}")
+            value = getattr(self.trainer, name)
+            setting = getattr(self.trainer_settings, name)
+            if value != setting:
+                self.changes.append(f"its code set trainer.{name}={value}, but the cell asked for {setting}")
 
     def begin_loop(self) -> None:
         self.observer.handle.remove()

@@ -225,7 +225,7 @@ class UserModule:
         if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
             raise UserError(f"{self.flag}: should extend {MODULE}; if it returns one, set model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
-        module = _made("model.args", model.definition, kind, model.args, size)
+        module = _created("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(module), MODULE) is None:
             raise UserError(f"{self.flag}: should return a {MODULE}, not a {type(module).__name__}")
         return module
@@ -234,7 +234,7 @@ class UserModule:
         kind = import_path("data.target", target)
         if not isinstance(kind, type) or lightning_package(kind, DATA) != self.package:
             raise UserError(f"data.target={target}: should extend {DATA} of {self.package}, as model.target does")
-        return _made("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
+        return _created("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
 
     def _loader_name(self) -> str:
         """The name of the method that makes the loader."""
@@ -244,25 +244,25 @@ class UserModule:
                 return name
         raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
 
-    def _overrides(self, made: Any, name: str) -> bool:
+    def _overrides(self, module: Any, name: str) -> bool:
         """Whether the class of a module or a data module overrides a method of Lightning's base class."""
-        base = getattr(importlib.import_module(self.package), MODULE if made is self.module else DATA)
-        return getattr(type(made), name) is not getattr(base, name)
+        base = getattr(importlib.import_module(self.package), MODULE if module is self.module else DATA)
+        return getattr(type(module), name) is not getattr(base, name)
 
     def _leave_out_callbacks(self) -> None:
         """Leaves out callbacks of the module that end the training or save files."""
-        make = self.module.configure_callbacks
-        callbacks = importlib.import_module(f"{self.package}.callbacks")
+        configure = self.module.configure_callbacks
+        library = importlib.import_module(f"{self.package}.callbacks")
 
         def configured() -> list[Any]:
-            made, kept = make(), []
+            of_user, callbacks = configure(), []
             self.left_out.clear()
-            for callback in made if isinstance(made, list | tuple) else [made]:
-                if isinstance(callback, callbacks.EarlyStopping | callbacks.Checkpoint):
+            for callback in of_user if isinstance(of_user, list | tuple) else [of_user]:
+                if isinstance(callback, library.EarlyStopping | library.Checkpoint):
                     self.left_out.append(type(callback).__name__)
                 else:
-                    kept.append(callback)
-            return kept
+                    callbacks.append(callback)
+            return callbacks
 
         self.module.configure_callbacks = configured
 
@@ -272,7 +272,7 @@ def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
-def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
+def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
     """Calls `kind` with the arguments. If `size` is not None, also passes it as the argument or attribute `batch_size`.
 
     Raises UserError if `kind` does not accept the arguments, or if they have another batch size.
@@ -285,7 +285,7 @@ def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int 
     with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
         if "batch_size" in inspect.signature(kind).parameters:
             args = {**args, "batch_size": size}
-    made = _made(flag, target, kind, args, None)
-    if "batch_size" not in args and hasattr(made, "batch_size"):
-        made.batch_size = size
-    return made
+    instance = _created(flag, target, kind, args, None)
+    if "batch_size" not in args and hasattr(instance, "batch_size"):
+        instance.batch_size = size
+    return instance

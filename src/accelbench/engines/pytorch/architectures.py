@@ -21,7 +21,7 @@ CLASSES: dict[Task | None, tuple[str, str]] = {
     Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
     Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
 }
-# Arguments that every configuration accepts, but that are no fields of it.
+# Arguments that every configuration accepts, although they are not among its fields.
 ALSO_KNOWN = {"num_labels", "attn_implementation"}
 LABELLED = 0.15  # share of tokens that a masked language model predicts in training, as in BERT
 NO_LABEL = -100  # label of tokens without a loss, in transformers
@@ -69,10 +69,10 @@ def build(model: ModelSpec) -> nn.Module:
 class TokenMaker:
     """Makes batches of random token ids.
 
-    Unless they are prompts, batches have an attention mask of ones. In training they also have labels, with which the
-    network computes its loss. Labels that are no classes have the cell's dtype. The ids exclude those of padding and of
-    the end of a text, because networks treat these differently. A sequence has `length` tokens, by default the number
-    in the settings.
+    The ids of padding and of the end of a text are left out, because networks treat these tokens differently. A
+    sequence has `length` tokens, by default the number in the settings. Batches have an attention mask of ones, except
+    prompts. In training, batches have labels, and the network computes its loss from them. Labels are class indices or
+    token ids, or numbers in the cell's dtype.
 
     Raises UserError if the network has fewer positions than a sequence has tokens.
     """
@@ -86,14 +86,14 @@ class TokenMaker:
         self.dtype = STORED_DTYPES[cell.precision]
         config = self.config
         self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
-        asked = f"model.batch_args.seq_len={self.tokens_per_sample}"
+        flag = f"model.batch_args.seq_len={self.tokens_per_sample}"
         num = self.tokens_per_sample
         if cell.mode == Mode.generate:
             num = cell.generate.prompt_tokens + cell.generate.new_tokens
-            asked = f"generate.prompt_tokens and generate.new_tokens: together {num}"
+            flag = f"generate.prompt_tokens and generate.new_tokens: together {num}"
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < num:
-            raise UserError(f"{asked}: {cell.model.definition} has only {most} positions: use fewer tokens")
+            raise UserError(f"{flag}: {cell.model.definition} has only {most} positions: use fewer tokens")
         self.end = _ids(config, "eos_token_id")
         special = {*_ids(config, "pad_token_id"), *self.end}
         self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])

@@ -82,16 +82,16 @@ class ArrayFeed(_OrderedFeed):
             return self._gathered()
         # Without a shuffle, batches are views of the arrays. They are made once, and nothing is copied.
         views = []
-        for chosen in self.order.one_epoch():
-            rows = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
+        for indices in self.order.one_epoch():
+            rows = slice(int(indices[0]), int(indices[-1]) + 1) if len(indices) else slice(0)
             views.append(self.padded(tuple(tensor[rows] for tensor in self.tensors)))
         return cycle(views) if self.order.endless else iter(views)
 
     def _gathered(self) -> Iterator[Batch]:
         pads = self.order.last == "pad"
-        for chosen in self.order:
-            indices = torch.from_numpy(chosen)
-            batch = tuple([tensor.index_select(0, indices) for tensor in self.tensors])
+        for indices in self.order:
+            rows = torch.from_numpy(indices)
+            batch = tuple([tensor.index_select(0, rows) for tensor in self.tensors])
             yield self.padded(batch) if pads else batch
 
 
@@ -125,11 +125,11 @@ class _Pictures(Dataset[Batch]):
         self.side = side
         self.labelled = labelled
 
-    def __getitem__(self, chosen: NDArray[np.int64]) -> Batch:
-        images = torch.empty((len(chosen), self.side, self.side, 3), dtype=torch.uint8)
-        for place, index in enumerate(chosen.tolist()):
-            images[place] = self.decode(self.encoded[index])
-        return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
+    def __getitem__(self, indices: NDArray[np.int64]) -> Batch:
+        images = torch.empty((len(indices), self.side, self.side, 3), dtype=torch.uint8)
+        for row, index in enumerate(indices.tolist()):
+            images[row] = self.decode(self.encoded[index])
+        return (images, torch.from_numpy(self.encoded.labels[indices]).long()) if self.labelled else (images,)
 
 
 class Decoder:

@@ -389,8 +389,8 @@ def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any
 
 def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
     length, num_keys = query.shape[-2], key.shape[-2]
-    whole: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
-    return whole * _num_pairs(length, num_keys, args[3]) // (length * num_keys)
+    num_without_mask: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+    return num_without_mask * _num_pairs(length, num_keys, args[3]) // (length * num_keys)
 
 
 def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
@@ -404,8 +404,8 @@ def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
     """`nn.MultiheadAttention` in inference: the attention, and the projections of queries, keys, values and output."""
     batch, length, width = query.shape
-    others = key.shape[1]
-    return 2 * batch * (2 * length * width**2 + 2 * others * width**2 + 2 * length * others * width)
+    num_keys = key.shape[1]
+    return 2 * batch * (2 * length * width**2 + 2 * num_keys * width**2 + 2 * length * num_keys * width)
 
 
 def _encoder_layer(sequence: Tensor, *args: Any, **_: Any) -> int:

@@ -61,7 +61,7 @@ class Generates(OwnTask):
         fed = ids[:, :num_prompt]
         forced = ids[:, num_prompt:]
         is_forced = forced.shape[1] > 0
-        times_s, kept, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
+        times_s, logits_of, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
         now = time.perf_counter
         wait = self.wait
         compared = self.compared if is_forced else self.compared[:2]
@@ -72,18 +72,18 @@ class Generates(OwnTask):
         for index in range(self.generate.new_tokens):
             output = called(input_ids=fed, use_cache=True, **{self.cache_name: cache}, **self.only_last)
             logits = output.logits[:, -1]
-            chosen = logits.argmax(-1, keepdim=True)
+            token = logits.argmax(-1, keepdim=True)
             wait()
             ended = now()
             times_s.append(ended - began)
             began = ended
-            tokens.append(chosen)
+            tokens.append(token)
             called = network
-            fed = forced[:, index : index + 1] if is_forced else chosen
+            fed = forced[:, index : index + 1] if is_forced else token
             if index in compared:
-                kept[index] = logits
+                logits_of[index] = logits
         self.times_s.append(times_s)
-        return [*(kept[index] for index in compared), torch.cat(tokens, 1)]
+        return [*(logits_of[index] for index in compared), torch.cat(tokens, 1)]
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
         """Returns what `infer` returns for a batch with all ids, but computes it in one pass, without a cache."""
@@ -152,9 +152,9 @@ class GenerateWorkload(TransformersWorkload):
 
     def generation(self, num: int) -> Generation:
         """The times of the last `num` generations."""
-        kept = self.times_s[len(self.times_s) - num :]
-        prefill_s = [times_s[0] for times_s in kept]
-        decode_s = [times_s[1:] for times_s in kept]
+        generations = self.times_s[len(self.times_s) - num :]
+        prefill_s = [times_s[0] for times_s in generations]
+        decode_s = [times_s[1:] for times_s in generations]
         return Generation(prefill_s=prefill_s, decode_s=decode_s, cache_bytes=self.task.cache_bytes())
 
     def tokens_per_sample(self) -> float:

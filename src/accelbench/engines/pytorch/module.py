@@ -307,12 +307,12 @@ class TestStep(InferStep):
             losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
             self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
         if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
-            whole = mapped(output, lambda tensor: tensor[:num])
+            unpadded = mapped(output, lambda tensor: tensor[:num])
             batch = (inputs[:num], labels[:num])
             if task.own_loss is not None:
-                self.loss_sum = self.loss_sum + num * task.own_loss(whole, batch).to(self.loss_sum)
+                self.loss_sum = self.loss_sum + num * task.own_loss(unpadded, batch).to(self.loss_sum)
             if task.own_metric is not None:
-                metric = torch.as_tensor(task.own_metric(whole, batch))
+                metric = torch.as_tensor(task.own_metric(unpadded, batch))
                 self.metric_sum = self.metric_sum + num * metric.to(self.metric_sum)
         if task.classifies(output):
             self.num_right = self.num_right + (task.answers(output) == labels).sum()

@@ -159,7 +159,7 @@ class OwnTask:
         self.left_out: list[str] = []  # keys that only the loss gets
         if isinstance(first, Mapping):
             keys = list(first)
-            self.keys = _taken(network, keys, inputs, f"model.batch={model.batch}" if model else "batch")
+            self.keys = _keys_of_network(network, keys, inputs, f"model.batch={model.batch}" if model else "batch")
             self.left_out = [key for key in keys if key not in self.keys]
         elif inputs:
             raise UserError("model.inputs: the batch has no keys: remove model.inputs")
@@ -183,15 +183,15 @@ class OwnTask:
         return self.num_counted
 
 
-def _taken(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
+def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
     """The keys of a batch that the network gets: `inputs`, or else the keys that its `forward` accepts."""
     named, takes_any = _arguments(network)
-    taken = inputs or [key for key in keys if takes_any or key in named]
-    if not taken or set(taken) - set(keys):
+    of_network = inputs or [key for key in keys if takes_any or key in named]
+    if not of_network or set(of_network) - set(keys):
         has = ", ".join(map(str, keys))
         takes = ", ".join(inputs or named) or "nothing"
         raise UserError(f"{flag}: has {has}, but the network needs {takes}: name the entries as forward's arguments")
-    return taken
+    return of_network
 
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
@@ -290,9 +290,9 @@ class OwnWorkload:
 
     def notes(self) -> Iterator[str]:
         if self.task.left_out:
-            taken = ", ".join(self.task.keys or ())
+            of_network = ", ".join(self.task.keys or ())
             left_out = ", ".join(map(str, self.task.left_out))
-            yield f"the network gets only {taken} of a batch, the loss also gets {left_out}"
+            yield f"the network gets only {of_network} of a batch, the loss also gets {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
 

@@ -125,11 +125,11 @@ class Observer:
         """
         self.handle.remove()  # it is still there if no such layer ran
         products = run.observations.products
-        asked = FORMATS[run.cell.precision]
+        expected = FORMATS[run.cell.precision]
         weights = self.stored()
-        stored = asked.stored if weights is None else real_format(weights)
-        of_result = asked.computed if self.result is None else real_format(self.result)
-        computed = products.ran_in(asked.computed) or of_result
+        stored = expected.stored if weights is None else real_format(weights)
+        of_result = expected.computed if self.result is None else real_format(self.result)
+        computed = products.ran_in(expected.computed) or of_result
         # The result comes first: Lightning's Trainer may have moved the weights back to the host.
         places = [tensor.device.type for tensor in (self.result, weights) if tensor is not None]
         kind = max(

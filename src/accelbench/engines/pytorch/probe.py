@@ -62,12 +62,12 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
     """
     start = time.perf_counter()
     measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    backend, asked = backend_for(device), list(precisions)
+    backend, precisions = backend_for(device), list(precisions)
     is_xla = backend.torch_type == "xla"
     if not is_xla:
         use_threads(usable_cores())
     best = partial(_best, backend, seconds_each)
-    rates: dict[Precision, dict[str, float]] = {word: {} for word in asked if _has_units(backend, word)}
+    rates: dict[Precision, dict[str, float]] = {word: {} for word in precisions if _has_units(backend, word)}
     with torch.no_grad():
         for _ in range(NUM_ROUNDS):
             for precision, kernels in rates.items():
@@ -82,7 +82,7 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
         threads=None if is_xla else torch.get_num_threads(),
         flops_per_s={word: max(kernels.values()) for word, kernels in rates.items() if kernels},
         how={word: max(kernels, key=kernels.__getitem__) for word, kernels in rates.items() if kernels},
-        probed=[word.value for word in asked],
+        probed=[word.value for word in precisions],
         memory_bytes_per_s=memory,
         host_to_device_bytes_per_s=to_device,
         device_to_host_bytes_per_s=to_host,

@@ -105,8 +105,8 @@ def parts_of(tensor: Tensor) -> Sequence[Tensor]:
     if tensor.is_nested:
         return list(tensor.unbind())
     if tensor.layout == torch.sparse_coo:
-        whole = tensor.coalesce()
-        return [whole.indices(), whole.values()]
+        sparse = tensor.coalesce()
+        return [sparse.indices(), sparse.values()]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):

@@ -66,7 +66,7 @@ def verified(url: str) -> Iterator[None]:
         torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
     # Loads exactly the verified bytes: another program may replace the cached file at any time.
     content = path.read_bytes()
-    others = torch.load
+    load_other = torch.load
     if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
         raise UserError(
             f"model.weights=pretrained: {path} is not the library's file: its sha256 does not begin with "
@@ -75,7 +75,7 @@ def verified(url: str) -> Iterator[None]:
 
     def load(file: Any, *args: Any, **settings: Any) -> Any:
         if file != str(path):
-            return others(file, *args, **settings)
+            return load_other(file, *args, **settings)
         return torch_load(io.BytesIO(content), *args, **{**settings, "weights_only": True})
 
     with replacing(load):
@@ -124,11 +124,11 @@ def save(network: nn.Module, path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    kept: dict[int, tuple[str, Tensor]] = {}
+    tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in network.state_dict(keep_vars=True).items():
-        kept.setdefault(id(tensor), (name, tensor))
+        tensors.setdefault(id(tensor), (name, tensor))
     # Copies, because safetensors refuses tensors that share memory.
-    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in kept.values()}
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.values()}
     with writing(path) as file:
         try:
             save_file(copies, file)
