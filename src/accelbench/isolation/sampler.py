@@ -85,7 +85,7 @@ class _Usage(NamedTuple):
     page_faults: int  # minor and major ones
 
 
-class _Moment(NamedTuple):
+class _Counters(NamedTuple):
     """The counters at one sample."""
 
     at_s: float
@@ -121,7 +121,7 @@ class Sampler:
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
-        self._last: _Moment | None = None  # None after the first process has ended
+        self._last: _Counters | None = None  # None after the first process has ended
         self.pause_s = SHORTEST_PAUSE_S
         with contextlib.suppress(OSError):  # the process has ended, or the system has no /proc
             self._started_s = started_boot_s(pid)
@@ -167,15 +167,15 @@ class Sampler:
             num_cores=len(self._cores) if self._times_s else None,
         )
 
-    def _read_counters(self) -> _Moment:
+    def _read_counters(self) -> _Counters:
         """Reads all counters. Raises OSError if the first process has ended."""
         tree = [*self._roots]
         for root in self._roots:
             tree += descendants(root)
-        return _Moment(time.monotonic(), _measure(tree), cpu_times(self._cores), _waits(tree))
+        return _Counters(time.monotonic(), _measure(tree), cpu_times(self._cores), _waits(tree))
 
 
-def _shares(before: _Moment, after: _Moment) -> dict[str, float | None]:
+def _shares(before: _Counters, after: _Counters) -> dict[str, float | None]:
     """The values of the series between two samples.
 
     They are None if the samples are too close, or if a counter has decreased. That happens if a process has ended and

@@ -9,7 +9,7 @@ import torch
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Compiler, Ran
+from accelbench.engines.exported.compiler import Compiler, EngineReport
 from accelbench.engines.exported.run import MIN_CALIBRATED
 from accelbench.engines.pytorch import engine as pytorch
 from accelbench.engines.pytorch import zoo
@@ -101,7 +101,7 @@ class InTorch(Compiler):
 
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
-        return Ran(computed=name, threads=None, formats=self.ran_formats)
+        return EngineReport(computed=name, threads=None, formats=self.ran_formats)
 
 
 class InBf16(InTorch):

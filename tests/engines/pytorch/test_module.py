@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from accelbench.engines.pytorch.module import ImageTask, varied
+from accelbench.engines.pytorch.module import ImageTask, augmented
 from accelbench.schema.vocab import Augment
 
 
@@ -29,10 +29,10 @@ def numbered(num=400, height=16, width=24):
 def test_a_flip_mirrors_half_of_the_images_and_a_shift_moves_by_up_to_an_eighth():
     torch.manual_seed(0)
     images = numbered()
-    flipped = varied(images, Augment.flip)
+    flipped = augmented(images, Augment.flip)
     mirrored = flipped[:, 0, 0, 1] == 23
     assert flipped[mirrored].equal(images[mirrored].flip(2))
     assert flipped[~mirrored].equal(images[~mirrored])
     assert 150 < mirrored.sum() < 250
-    middle = varied(images, Augment.flip_shift)[:, 8, 12].int()
+    middle = augmented(images, Augment.flip_shift)[:, 8, 12].int()
     assert set((middle[:, 0] - 8).tolist()) == set(range(-2, 3))

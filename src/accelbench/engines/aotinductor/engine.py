@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
+from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
 from accelbench.schema.vocab import Precision
 
 FILE = "network.pt2"
@@ -45,11 +45,11 @@ class AotInductor(Compiler):
             self.outputs = self.package(*call.args, **call.kwargs)
         return self.outputs
 
-    def ran(self, call: Call) -> Ran:
+    def ran(self, call: Call) -> EngineReport:
         """Reports the dtype of the output, because the library does not report the dtypes of its operators."""
         floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
         computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
-        return Ran(computed=computed, threads=torch.get_num_threads())
+        return EngineReport(computed=computed, threads=torch.get_num_threads())
 
 
 export = partial(exported_run.export, AotInductor)

@@ -39,7 +39,7 @@ def call_of(*args: Any, **kwargs: Any) -> Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class EngineReport:
     """The engine's report about a compiled network, read back after it ran."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
@@ -82,12 +82,12 @@ class Compiler:
         """Runs the network and returns the tensors of its output. The next call may overwrite them."""
         raise NotImplementedError
 
-    def ran(self, call: Call) -> Ran:
+    def ran(self, call: Call) -> EngineReport:
         """Reports what ran. It may run `call` again under a profiler, so call it after the measurement."""
         raise NotImplementedError
 
 
-class GivesTensors(nn.Module):
+class TensorOutputs(nn.Module):
     """Wraps a network: returns the tensors of its output as a tuple."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -113,10 +113,10 @@ def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     args = call.args
     kwargs = dict(call.kwargs)
     shapes = None
-    if call.any_size:  # the keys are the argument names of `GivesTensors.forward`
+    if call.any_size:  # the keys are the argument names of `TensorOutputs.forward`
         named = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value}
         first: Any = {0: torch.export.Dim.DYNAMIC}
         shapes = mapped(named, lambda tensor: first)
     with skipping("torch.export"), torch.no_grad():
-        program = torch.export.export(GivesTensors(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(TensorOutputs(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
     return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions

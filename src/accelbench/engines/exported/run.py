@@ -17,7 +17,7 @@ import torch
 from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import FAST_INTEGERS, has_any
 from accelbench.devices.registry import look
-from accelbench.engines.exported.compiler import Call, Compiler, Ran, call_of
+from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, call_of
 from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
@@ -96,7 +96,7 @@ class _Run(NetworkOutputs):
     feed: Feed
     is_reference = False  # type: ignore[assignment]
     artifact: Artifact
-    ran: Ran
+    ran: EngineReport
     is_plain = False  # type: ignore[assignment]
 
     def __init__(self, cell: Cell, data_folder: Path, compiled: Compiler) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
+from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
 from accelbench.engines.formats import computed_in
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
@@ -93,7 +93,7 @@ class OnnxRuntime(Compiler):
     def __call__(self, call: Call) -> Sequence[Tensor]:
         return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
 
-    def ran(self, call: Call) -> Ran:
+    def ran(self, call: Call) -> EngineReport:
         """Profiles another session in its second run. Reads the number of threads from the measured session."""
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
@@ -104,7 +104,7 @@ class OnnxRuntime(Compiler):
         kernels = kernels[len(kernels) // 2 :]
         products = [kernel["args"] for kernel in kernels if PRODUCTS.search(kernel["args"]["op_name"])]
         formats = Counter(map(_format, products))
-        return Ran(
+        return EngineReport(
             computed=computed_in(formats) or "float32",
             threads=self.session.get_session_options().intra_op_num_threads,
             formats=dict(formats),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
+from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
 from accelbench.engines.formats import computed_in
 from accelbench.schema.vocab import Precision
 
@@ -81,7 +81,7 @@ class OpenVino(Compiler):
         results = self.request.infer(_inputs(call), share_inputs=True, share_outputs=True)
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
-    def ran(self, call: Call) -> Ran:
+    def ran(self, call: Call) -> EngineReport:
         """Reads the layers and settings of the plugin, and the profile of another request."""
         layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
@@ -91,7 +91,7 @@ class OpenVino(Compiler):
         for _ in range(2):
             profiled.infer(_inputs(call), share_inputs=True)
         nodes = [node for node in profiled.get_profiling_info() if str(node.status).endswith("EXECUTED")]
-        return Ran(
+        return EngineReport(
             computed=computed_in(formats) or DTYPES.get(hint, hint),
             threads=int(self.network.get_property("INFERENCE_NUM_THREADS")),
             formats=dict(formats),

@@ -19,7 +19,7 @@ from accelbench.devices import cpu, packages
 from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.pytorch import global_state
-from accelbench.engines.pytorch.global_state import Held
+from accelbench.engines.pytorch.global_state import HeldSettings
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
@@ -39,7 +39,7 @@ class Backend(BaseBackend):
     fused = False  # whether a step is recorded, compiled for each new shape of a batch, and run as a whole
     num_devices = 1  # the number of devices that computed parts of each batch
     flushes_denormals = False
-    held: Held | None = None  # the settings of the cell; None before they are set
+    held: HeldSettings | None = None  # the settings of the cell; None before they are set
 
     def __init__(self) -> None:
         self.count_compiles: Callable[[], Compiles] = Compilations()
@@ -60,7 +60,7 @@ class Backend(BaseBackend):
     def prepare(self, allow_tf32: bool) -> None:
         """Sets the global settings of PyTorch and of the device's library for one cell."""
         global_state.restore(global_state.values_of_a_cell(allow_tf32=allow_tf32))
-        self.held = Held()
+        self.held = HeldSettings()
 
     def hold(self, dtype: torch.dtype) -> None:
         """Sets the global settings again before the first step, because the user's code may have changed them.

@@ -157,7 +157,7 @@ def denormals_are_flushed() -> bool:
     return not (values * 1.0).view(torch.int32).any()
 
 
-class Held:
+class HeldSettings:
     """The settings of a measurement: the present settings at the time of creation."""
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ class ImageTask:
     def train(self, network: nn.Module, batch: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
         """Runs a forward pass. Returns the network's output and the mean loss."""
         images, labels = batch
-        inputs = self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
+        inputs = self.inputs(images if self.augment == Augment.none else augmented(images, self.augment))
         output = network(inputs)
         return output, self.loss(output, inputs, labels)
 
@@ -115,7 +115,7 @@ class ImageTask:
         return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
-def varied(images: Tensor, augment: Augment) -> Tensor:
+def augmented(images: Tensor, augment: Augment) -> Tensor:
     """Augments images (n, height, width, ...): mirrors each with probability 0.5.
 
     `flip_shift` also shifts each image by up to 1/8 of its height and width, and fills the gap with the edge pixels.

@@ -17,7 +17,7 @@ from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tensors_in, varied
-from accelbench.engines.pytorch.training import AsItIs
+from accelbench.engines.pytorch.training import Modeless
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
@@ -196,7 +196,7 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[s
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     """Returns the names of the arguments of `forward`, and whether it accepts any other name."""
-    if isinstance(network, AsItIs):
+    if isinstance(network, Modeless):
         network = network.network
     if isinstance(network, torch.jit.ScriptModule):
         schema: Any = network.forward.schema  # type: ignore[attr-defined]

@@ -103,7 +103,7 @@ def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
     return dropping, changing
 
 
-class AsItIs(nn.Module):
+class Modeless(nn.Module):
     """Wraps a module without training and evaluation modes, such as a frozen or an exported module."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -118,7 +118,7 @@ class AsItIs(nn.Module):
 
 
 def with_modes(network: nn.Module) -> nn.Module:
-    """Returns the network, wrapped in `AsItIs` if its mode can't be set."""
+    """Returns the network, wrapped in `Modeless` if its mode can't be set."""
     for layer in network.modules():
         if not hasattr(layer, "training"):  # a frozen module; Lightning reads the mode
             vars(layer)["training"] = False
@@ -129,12 +129,14 @@ def with_modes(network: nn.Module) -> nn.Module:
     except Exception:  # TorchScript raises AttributeError, torch.export NotImplementedError
         takes_modes = False
     set_modes(network, modes)  # restores modes that its constructor has set
-    return network if takes_modes else AsItIs(network)
+    return network if takes_modes else Modeless(network)
 
 
 def has_mode(layer: nn.Module) -> bool:
     """Whether the layer has training and evaluation modes. Frozen and exported modules have none."""
-    return not isinstance(layer, AsItIs | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(layer, "training")
+    return not isinstance(layer, Modeless | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(
+        layer, "training"
+    )
 
 
 def modes_of(network: nn.Module) -> list[bool]:
