@@ -121,7 +121,7 @@ class _Run:
             sampler = Sampler(first, num_gpus, others)
             sampler.sample()
             outcome = self._await(sampler)
-            sampler.sample()  # even a very short cell has samples of its begin and its end
+            sampler.sample()  # even a very short cell has a sample at its start and one at its end
             measured = outcome.measurement
             if measured is None:  # the processes must have ended before the sweep reads their files
                 self._end()

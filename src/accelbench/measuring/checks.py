@@ -31,10 +31,10 @@ MAX_NAMED = 3  # layers named in a sentence
 MAX_CYCLE = 64  # steps; nobody accumulates gradients over more
 MAX_WHY = 200  # characters of an error in a sentence
 PRECISE = (Precision.fp32, Precision.fp64)
-# Relative errors up to these come from rounding: in fp32 and fp64; in coarser formats.
+# Relative errors up to these come from rounding. The first is for fp32 and fp64, the second for coarser formats.
 MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
-# Relative errors above these are wrong, if it is unknown how much rounding explains: in fp32 and fp64; in coarser
-# formats. An output that is unrelated to the reference has an error of 1 to 1.4.
+# If it is unknown how much rounding explains, outputs with relative errors above these are wrong. The first is for fp32
+# and fp64, the second for coarser formats. An output that is unrelated to the reference has an error of 1 to 1.4.
 WRONG_FROM, ROUNDED_WRONG_FROM = 1e-2, 0.5
 # A new network that rounds like the cell has some error. Rounding explains errors up to this many times as large. The
 # factor for fp32 and fp64 is larger, because fast algorithms of convolutions lose several times as much.
@@ -410,7 +410,7 @@ class Training:
     """Observations of a network in training. `names` are the names of its trainable tensors."""
 
     names: Sequence[str] = ()  # the tensors that were trainable before the first step
-    before: States = field(default_factory=dict)  # their states at the begin of the steady state
+    before: States = field(default_factory=dict)  # their states at the start of the steady state
     after: States = field(default_factory=dict)  # their states at its end
     num_steps: int = MAX_CYCLE  # steps between the two
     cycle: int | None = 1  # steps over which gradients are accumulated; None if the user's code decides

@@ -147,7 +147,7 @@ class Timing:
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
     num_steady_samples: int = 0
-    # begin and end of the steady state, in seconds since the machine started
+    # start and end of the steady state, in seconds since the machine started
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
     num_steady_steps: int = 0  # steps of the steady state, including dropped ones

@@ -24,7 +24,7 @@ from accelbench.serving.batcher import Arrivals, Batches, Times, now_ns
 ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662)}
 # Requests are invalid if their lateness, at percentile 99 or server.percentile, is above this share of the limit.
 MAX_LATE = 0.01
-LATE = "requests were issued"  # the begin of the message about late requests
+LATE = "requests were issued"  # the first words of the message about late requests
 MAX_RATE_ERROR = 0.01  # largest relative error of the rate at which requests were issued
 
 

@@ -247,8 +247,8 @@ class Xla(Backend):
     def _join(self, ranks: Ranks) -> None:
         """Joins the processes, before any tensor is on the device.
 
-        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for it for ever; or if
-        PJRT has joined another number of devices than `ranks.num`.
+        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for it without end. Also
+        raises it if PJRT has joined another number of devices than `ranks.num`.
         """
         from torch_xla._internal import pjrt, tpu
 

@@ -203,11 +203,11 @@ class Counter(TorchDispatchMode):
             uncounted=sorted(self.uncounted),
         )
 
-    def note(self, into: Products) -> None:
-        """Writes the formats and devices of the products that ran into `into`."""
-        into.flops = dict(self.flops_in)
-        into.devices = dict(self.flops_on)
-        into.uncounted = self.uncounted
+    def note(self, products: Products) -> None:
+        """Copies the counted formats, devices and unknown operators to `products`."""
+        products.flops = dict(self.flops_in)
+        products.devices = dict(self.flops_on)
+        products.uncounted = self.uncounted
 
     def __torch_dispatch__(
         self,
@@ -285,8 +285,11 @@ class _Autocasts(TorchFunctionMode):
 
 
 @contextmanager
-def watched(into: Products) -> Iterator[Counter]:
-    """A context that counts the operators of steps on the CPU or a GPU, backward passes included, into `into`."""
+def watched(products: Products) -> Iterator[Counter]:
+    """A context that counts the operators of steps on the CPU or a GPU, backward passes included.
+
+    At its end, it writes the counts to `products`.
+    """
     counter, here = Counter(), get_ident()
 
     def note_thread(module: nn.Module, inputs: Any) -> None:
@@ -295,7 +298,7 @@ def watched(into: Products) -> Iterator[Counter]:
             return
         # The backward pass of a GPU runs in another thread, but with the counter. It may run layers again.
         if counter not in _get_current_dispatch_mode_stack():
-            into.in_other_threads = True
+            products.in_other_threads = True
 
     hook = register_module_forward_pre_hook(note_thread)
     try:
@@ -303,7 +306,7 @@ def watched(into: Products) -> Iterator[Counter]:
             yield counter
     finally:
         hook.remove()
-    counter.note(into)
+    counter.note(products)
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:

@@ -41,13 +41,13 @@ def _readable(values: Tensor) -> Tensor:
 class TrainedNetwork:
     """Observes how the weights of a network change, on their device. Create it before the first step."""
 
-    def __init__(self, network: nn.Module, into: Training) -> None:
-        self.network, self.into = network, into
-        into.names = list(trainable(network))
+    def __init__(self, network: nn.Module, training: Training) -> None:
+        self.network, self.training = network, training
+        training.names = list(trainable(network))
 
     def _trained(self) -> dict[str, Tensor]:
         """The tensors that were trainable when the first step began."""
-        names = set(self.into.names)
+        names = set(self.training.names)
         return {name: weight for name, weight in self.network.named_parameters() if name in names}
 
     def states(self) -> States:
@@ -55,18 +55,18 @@ class TrainedNetwork:
 
     def note_end(self, optimizers: Iterable[Any]) -> None:
         """Records the weights, gradients, learning rates and modes at the end of the steady state."""
-        into = self.into
+        training = self.training
         parameters = self._trained()
-        into.after = self.states()
-        into.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # 16 bits or fewer
-        into.sizes = {name: weight.numel() for name, weight in parameters.items()}
-        changed = set(into.changed)  # a weight that changed had a gradient
-        into.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
+        training.after = self.states()
+        training.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # 16 bits or fewer
+        training.sizes = {name: weight.numel() for name, weight in parameters.items()}
+        changed = set(training.changed)  # a weight that changed had a gradient
+        training.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
         has_any = any(weight.grad is not None for weight in parameters.values())
-        into.vanished = has_any and not into.gradients
+        training.vanished = has_any and not training.gradients
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        into.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
-        into.evaluating = evaluating(self.network)
+        training.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
+        training.evaluating = evaluating(self.network)
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
