@@ -99,8 +99,8 @@ def test_whole_epochs_are_trained_and_tested_and_it_says_when_nothing_more_is_ti
     assert_epochs_in_turn(measured)
     assert run.log == ["test", "test", "done"]
     infers = Run(digits, **FIT | {"mode": Mode.infer}).measure()  # without a loss or a test
-    found = [(epoch.loss, epoch.accuracy, epoch.evaluation) for epoch in infers.epochs]
-    assert found == [(None, None, None)] * NUM_INFER_EPOCHS
+    epochs = [(epoch.loss, epoch.accuracy, epoch.evaluation) for epoch in infers.epochs]
+    assert epochs == [(None, None, None)] * NUM_INFER_EPOCHS
     assert run.log.count("done") == 1
 
 

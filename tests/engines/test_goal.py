@@ -72,8 +72,8 @@ def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit
 def test_samples_and_epochs_of_parts_of_an_epoch():
     run = run_of(epochs=2, every=0.5)
     assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
-    found = [(each.num_steps, each.num_samples, each.epochs) for each in run.evaluations]
-    assert found == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
+    evaluations = [(evaluation.num_steps, evaluation.num_samples, evaluation.epochs) for evaluation in run.evaluations]
+    assert evaluations == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
 
 
 def test_the_split_is_disjoint_and_depends_on_the_data_alone():

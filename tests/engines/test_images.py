@@ -24,7 +24,7 @@ def test_what_can_not_be_had_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("model", "shape", "told"),
+    ("model", "shape", "message"),
     [
         ("rnn", (3, 28, 20), "model=rnn takes images in grey, not 3 x 28 x 20: use data=mnist"),
         ("cnn", (24, 23), "model=cnn takes images of at least 24 x 24 pixels, not 24 x 23: use data=mnist"),
@@ -33,9 +33,9 @@ def test_what_can_not_be_had_is_refused():
         ("scaling_cnn", (3, 4, 4), "at least 8 x 8 pixels, not 3 x 4 x 4: use data=random"),
     ],
 )
-def test_images_that_a_network_does_not_take_are_told_with_data_that_it_does(model, shape, told):
+def test_images_that_a_network_does_not_take_are_told_with_data_that_it_does(model, shape, message):
     spec = ModelSpec(name=model)
-    with pytest.raises(UnsupportedError, match=told):
+    with pytest.raises(UnsupportedError, match=message):
         images.check_fits(spec, shape)
     assert images.why_unfit(spec, shape, "random").endswith("use another model.input_shape")
     assert images.why_unfit(spec, SHAPES.get(images.TAKES[model].data, (3, 64, 64))) is None

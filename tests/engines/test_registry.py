@@ -65,7 +65,7 @@ def test_a_spec_imports_no_framework():
     code = (
         "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
         "from fakes import make_cell; from accelbench.schema.vocab import *;"
-        "print([host_spec(make_cell(engine=each, keras=KerasSettings())).engine for each in Engine]);"
+        "print([host_spec(make_cell(engine=engine, keras=KerasSettings())).engine for engine in Engine]);"
         "print([name for name in ('torch', 'keras', 'tensorflow', 'jax', 'numpy') if name in sys.modules])"
     )
     engines, frameworks = printed(code).splitlines()

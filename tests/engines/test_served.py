@@ -28,7 +28,9 @@ SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
 BY = [slow(Engine.pytorch, 1), slow(Engine.pytorch, 2)]
-BY += [pytest.param(each, 2, marks=marked(each, each != Engine.onnxruntime).marks) for each in sorted(EXPORTING)]
+BY += [
+    pytest.param(engine, 2, marks=marked(engine, engine != Engine.onnxruntime).marks) for engine in sorted(EXPORTING)
+]
 
 
 @pytest.mark.parametrize(("name", "workers"), BY)
@@ -38,28 +40,28 @@ def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, 
     path = tmp_path / "a.requests.npy"
     outcome = hosts.run(cell, digits, requests=path)
     assert outcome.status == Status.ok, outcome.error or outcome.reason
-    found = outcome.measurement
-    serving, times = found.serving, np.load(path)
-    assert (found.defects, found.warnings, found.threads, found.blocks) == ([], [], 2, [])
+    measurement = outcome.measurement
+    serving, times = measurement.serving, np.load(path)
+    assert (measurement.defects, measurement.warnings, measurement.threads, measurement.blocks) == ([], [], 2, [])
     assert (serving.num_requests, serving.num_errors, serving.num_padded, serving.sizes) == (100, 0, 0, [])
-    assert sum(int(size) * num for size, num in serving.batches.items()) == found.num_steady_samples == 100
+    assert sum(int(size) * num for size, num in serving.batches.items()) == measurement.num_steady_samples == 100
     assert serving.requests_digest == hashlib.sha256(path.read_bytes()).hexdigest()
     assert times.shape == (4, 100)
     assert (times[3] > times[0]).all()
-    began_s, ended_s = found.steady_boot_s
+    began_s, ended_s = measurement.steady_boot_s
     assert ended_s - began_s == pytest.approx(serving.duration_s, abs=0.01)
-    assert any(each.promise == Promise.outputs and each.share == 1.0 for each in found.checks)
-    row = summarise(replace(make_record(), cell=cell, measurement=found))
+    assert any(check.promise == Promise.outputs and check.share == 1.0 for check in measurement.checks)
+    row = summarise(replace(make_record(), cell=cell, measurement=measurement))
     assert (row["samples_per_s"], row["flops_per_s"]) == (None, None)
     assert row["flops_per_sample"] > 0
 
 
 def test_all_requests_at_once_are_a_speed(digits):
     cell = make_cell(model=SMALL, **SERVES | {"protocol": Protocol.offline})
-    found = engine.run(cell, digits)
-    assert judge(cell, found) is None
-    assert sum(block.seconds for block in found.blocks) <= found.serving.duration_s
-    assert summarise(replace(make_record(), cell=cell, measurement=found))["samples_per_s"] > 0
+    measurement = engine.run(cell, digits)
+    assert judge(cell, measurement) is None
+    assert sum(block.seconds for block in measurement.blocks) <= measurement.serving.duration_s
+    assert summarise(replace(make_record(), cell=cell, measurement=measurement))["samples_per_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def test_all_requests_at_once_are_a_speed(digits):
 )
 def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
     cell = own_cell(target, batch, **SERVES, **changes)
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    assert found.serving.num_errors == 0
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert measurement.serving.num_errors == 0
 
 
 @pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar"])
@@ -91,12 +93,14 @@ def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypat
 @pytest.mark.parametrize("for_ever", [False, True])
 def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     cell = own_cell("Raises", "two_inputs", args={"for_ever": for_ever}, **SERVES | {"batch_size": 1})
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    assert found.serving.num_errors == (52 if for_ever else 2)
-    assert found.num_steady_samples == 100 - found.serving.num_errors
-    assert "no luck" in found.serving.error
-    assert any("not checked: it failed after its requests too" in each for each in found.warnings) == for_ever
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert measurement.serving.num_errors == (52 if for_ever else 2)
+    assert measurement.num_steady_samples == 100 - measurement.serving.num_errors
+    assert "no luck" in measurement.serving.error
+    assert (
+        any("not checked: it failed after its requests too" in warning for warning in measurement.warnings) == for_ever
+    )
 
 
 @pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
@@ -120,7 +124,7 @@ def test_cells_that_serve_share_an_exported_network_of_any_size():
     others = [replace(cell, batch_size=1), replace(cell, protocol=Protocol.window), replace(cell, seed=1)]
     others += [replace(cell, server=replace(SERVER, workers=2))]
     assert host_spec(alike).exported_as == host_spec(cell).exported_as
-    assert host_spec(cell).exported_as not in {host_spec(each).exported_as for each in others}
+    assert host_spec(cell).exported_as not in {host_spec(cell).exported_as for cell in others}
 
 
 def test_blocks_are_of_batches_that_follow_each_other():

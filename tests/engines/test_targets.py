@@ -44,24 +44,24 @@ def module(tmp_path_factory):
     del sys.modules[name]
 
 
-def found(target, *, factory=False):
+def imported(target, *, factory=False):
     model = ModelSpec(name="x", library=Library.custom, network=target, factory=factory)
     return targets.import_target(model, nn.Module, "torch.nn.Module")
 
 
 @pytest.mark.parametrize("name", ["Net", "annotated", "decorated"])
 def test_a_networks_class_and_a_function_that_says_that_it_makes_one_may_be_called(module, name):
-    assert found(f"{module.__name__}.{name}") is getattr(module, name)
-    assert found("torchvision.models.resnet18").__name__ == "resnet18"  # whose builders say what they make
+    assert imported(f"{module.__name__}.{name}") is getattr(module, name)
+    assert imported("torchvision.models.resnet18").__name__ == "resnet18"  # whose builders say what they make
 
 
 @pytest.mark.parametrize("name", ["bare", "of_a_number", "malformed", "network", "partial"])
 def test_any_other_callable_needs_the_users_word_for_it(module, name):
     target = f"{module.__name__}.{name}"
     with pytest.raises(UserError, match=rf"^model.target={target}: is neither a subclass of torch.nn.M.*factory=true"):
-        found(target)
+        imported(target)
     assert not module.CALLED.exists()
-    assert found(target, factory=True) is getattr(module, name)
+    assert imported(target, factory=True) is getattr(module, name)
 
 
 PYTHONS = "it is part of Python's standard library"
@@ -74,7 +74,7 @@ PYTHONS = "it is part of Python's standard library"
 @pytest.mark.parametrize("factory", [False, True])
 def test_what_is_pythons_or_cannot_be_called_is_refused_under_any_name(module, name, why, factory):
     with pytest.raises(UserError, match=f"{name}: {why}"):
-        found(f"{module.__name__}.{name}", factory=factory)
+        imported(f"{module.__name__}.{name}", factory=factory)
 
 
 class Mine(LightningModule):
@@ -93,5 +93,5 @@ def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, mo
     assert targets.lightning_package(Mine, "LightningDataModule") is None
     assert targets.lightning_package(type("MyOther", (other,), {}), "LightningModule") == "lightning.pytorch"
     assert targets.lightning_package(nn.Linear, "LightningModule") is None
-    own = type("LightningModule", (nn.Module,), {})
-    assert targets.lightning_package(own, "LightningModule") is None  # only its name is the same
+    kind = type("LightningModule", (nn.Module,), {})
+    assert targets.lightning_package(kind, "LightningModule") is None  # only its name is the same

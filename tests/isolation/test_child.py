@@ -35,10 +35,10 @@ def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_wo
     ],
 )
 def test_an_exception_becomes_a_reason_of_one_line(fault, status, reason):
-    found = answer(fault)
-    assert (found.status, found.reason.partition(" memory")[0]) == (status, reason)
+    outcome = answer(fault)
+    assert (outcome.status, outcome.reason.partition(" memory")[0]) == (status, reason)
     traceback_end = {"raise": "ValueError: a bad layer\nwith a second line\n"}
-    assert (found.error or "").endswith(traceback_end.get(fault, ""))  # of what the model raised
+    assert (outcome.error or "").endswith(traceback_end.get(fault, ""))  # of what the model raised
 
 
 def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_line():
@@ -50,13 +50,13 @@ def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_l
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "reason"),
     [("not finite", "latency_s[1]: should be `float`"), ("of numpy", "Encoding objects of type")],
 )
-def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value(fault, told):
-    found = answer(fault)
-    assert (found.status, found.measurement) == (Status.failed, None)
-    assert found.reason.startswith(f"the engine's measurement is not valid: {told}")
+def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value(fault, reason):
+    outcome = answer(fault)
+    assert (outcome.status, outcome.measurement) == (Status.failed, None)
+    assert outcome.reason.startswith(f"the engine's measurement is not valid: {reason}")
 
 
 SOURCE = "import json\ndef outer(text): return inner(text)\ndef inner(text): return json.loads(text)\n"

@@ -29,9 +29,9 @@ def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_
     monkeypatch.setenv("ACCELBENCH_TEST_HARMLESS", "1")
     with Hosts(faulty_host) as running:
         running.run(make_cell("tell environment"), tmp_path)
-    seen = set(json.loads((tmp_path / "environment.json").read_text()))
-    assert "ACCELBENCH_TEST_HARMLESS" in seen
-    assert not seen & SUBSTITUTING
+    names = set(json.loads((tmp_path / "environment.json").read_text()))
+    assert "ACCELBENCH_TEST_HARMLESS" in names
+    assert not names & SUBSTITUTING
 
 
 def test_modules_of_the_users_in_the_folder_are_found_and_not_taken_for_pythons(tmp_path, monkeypatch):
@@ -62,14 +62,14 @@ def test_a_cell_has_the_allocator_of_its_host(tmp_path):
 
 
 def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(tmp_path):
-    told, heard = [], []
+    calls, heard = [], []
     with Hosts(faulty_host) as hosts:
         hosts.listener = heard.append
-        hosts.meanwhile = lambda: (tmp_path / "news").touch() or told.append("timed")
+        hosts.meanwhile = lambda: (tmp_path / "news").touch() or calls.append("timed")
         assert hosts.run(make_cell(), tmp_path).status == Status.ok  # this engine says nothing
-        assert told == []
+        assert calls == []
         assert hosts.run(make_cell("await news"), tmp_path).reason is None
-        assert told == ["timed"]
+        assert calls == ["timed"]
         assert heard == []  # libraries that say nothing
         assert hosts.run(make_cell("exit"), tmp_path).status == Status.failed
         assert "last words" in heard[0]
@@ -128,8 +128,8 @@ def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
 
 def test_the_work_of_a_step_is_counted_once_for_cells_that_differ_only_in_seed_and_repeat(tmp_path):
     def counted(**settings):
-        found = hosts.run(make_cell("count", **settings), tmp_path).measurement
-        return found.work.flops
+        measurement = hosts.run(make_cell("count", **settings), tmp_path).measurement
+        return measurement.work.flops
 
     with Hosts(faulty_host) as hosts:
         first = counted()

@@ -151,8 +151,8 @@ def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
     """Both on one core: each has half of it, and waits as long as the other one runs; together they fill it."""
     core = min(os.sched_getaffinity(0))
     with child(SPIN, 0.5) as one, child(SPIN, 60) as other:
-        for each in (one, other):
-            os.sched_setaffinity(each.pid, {core})
+        for process in (one, other):
+            os.sched_setaffinity(process.pid, {core})
         sampler = Sampler(one.pid)
         sampler.sample()
         other.stdin.write("\n")
@@ -170,19 +170,19 @@ import json, os, subprocess, time
 from accelbench.isolation.sampler import children, descendants, end_orphans
 from accelbench.lifeline import adopt_orphans
 adopt_orphans()
-own = subprocess.Popen(["sleep", "20"]).pid
+child = subprocess.Popen(["sleep", "20"]).pid
 subprocess.run(["sh", "-c", "setsid sleep 20 & setsid sh -c 'sleep 20 & sleep 20' & true"])
 while len(before := descendants(os.getpid())) < 4:
     time.sleep(0.001)
-end_orphans([own])
-print(json.dumps([own, before, children(os.getpid())]))
-os.kill(own, 9)
+end_orphans([child])
+print(json.dumps([child, before, children(os.getpid())]))
+os.kill(child, 9)
 """
 
 
 def test_orphans_of_every_session_and_generation_end_and_the_own_child_stays():
     done = subprocess.run([sys.executable, "-c", ADOPT], capture_output=True, text=True, check=True)
-    own, before, after = json.loads(done.stdout)
-    assert own in before
-    assert after == [own]
-    assert not any(psutil.pid_exists(pid) for pid in before if pid != own)
+    child, before, after = json.loads(done.stdout)
+    assert child in before
+    assert after == [child]
+    assert not any(psutil.pid_exists(pid) for pid in before if pid != child)

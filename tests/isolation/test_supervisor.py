@@ -55,10 +55,10 @@ def test_a_process_of_another_session_ends_before_the_next_cell_starts_and_the_h
         (started,) = running._hosts.values()
         assert running.run(make_cell("daemon"), tmp_path).status == Status.ok
         assert running.run(make_cell("tell processes"), tmp_path).status == Status.ok
-        seen = json.loads((tmp_path / "processes.json").read_text())
-        assert int((tmp_path / "daemon.pid").read_text()) not in seen
+        pids = json.loads((tmp_path / "processes.json").read_text())
+        assert int((tmp_path / "daemon.pid").read_text()) not in pids
         assert started.process.poll() is None
-        assert len(seen) == 4  # the host, its forkserver and resource tracker, and the cell
+        assert len(pids) == 4  # the host, its forkserver and resource tracker, and the cell
 
 
 def test_a_cells_memory_is_sampled(hosts, tmp_path):
@@ -93,12 +93,12 @@ def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(before, tmp_pat
 def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
     assert hosts.run(make_cell("tell rank", devices=3), tmp_path).status == Status.ok
     hosts.run(make_cell(), tmp_path)  # starts when all ranks have ended
-    seen = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
-    assert [each["RANK"] for each in seen] == ["0", "1", "2"]
-    assert {each["WORLD_SIZE"] for each in seen} == {"3"}
-    assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen}) == 1
+    environments = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
+    assert [variables["RANK"] for variables in environments] == ["0", "1", "2"]
+    assert {variables["WORLD_SIZE"] for variables in environments} == {"3"}
+    assert len({(variables["MASTER_ADDR"], variables["MASTER_PORT"]) for variables in environments}) == 1
 
 
 def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
-    found = [hosts.run(make_cell("count", batch_size=size), tmp_path).measurement for size in (1, 2, 4)]
-    assert len({each.work.flops for each in found}) == 3  # the engine counts its process id
+    measurements = [hosts.run(make_cell("count", batch_size=size), tmp_path).measurement for size in (1, 2, 4)]
+    assert len({measurement.work.flops for measurement in measurements}) == 3  # the engine counts its process id

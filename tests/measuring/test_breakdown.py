@@ -51,19 +51,19 @@ def measured(device, seconds):
 
 def test_each_phase_has_its_length_and_they_add_up_to_the_step():
     device = Device()
-    found = measured(device, 0.5)
-    first = {phase: seconds[0] for phase, seconds in found.phases_s.items()}
+    measured_phases = measured(device, 0.5)
+    first = {phase: seconds[0] for phase, seconds in measured_phases.phases_s.items()}
     expected = {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
     assert first == pytest.approx({**expected, "copy_out": 0.0003, "framework": 0.0}, abs=0.00011)
-    assert sum(first.values()) == pytest.approx(found.undisturbed_s[0], rel=0.03)
-    assert sum(found.undisturbed_s) == pytest.approx(0.25, rel=0.1)
+    assert sum(first.values()) == pytest.approx(measured_phases.undisturbed_s[0], rel=0.03)
+    assert sum(measured_phases.undisturbed_s) == pytest.approx(0.25, rel=0.1)
 
 
 def test_a_device_that_runs_whole_steps_has_no_phases_within():
     device = Device(fused=True)
-    found = measured(device, 0.1)
-    assert set(found.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
-    assert found.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
+    measured_phases = measured(device, 0.1)
+    assert set(measured_phases.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
+    assert measured_phases.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
     assert device.mark(Phase.forward) is None
 
 

@@ -31,7 +31,9 @@ def builds(function=right, rounds_by=ROUNDS_BY):
     return new_network
 
 
-def found(output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None, again=None):
+def compared(
+    output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None, again=None
+):
     of_fed = right(FED) if of_fed is None else of_fed
     measured = Measured(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed, again=again)
     return compare(measured, new_network or builds(), precision, constant=constant)
@@ -42,10 +44,10 @@ def times(factor):
 
 
 def test_an_equal_output_is_compared_without_a_word():
-    same = found(right(BATCH))
+    same = compared(right(BATCH))
     assert (same.error, same.notes, same.warnings, same.defects) == (0.0, [], [], [])
     assert same.observed is not None
-    assert found(right(BATCH), is_unseen=False).notes == [checks.NOT_UNSEEN]
+    assert compared(right(BATCH), is_unseen=False).notes == [checks.NOT_UNSEEN]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +65,9 @@ def test_an_equal_output_is_compared_without_a_word():
     ],
 )
 def test_rounding_explains_as_much_as_a_new_network_in_that_precision_makes(factor, precision, kind):
-    seen = found(times(factor), precision=precision)
-    assert seen.error == pytest.approx(abs(factor - 1))
-    assert (len(seen.warnings), len(seen.defects)) == (int(kind == "warnings"), int(kind == "defects"))
+    findings = compared(times(factor), precision=precision)
+    assert findings.error == pytest.approx(abs(factor - 1))
+    assert (len(findings.warnings), len(findings.defects)) == (int(kind == "warnings"), int(kind == "defects"))
 
 
 CALLS = count(1)
@@ -78,33 +80,33 @@ UNSTEADY = {
 
 @pytest.mark.parametrize("function", UNSTEADY.values(), ids=UNSTEADY)
 def test_what_does_not_agree_with_itself_is_not_compared(function):
-    seen = found(times(3.0), builds(function))
-    assert (seen.error, seen.observed, seen.warnings, seen.defects) == (None, None, [], [])
-    assert checks.UNSTEADY in seen.notes[0]
+    findings = compared(times(3.0), builds(function))
+    assert (findings.error, findings.observed, findings.warnings, findings.defects) == (None, None, [], [])
+    assert checks.UNSTEADY in findings.notes[0]
 
 
 @pytest.mark.parametrize(("factor", "is_wrong"), [(1.05, True), (1.06, False)])
 def test_a_network_that_does_not_repeat_its_own_output_is_not_accused(factor, is_wrong):
     # As one that computes for two milliseconds, where the load of the machine changed in between.
-    seen = found(times(1.05), again=lambda: times(factor))
-    assert (len(seen.defects), len(seen.warnings)) == (int(is_wrong), int(not is_wrong))
-    assert is_wrong or "differs from fp32's on the CPU by 5.0 %, and from its own" in seen.warnings[0]
+    findings = compared(times(1.05), again=lambda: times(factor))
+    assert (len(findings.defects), len(findings.warnings)) == (int(is_wrong), int(not is_wrong))
+    assert is_wrong or "differs from fp32's on the CPU by 5.0 %, and from its own" in findings.warnings[0]
 
 
 def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():
     def masked(batch, seed):
         return [np.where(batch > 1.5, np.nan, batch)]
 
-    assert found(masked(BATCH, 0), builds(masked)).error == 0.0
-    (defect,) = found([BATCH], builds(masked)).defects
+    assert compared(masked(BATCH, 0), builds(masked)).error == 0.0
+    (defect,) = compared([BATCH], builds(masked)).defects
     assert "differs by NaN or infinity" in defect
 
 
 @pytest.mark.parametrize("output", [right(BATCH[:2]), [*right(BATCH), BATCH]])
 def test_another_structure_is_a_warning(output):
-    seen = found(output)
-    assert (seen.error, seen.defects) == (None, [])
-    assert "the output has another structure" in seen.warnings[0]
+    findings = compared(output)
+    assert (findings.error, findings.defects) == (None, [])
+    assert "the output has another structure" in findings.warnings[0]
 
 
 @pytest.mark.parametrize(("num_other", "is_right"), [(0, True), (1, True), (4, False)])
@@ -113,7 +115,7 @@ def test_of_whole_numbers_rounding_may_change_some(num_other, is_right):
         return [np.arange(4)]
 
     other = np.arange(4) + (np.arange(4) < num_other)
-    assert (found([other], builds(classes)).defects == []) is is_right
+    assert (compared([other], builds(classes)).defects == []) is is_right
 
 
 @pytest.mark.parametrize(
@@ -123,28 +125,28 @@ def test_what_can_not_be_compared_has_a_reason(error, why):
     def new_network(state, precision, *, other=False):
         raise error
 
-    seen = found(right(BATCH), new_network) if error else found([])
-    assert (seen.error, seen.defects, seen.warnings) == (None, [], [])
-    assert (why or checks.NO_TENSOR) in seen.notes[0]
+    findings = compared(right(BATCH), new_network) if error else compared([])
+    assert (findings.error, findings.defects, findings.warnings) == (None, [], [])
+    assert (why or checks.NO_TENSOR) in findings.notes[0]
 
 
 def test_a_reference_that_takes_too_long_is_not_waited_for():
     def new_network(state, precision, *, other=False):
         return in_time(lambda: time.sleep(5), 0.05)
 
-    assert checks.NOT_IN_TIME in found(right(BATCH), new_network).notes[0]
+    assert checks.NOT_IN_TIME in compared(right(BATCH), new_network).notes[0]
 
 
 @pytest.mark.parametrize(
-    ("depends", "constant", "told"),
+    ("depends", "constant", "expected"),
     [(False, False, [checks.CONSTANT]), (False, True, []), (True, False, [checks.SAME_FOR_ALL])],
 )
-def test_an_output_that_is_the_same_for_all_inputs_is_doubted_if_no_weights_change_that(depends, constant, told):
+def test_an_output_that_is_the_same_for_all_inputs_is_doubted_if_no_weights_change_that(depends, constant, expected):
     def new_network(state, precision, *, other=False):
         return lambda batch, seed: [batch[:, :2] if depends and other else np.ones((4, 2))]
 
-    seen = found([np.ones((4, 2))], new_network, constant=constant, of_fed=[np.ones((4, 2))])
-    assert (seen.warnings + seen.notes, seen.defects) == (told, [])
+    findings = compared([np.ones((4, 2))], new_network, constant=constant, of_fed=[np.ones((4, 2))])
+    assert (findings.warnings + findings.notes, findings.defects) == (expected, [])
 
 
 def test_tensors_are_compared_as_real_and_whole_numbers():
@@ -168,9 +170,9 @@ def test_tensors_are_compared_as_real_and_whole_numbers():
     ],
 )
 def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flops, asked, ran_in, coarser, finer):
-    seen = Observations(products=Products(flops=flops))
-    assert seen.products.ran_in(asked) == ran_in
-    assert (len(list(seen.warnings(asked))), len(list(seen.notes(asked)))) == (coarser, finer)
+    findings = Observations(products=Products(flops=flops))
+    assert findings.products.ran_in(asked) == ran_in
+    assert (len(list(findings.warnings(asked))), len(list(findings.notes(asked)))) == (coarser, finer)
 
 
 def test_products_of_other_threads_are_not_observed():
@@ -184,8 +186,8 @@ def trained(num_changed=0, **changes):
     """Of four tensors with ten numbers each, so many changed."""
     before = {name: State(1, True) for name in "abcd"}
     after = {name: State(1 + (index < num_changed), True) for index, name in enumerate("abcd")}
-    known = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
-    return Training(**known | changes)
+    fields = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
+    return Training(**fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
 
 
 @pytest.mark.parametrize(
-    ("num_changed", "changes", "told"),
+    ("num_changed", "changes", "expected"),
     [
         (4, {}, None),
         (0, {"is_coarse": True}, "rounding to 16 bits"),  # not a proof
@@ -216,9 +218,9 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
         (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),
     ],
 )
-def test_less_than_that_is_a_warning_or_a_note(num_changed, changes, told):
+def test_less_than_that_is_a_warning_or_a_note(num_changed, changes, expected):
     training = trained(num_changed, **changes)
     texts = [*training.warnings(), *training.notes()]
     assert list(training.defects()) == []
-    assert len(texts) == (told is not None)
-    assert told is None or told in texts[0]
+    assert len(texts) == (expected is not None)
+    assert expected is None or expected in texts[0]

@@ -37,7 +37,7 @@ def run(service, protocol=Protocol.server, *, seed=1, until_s=math.inf, rate=100
 
 def others(served):
     """Its defects, but for those that a busy machine explains: requests that were issued late."""
-    return [each for each in served.defects if "late (p99)" not in each and "were to arrive" not in each]
+    return [defect for defect in served.defects if "late (p99)" not in defect and "were to arrive" not in defect]
 
 
 def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it_can_be():
@@ -63,9 +63,9 @@ def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it
     ],
 )
 def test_a_batch_is_computed_once_it_is_full_or_its_oldest_request_has_waited(max_batch, delay_ms, sizes, joined):
-    seen = []
-    served = run(make(seen.append, max_batch=max_batch, sizes=sizes), rate=1000.0, num=3, max_delay_ms=delay_ms)
-    assert seen == joined
+    batches = []
+    served = run(make(batches.append, max_batch=max_batch, sizes=sizes), rate=1000.0, num=3, max_delay_ms=delay_ms)
+    assert batches == joined
     assert served.num_padded == sum(map(len, joined)) - 3
     waited_ms = (served.dispatched[0] - served.due[0]) / 1e6
     assert waited_ms >= 300 if max_batch == 8 else waited_ms < 9e3
@@ -125,7 +125,7 @@ def test_memory_that_has_run_out_ends_the_run_and_its_threads(index, where):
     failing = [sleeps(0.001), sleeps(0.001)]
     if where == "compute":
         failing[index] = lambda _: _raise(RuntimeError("CUDA out of memory"))
-    prepare = lambda each: _raise(MemoryError()) if each == index and where == "prepare" else None  # noqa: E731
+    prepare = lambda worker: _raise(MemoryError()) if worker == index and where == "prepare" else None  # noqa: E731
     with pytest.raises(MemoryError if where == "prepare" else RuntimeError):
         run(make(*failing, prepare=prepare), rate=500.0)
     assert set(threading.enumerate()) <= earlier
@@ -133,8 +133,8 @@ def test_memory_that_has_run_out_ends_the_run_and_its_threads(index, where):
 
 
 def _generators():
-    found = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
-    return [pid for pid, command in found.items() if b"generator.py" in command]
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
+    return [pid for pid, command in commands.items() if b"generator.py" in command]
 
 
 def test_a_killed_generator_makes_the_run_invalid():
@@ -210,9 +210,11 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
 
 @pytest.mark.parametrize("rate", [6e5, 1e308])
 def test_too_many_requests_are_refused_with_a_duration_that_would_do(rate):
-    assert [num_requests(Server(rate=each, duration_s=20.0)) for each in (50.0, 0.01)] == [1000, 1]
-    said = rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: use server.duration_s=(.*) or less"
-    with pytest.raises(UserError, match=said) as refused:
+    assert [num_requests(Server(rate=rate, duration_s=20.0)) for rate in (50.0, 0.01)] == [1000, 1]
+    pattern = (
+        rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: use server.duration_s=(.*) or less"
+    )
+    with pytest.raises(UserError, match=pattern) as refused:
         num_requests(Server(rate=rate, duration_s=20.0))
-    shorter = float(re.search(said, str(refused.value)).group(1))
+    shorter = float(re.search(pattern, str(refused.value)).group(1))
     assert 9.8e6 < num_requests(Server(rate=rate, duration_s=shorter)) <= 1e7

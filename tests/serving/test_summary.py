@@ -38,10 +38,10 @@ def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
     assert (kept.compute_s, kept.busy_share, kept.late_p99_s) == pytest.approx((0.01, 0.5, 0.0001), rel=0.01)
     assert kept.queue_s == pytest.approx(np.mean(made.dispatched - made.due) / 1e9)
     latencies = np.sort(made.done - made.due) / 1e9
-    assert [each.percentile for each in kept.latencies] == [50, 90, 99, 99.9]
-    for each in kept.latencies[:3]:
-        assert each.seconds == latencies[int(each.percentile * 40) - 1]
-        assert each.low <= each.seconds < each.high
+    assert [quantile.percentile for quantile in kept.latencies] == [50, 90, 99, 99.9]
+    for quantile in kept.latencies[:3]:
+        assert quantile.seconds == latencies[int(quantile.percentile * 40) - 1]
+        assert quantile.low <= quantile.seconds < quantile.high
     assert kept.latencies[3].seconds is None  # 4,000 requests are too few
     assert (kept.verdict, kept.num_missed) == (Verdict.passes, np.count_nonzero(latencies > 0.08))
     assert kept.miss_share_low <= kept.num_missed / 4000 < kept.miss_share_high < 0.01
@@ -60,7 +60,7 @@ def test_a_request_without_an_answer_is_a_miss_and_not_served():
     assert (kept.num_errors, kept.num_missed) == (160, 160 + of(served(due), latency_ms=80).num_missed)
     assert kept.verdict == Verdict.fails
     assert kept.served_per_s == pytest.approx(48, rel=0.01)
-    assert [each.seconds is None for each in kept.latencies] == [False, False, True, True]
+    assert [quantile.seconds is None for quantile in kept.latencies] == [False, False, True, True]
     nothing = of(served(due, failed=range(4000)))
     assert (nothing.served_per_s, nothing.compute_s, nothing.verdict) == (0, None, Verdict.fails)
 
@@ -69,7 +69,7 @@ def test_queries_one_after_another_have_percentiles_and_no_verdict_and_a_pile_ha
     one_by_one = np.arange(100) * 10 * MS
     kept = of(served(one_by_one, late_ns=0), Protocol.single_stream)
     assert (kept.verdict, kept.num_missed, kept.late_p99_s) == (None, None, None)
-    assert [each.seconds for each in kept.latencies] == [0.01, 0.01, None, None]
+    assert [quantile.seconds for quantile in kept.latencies] == [0.01, 0.01, None, None]
     assert (kept.offered_per_s, kept.served_per_s, kept.busy_share) == (100, 100, 1)
     pile = of(served(np.zeros(64, np.int64), late_ns=0, batches={8: 8}), Protocol.offline)
     assert (pile.served_per_s, pile.latencies, pile.batches) == (100, [], {"8": 8})

@@ -44,28 +44,33 @@ def run(hosts, folder, cell):
 @pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
 def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engine):
     cell = make_cell(engine=engine, model=SMALL, threads=1, timeout_s=300.0)  # to compile, on busy cores
-    found = run(hosts, digits, cell)
-    assert (found.device, found.precision, found.threads, found.warnings) == ("cpu", "fp32", 1, [])
-    assert found.output_error < 1e-4  # of the same weights in torch
-    assert found.num_params == zoo.num_params(zoo.build(SMALL, (28, 28), 10))
-    assert found.artifact_bytes > 4 * found.num_params
+    measurement = run(hosts, digits, cell)
+    assert (measurement.device, measurement.precision, measurement.threads, measurement.warnings) == (
+        "cpu",
+        "fp32",
+        1,
+        [],
+    )
+    assert measurement.output_error < 1e-4  # of the same weights in torch
+    assert measurement.num_params == zoo.num_params(zoo.build(SMALL, (28, 28), 10))
+    assert measurement.artifact_bytes > 4 * measurement.num_params
     if engine in HAVE_FORMATS:
-        assert found.formats == {"float32": 3}
-        assert sum(each.num_calls for each in found.operators) >= 3
-        assert sum(each.share for each in found.operators) == pytest.approx(1)
-    row = summarise(replace(make_record(), cell=cell, measurement=found))
-    assert (row["export_s"], row["compile_s"]) == (found.export_s, found.compile_s)
+        assert measurement.formats == {"float32": 3}
+        assert sum(operator.num_calls for operator in measurement.operators) >= 3
+        assert sum(operator.share for operator in measurement.operators) == pytest.approx(1)
+    row = summarise(replace(make_record(), cell=cell, measurement=measurement))
+    assert (row["export_s"], row["compile_s"]) == (measurement.export_s, measurement.compile_s)
     assert min(row["export_s"], row["compile_s"]) > 0
-    assert row["artifact_mb"] == found.artifact_bytes / 1e6
+    assert row["artifact_mb"] == measurement.artifact_bytes / 1e6
     assert row["flops_per_sample"] == 2 * (784 * 32 + 32 * 32 + 32 * 10)
 
 
 @pytest.mark.parametrize("engine", [marked(Engine.openvino, slow=True)])
 def test_a_users_network_takes_its_own_batches(hosts, tmp_path, engine):
-    found = run(hosts, tmp_path, own_cell("Tokens", "tokens", engine=engine, tokens="own_code.num_tokens"))
-    assert found.output_error < 1e-4
-    assert found.tokens_per_sample == 8
-    assert found.threads == usable_cores()
+    measurement = run(hosts, tmp_path, own_cell("Tokens", "tokens", engine=engine, tokens="own_code.num_tokens"))
+    assert measurement.output_error < 1e-4
+    assert measurement.tokens_per_sample == 8
+    assert measurement.threads == usable_cores()
 
 
 @pytest.mark.parametrize("engine", [marked(Engine.openvino)])
@@ -117,21 +122,21 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     others = {"seed": 1, "batch_size": 16, "threads": 1, "precision": Precision.int8, "options": FLUSHING}
     others["model"] = replace(SMALL, args={"widths": [16]})
     cells = [cell, *(replace(cell, **{name: value}) for name, value in others.items())]
-    cells += [replace(cell, engine=each) for each in EXPORTING if each != Engine.openvino]
-    assert len({host_spec(each).exported_as for each in cells}) == len(cells)
+    cells += [replace(cell, engine=engine) for engine in EXPORTING if engine != Engine.openvino]
+    assert len({host_spec(cell).exported_as for cell in cells}) == len(cells)
     shares = replace(cell, repeat=1, options=Options(allocator=Allocator.jemalloc), window=Window(), breakdown_s=9.0)
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL)
-    found = exported_run.run(InBf16, cell, digits)
-    assert judge(cell, found).startswith("asked for precision fp32, but bf16 ran")
-    assert np.isfinite(found.output_error)
+    measurement = exported_run.run(InBf16, cell, digits)
+    assert judge(cell, measurement).startswith("asked for precision fp32, but bf16 ran")
+    assert np.isfinite(measurement.output_error)
     cell = replace(cell, precision=Precision.int8)  # and nothing is quantised
-    found = exported_run.run(Unquantized, cell, digits)
-    assert judge(cell, found) == "asked for precision int8, but fp32 ran"
-    assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)
+    measurement = exported_run.run(Unquantized, cell, digits)
+    assert judge(cell, measurement) == "asked for precision int8, but fp32 ran"
+    assert any("0 of 3 matrix products multiply integers" in note for note in measurement.notes)
 
 
 @pytest.fixture(scope="module")
@@ -149,16 +154,16 @@ def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_
     model = replace(SMALL, weights=str(trained))
     # A quantiser may set the thread back that flushes.
     cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1, options=FLUSHING)
-    found = run(hosts, digits, cell)
-    assert judge(cell, found) is None
-    assert found.precision == "int8"
-    assert sum(found.formats.get(name, 0) for name in ("int8", "uint8")) == 3
-    assert found.quantize_s > 0
-    assert 0 < found.output_error < 0.2
+    measurement = run(hosts, digits, cell)
+    assert judge(cell, measurement) is None
+    assert measurement.precision == "int8"
+    assert sum(measurement.formats.get(name, 0) for name in ("int8", "uint8")) == 3
+    assert measurement.quantize_s > 0
+    assert 0 < measurement.output_error < 0.2
     for note in ("3 of 3 matrix products multiply integers", "calibrated on 128 samples"):
-        assert any(note in each for each in found.notes)
-    assert found.answers.num_samples == 90
-    row = summarise(replace(make_record(), cell=cell, measurement=found))
+        assert any(note in text for text in measurement.notes)
+    assert measurement.answers.num_samples == 90
+    row = summarise(replace(make_record(), cell=cell, measurement=measurement))
     assert row["accuracy"] == pytest.approx(row["fp32_accuracy"], abs=0.1)
     assert row["fp32_accuracy"] > 0.7
     assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]

@@ -21,7 +21,7 @@ def on_jax(digits, twins):
     import jax
 
     sys.modules["tensorflow"] = None  # as where a TPU's environment has none: Keras would import it, to seed it
-    found, done = {}, []
+    results, done = {}, []
     backend = backend_for(keras_cell(ON_JAX))
 
     def slow(values):
@@ -31,13 +31,13 @@ def on_jax(digits, twins):
 
     backend.last = jax.jit(lambda x: jax.pure_callback(slow, x, x))(jax.numpy.ones(3))
     backend.wait()
-    found["waited"] = bool(done)
+    results["waited"] = bool(done)
     networks.set_policy(Precision.fp32)
     name, args, shape = CASES["cnn_in_colour"]
     network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
     give(network, twins, "cnn_in_colour")
     output = np.asarray(networks.model_of(network, "uint8")(images(shape), training=False))
-    found["error"] = np.abs(output - twins["cnn_in_colour/output"]).max()
+    results["error"] = np.abs(output - twins["cnn_in_colour/output"]).max()
 
     def judged(cell):
         measured = engine.run(cell, digits)
@@ -45,11 +45,11 @@ def on_jax(digits, twins):
 
     drawn, cell = networks.network_of, twin_of("sgd", ON_JAX)
     networks.network_of = with_weights_of(twins, "sgd")
-    found["fit"] = judged(cell)
+    results["fit"] = judged(cell)
     networks.network_of = drawn
     for mode in STEP_MODES:
-        found[mode] = judged(keras_cell(ON_JAX, mode=mode, precision=Precision.bf16, model=cell.model))
-    return found
+        results[mode] = judged(keras_cell(ON_JAX, mode=mode, precision=Precision.bf16, model=cell.model))
+    return results
 
 
 def on_two_devices(digits):
@@ -58,6 +58,6 @@ def on_two_devices(digits):
     backend = backend_for(cell)
     run = engine.Run(cell, digits, backend)
     measured = run.measure()
-    weights = [backend.strategy.experimental_local_results(each.value) for each in run.model.trainable_weights]
-    devices = sorted({part.device for each in weights for part in each})
-    return judge(cell, measured), measured, [[part.numpy() for part in each] for each in weights], devices
+    weights = [backend.strategy.experimental_local_results(weight.value) for weight in run.model.trainable_weights]
+    devices = sorted({part.device for parts in weights for part in parts})
+    return judge(cell, measured), measured, [[part.numpy() for part in parts] for parts in weights], devices

@@ -39,10 +39,10 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     near = NEAR[optimizer]
     tested = [epoch.evaluation for epoch in measured.epochs]
     assert [epoch.loss for epoch in measured.epochs] == pytest.approx(twins[f"{optimizer}/losses"], rel=near)
-    assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"], rel=near)
-    assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"], abs=0.012)
+    assert [evaluation.loss for evaluation in tested] == pytest.approx(twins[f"{optimizer}/tested"], rel=near)
+    assert [evaluation.accuracy for evaluation in tested] == pytest.approx(twins[f"{optimizer}/accuracies"], abs=0.012)
     assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
-    assert {each.num_samples for each in tested} == {90}
+    assert {evaluation.num_samples for evaluation in tested} == {90}
     assert {epoch.data_s for epoch in measured.epochs} == {None}  # batches are fetched inside
     assert_epochs_in_turn(measured)
 
@@ -77,7 +77,7 @@ def test_adam_in_bf16_which_trains_nothing_is_a_doubt(digits):
     cell = keras_cell(model=replace(SGD, optimizer="adam"), precision=Precision.bf16, mode=Mode.train)
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
-    assert any("rounding to 16 bits" in each for each in measured.warnings)
+    assert any("rounding to 16 bits" in warning for warning in measured.warnings)
 
 
 NETWORKS = [("cnn", {"channels": 8}, Mode.train), ("rnn", {"units": 16}, None)]

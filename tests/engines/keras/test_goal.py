@@ -22,15 +22,15 @@ def cell_to_goal(keras=None, **target):
 def test_it_trains_up_to_the_evaluation_after_the_hit(digits, keras, every):
     cell = cell_to_goal(keras, every=every)
     measured = engine.run(cell, digits)
-    seen = measured.target
+    training = measured.target
     assert judge(cell, measured) is None
-    values = [each.value for each in seen.evaluations]
+    values = [evaluation.value for evaluation in training.evaluations]
     assert [value >= 0.9 for value in values[:-1]] == [False] * (len(values) - 2) + [True]
-    assert (seen.hit, seen.num_validation) == (len(values) - 2, 30)
-    assert seen.stayed == (values[-1] >= 0.9)
-    assert seen.evaluations[-1].num_steps == round(len(values) * every * 9)
-    assert seen.tested == measured.evaluation.accuracy >= 0.8
-    assert 0 < seen.compile_s <= sum(each.seconds for each in seen.log if each.span == Span.train)
+    assert (training.hit, training.num_validation) == (len(values) - 2, 30)
+    assert training.stayed == (values[-1] >= 0.9)
+    assert training.evaluations[-1].num_steps == round(len(values) * every * 9)
+    assert training.tested == measured.evaluation.accuracy >= 0.8
+    assert 0 < training.compile_s <= sum(span.seconds for span in training.log if span.span == Span.train)
 
 
 def test_it_is_evaluated_on_what_it_does_not_train_on(digits):

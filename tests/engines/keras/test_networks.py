@@ -28,11 +28,11 @@ def test_a_network_is_its_twin(twins, case):
     np.testing.assert_allclose(model(pixels, training=False), output, atol=1e-4)
     model.compile(loss=networks.loss_of(spec, network, "uint8"), metrics=networks.metrics_of(spec, network))
     labels = (np.arange(NUM) % num_classes(name)).astype(np.int32)
-    told = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
-    assert told["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
+    results = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
     if name != "autoencoder":
         answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
-        assert told["accuracy"] == pytest.approx((answers == labels).mean())
+        assert results["accuracy"] == pytest.approx((answers == labels).mean())
     for train in (False, True):
         assert flops.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
 

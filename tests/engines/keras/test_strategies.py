@@ -35,13 +35,13 @@ def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, 
     reason, measured = jax_side[mode]
     assert (reason, measured.warnings, measured.num_compiles) == (None, [], 1)
     assert (measured.loss is None) == (mode == Mode.infer)
-    seen = {check.promise: check.observed for check in measured.checks}
+    observed = {check.promise: check.observed for check in measured.checks}
     if mode == Mode.train:
-        assert seen[Promise.training].startswith("6 of 6 trainable tensors changed in the steady state")
+        assert observed[Promise.training].startswith("6 of 6 trainable tensors changed in the steady state")
     else:
         assert 1e-5 < measured.output_error < 0.05
-        assert "100 % in bfloat16" in seen[Promise.precision]
-        assert seen[Promise.outputs] is not None
+        assert "100 % in bfloat16" in observed[Promise.precision]
+        assert observed[Promise.outputs] is not None
 
 
 @pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("train", 324, 324), ("test", 97, 97)])
@@ -55,21 +55,21 @@ def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_traini
 
 @pytest.mark.slow
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
-    reason, found, weights, devices = elsewhere(on_two_devices, digits)
+    reason, measurement, weights, devices = elsewhere(on_two_devices, digits)
     cell = trained()
     run = engine.Run(cell, digits, backend_for(cell))
     alone = run.measure()
-    assert (reason, found.num_devices) == (None, 2)
+    assert (reason, measurement.num_devices) == (None, 2)
     assert [device[-5:] for device in devices] == ["CPU:0", "CPU:1"]
     for (first, second), mine in zip(weights, run.model.get_weights(), strict=True):
         assert np.array_equal(first, second)
         np.testing.assert_allclose(first, mine, atol=1e-4)
-    for both, alike in zip(found.epochs, alone.epochs, strict=True):
+    for both, alike in zip(measurement.epochs, alone.epochs, strict=True):
         assert both.num_samples == 300
         assert both.loss == pytest.approx(alike.loss, rel=1e-4)
         assert both.evaluation.loss == pytest.approx(alike.evaluation.loss, rel=1e-4)
         assert both.evaluation.accuracy == alike.evaluation.accuracy
-    assert found.num_compiles == alone.num_compiles == 2  # for training and for testing
+    assert measurement.num_compiles == alone.num_compiles == 2  # for training and for testing
 
 
 @pytest.mark.parametrize(

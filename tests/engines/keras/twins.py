@@ -49,7 +49,7 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
     from accelbench.engines.pytorch.flops import count
     from accelbench.engines.pytorch.module import ImageTask
 
-    found = {}
+    results = {}
     for case, (name, args, shape) in cases.items():
         torch.manual_seed(SEED)
         model, task = ModelSpec(name=name, args=args), ImageTask(torch.float32, reconstructs=name == "autoencoder")
@@ -61,25 +61,25 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
         labels = torch.arange(NUM) % num_classes(name)
         with torch.no_grad():
             output = network.eval()(task.inputs(pixels))
-            found[f"{case}/loss"] = float(task.loss(output, task.inputs(pixels), labels))
-        found[f"{case}/output"] = output.numpy()
+            results[f"{case}/loss"] = float(task.loss(output, task.inputs(pixels), labels))
+        results[f"{case}/output"] = output.numpy()
         for index, tensor in enumerate(weights(network)):
-            found[f"{case}/weight{index}"] = tensor.numpy()
+            results[f"{case}/weight{index}"] = tensor.numpy()
         for train in (False, True):
             cell = make_cell(model=model, mode=Mode.train if train else Mode.infer, precision=Precision.fp32)
-            found[f"{case}/flops{int(train)}"] = count(cell, network, task, (pixels, labels)).flops
+            results[f"{case}/flops{int(train)}"] = count(cell, network, task, (pixels, labels)).flops
     with torch.device("meta"):  # the shapes alone
         for name, shape in WHOLE.items():
-            found[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
+            results[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
     cell = trained_cell(optimizer, threads=1)  # beside other tests, two would wait for each other
     measured = engine.run(cell, digits)
-    found[f"{optimizer}/losses"] = [epoch.loss for epoch in measured.epochs]
-    found[f"{optimizer}/tested"] = [epoch.evaluation.loss for epoch in measured.epochs]
-    found[f"{optimizer}/accuracies"] = [epoch.evaluation.accuracy for epoch in measured.epochs]
+    results[f"{optimizer}/losses"] = [epoch.loss for epoch in measured.epochs]
+    results[f"{optimizer}/tested"] = [epoch.evaluation.loss for epoch in measured.epochs]
+    results[f"{optimizer}/accuracies"] = [epoch.evaluation.accuracy for epoch in measured.epochs]
     torch.manual_seed(cell.seed)
     for index, tensor in enumerate(weights(zoo.build(cell.model, (28, 28), 10))):
-        found[f"{optimizer}/weight{index}"] = tensor.numpy()
-    return found
+        results[f"{optimizer}/weight{index}"] = tensor.numpy()
+    return results
 
 
 def first(shape):

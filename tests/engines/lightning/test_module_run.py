@@ -54,16 +54,16 @@ def lit_cell(target="Lit", data="Data", *, args=None, data_args=None, samples=No
 
 def measured(tmp_path, *args, **changes):
     cell = lit_cell(*args, **changes)
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    return found
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    return measurement
 
 
 class Kept(ModuleRun):
     """Keeps the weights before the steps that are only counted."""
 
     def _count(self):
-        self.weights = {name: each.clone() for name, each in self.module.state_dict().items()}
+        self.weights = {name: weight.clone() for name, weight in self.module.state_dict().items()}
         return (yield from super()._count())
 
 
@@ -71,7 +71,7 @@ class Kept(ModuleRun):
 def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target, num_steps):
     """Also with two optimisers that are run by hand, whose steps both count."""
     run = Kept(lit_cell(target), tmp_path, Backend(), Ranks(1))
-    found = run.measure()
+    measurement = run.measure()
     losses = list(own_modules.Lit.losses)
     own_modules.Lit.losses.clear()
     pl.seed_everything(0, verbose=False)
@@ -80,9 +80,9 @@ def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target,
     settings = {"accelerator": "cpu", "max_epochs": -1, "limit_val_batches": 0, "logger": DummyLogger()}
     pl.Trainer(**settings, **quiet, max_steps=num_steps).fit(module, datamodule=own_modules.Data(8))
     assert losses[:LAST] == own_modules.Lit.losses
-    assert found.loss == (pytest.approx(losses[LAST - 1]) if target == "Lit" else None)
-    assert any("training_step returns no loss" in note for note in found.notes) == (target == "Manual")
-    assert all(torch.equal(run.weights[name], each) for name, each in module.state_dict().items())
+    assert measurement.loss == (pytest.approx(losses[LAST - 1]) if target == "Lit" else None)
+    assert any("training_step returns no loss" in note for note in measurement.notes) == (target == "Manual")
+    assert all(torch.equal(run.weights[name], weight) for name, weight in module.state_dict().items())
 
 
 def test_accumulation_and_clipping(tmp_path):
@@ -100,47 +100,47 @@ def test_every_precision_is_what_ran(tmp_path, precision):
 
 @pytest.mark.parametrize("target", ["Lit", "Manual"])
 def test_phases_work_and_operators(tmp_path, target):
-    found = measured(tmp_path, target, breakdown_s=0.01)
+    measurement = measured(tmp_path, target, breakdown_s=0.01)
     assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.backward, Phase.optimizer, Phase.framework} <= {
-        phase for phase, seconds in found.breakdown.phases_s.items() if sum(seconds) > 0
+        phase for phase, seconds in measurement.breakdown.phases_s.items() if sum(seconds) > 0
     }
-    assert found.work.flops == 2 * FORWARD + 2 * 8 * 16 * 3  # no gradient of the inputs
-    assert found.operators
+    assert measurement.work.flops == 2 * FORWARD + 2 * 8 * 16 * 3  # no gradient of the inputs
+    assert measurement.operators
 
 
 def test_a_short_last_batch_counts_as_it_is(tmp_path):
-    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)  # an epoch has 8, 8 and 4
-    assert sum(block.num_samples for block in found.blocks) == found.num_steady_samples == 40
+    measurement = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)  # an epoch has 8, 8 and 4
+    assert sum(block.num_samples for block in measurement.blocks) == measurement.num_steady_samples == 40
 
 
 def test_what_users_bring_is_measured_and_what_is_left_out_is_named(tmp_path):
     notes = measured(tmp_path, "Waits").notes
     assert {f"{ENDING} were left out: EarlyStopping", "nobody verified the data of own_modules.Data"} <= set(notes)
-    found = measured(tmp_path, "OwnLoader", None)
-    assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)
-    found = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)  # a batch of the user's own type
-    assert (found.warnings, found.work.flops) == ([], FORWARD)
+    measurement = measured(tmp_path, "OwnLoader", None)
+    assert all(block.num_samples == 8 * block.num_steps for block in measurement.blocks)
+    measurement = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)  # a batch of the user's own type
+    assert (measurement.warnings, measurement.work.flops) == ([], FORWARD)
 
 
 @pytest.mark.parametrize(
-    ("target", "data", "precision", "told"),
+    ("target", "data", "precision", "message"),
     [
         ("Predicts", "Data", "fp32", "predict_step, on batches of train_dataloader"),
         ("Lit", "LateSize", "bf16", "forward with the first element of a tuple, on batches of test_dataloader"),
     ],
 )
-def test_inference(tmp_path, target, data, precision, told):
-    found = measured(tmp_path, target, data, mode=Mode.infer, precision=Precision(precision))
-    assert f"inference runs {told}" in found.notes
-    assert (found.warnings, found.loss, found.work.flops) == ([], None, FORWARD)
-    assert (found.output_error is None) == (precision == "fp32")
+def test_inference(tmp_path, target, data, precision, message):
+    measurement = measured(tmp_path, target, data, mode=Mode.infer, precision=Precision(precision))
+    assert f"inference runs {message}" in measurement.notes
+    assert (measurement.warnings, measurement.loss, measurement.work.flops) == ([], None, FORWARD)
+    assert (measurement.output_error is None) == (precision == "fp32")
 
 
 TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 
 
 @pytest.mark.parametrize(
-    ("target", "data", "changes", "told"),
+    ("target", "data", "changes", "message"),
     [
         ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule; if it returns one"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
@@ -153,25 +153,25 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 10 of 10"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
-    with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
+def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, message):
+    with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(message)}"):
         measured(tmp_path, target, data, **changes)
 
 
 def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
-    found = measured(tmp_path, "LateHead", mode=Mode.infer)
-    assert any("its setup or configure_model makes layers" in each for each in found.notes + found.warnings)
+    measurement = measured(tmp_path, "LateHead", mode=Mode.infer)
+    assert any("its setup or configure_model makes layers" in note for note in measurement.notes + measurement.warnings)
 
 
 def test_samples_are_what_a_function_counts(tmp_path):
-    found = measured(tmp_path, data="NoSize")
-    assert found.num_steady_samples == 8 * STEPS  # the size that batches have anyway
-    row = summarise(make_record(lit_cell(epochs=10), measurement=found))  # the loader has 5 of them
+    measurement = measured(tmp_path, data="NoSize")
+    assert measurement.num_steady_samples == 8 * STEPS  # the size that batches have anyway
+    row = summarise(make_record(lit_cell(epochs=10), measurement=measurement))  # the loader has 5 of them
     assert row["time_s"] == pytest.approx(10 * 5 * 8 / row["samples_per_s"])
     assert row["time_provenance"] == Provenance.estimated
-    found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
-    assert (found.num_steady_samples, found.num_train_samples) == (80 * STEPS, 80 * 5)
-    assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
+    measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
+    assert (measurement.num_steady_samples, measurement.num_train_samples) == (80 * STEPS, 80 * 5)
+    assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in measurement.notes
     assert measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer).warnings == []
 
 
@@ -180,12 +180,12 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
         notes = measured(tmp_path, "Sets").notes
         assert torch.get_float32_matmul_precision() == "highest"
         assert [note for note in notes if "its code set torch.set_float32_matmul_precision (medium)" in note]
-        (told,) = measured(tmp_path, "SetsLater").warnings
-        assert "changed torch.set_float32_matmul_precision from highest" in told
+        (message,) = measured(tmp_path, "SetsLater").warnings
+        assert "changed torch.set_float32_matmul_precision from highest" in message
     finally:
         torch.set_float32_matmul_precision("highest")
 
 
 def test_steps_that_lightning_skips_are_no_training(tmp_path):
-    told = f"training_step returned None in 2 of {STEPS} measured steps: Lightning trains nothing then"
-    assert told in measured(tmp_path, "ReturnsNone").warnings
+    message = f"training_step returned None in 2 of {STEPS} measured steps: Lightning trains nothing then"
+    assert message in measured(tmp_path, "ReturnsNone").warnings

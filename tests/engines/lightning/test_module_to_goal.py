@@ -35,14 +35,14 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
     monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
     cell = cell_to_goal(**target)
     measured = engine.run(cell, tmp_path)
-    seen = measured.target
+    training = measured.target
     assert judge(cell, measured) is None
-    assert [each.value for each in seen.evaluations] == values
-    assert (seen.hit, seen.tested, seen.num_validation, seen.deterministic) == (hit, None, None, False)
-    assert seen.evaluations[-1].num_samples == 8 * seen.evaluations[-1].num_steps
-    spans = [each.span for each in seen.log]
+    assert [evaluation.value for evaluation in training.evaluations] == values
+    assert (training.hit, training.tested, training.num_validation, training.deterministic) == (hit, None, None, False)
+    assert training.evaluations[-1].num_samples == 8 * training.evaluations[-1].num_steps
+    spans = [span.span for span in training.log]
     assert spans == [Span.start, Span.data, Span.build, *[Span.train, Span.evaluate] * len(values)]
-    assert sum(each.seconds for each in seen.log) >= 0.99 * seen.log[-1].ended_s
+    assert sum(span.seconds for span in training.log) >= 0.99 * training.log[-1].ended_s
 
 
 @pytest.mark.parametrize(

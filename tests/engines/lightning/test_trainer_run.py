@@ -30,9 +30,9 @@ def cell(**changes):
 
 def measured(folder, **changes):
     asked = cell(**changes)
-    found = engine.run(asked, folder)
-    assert (judge(asked, found), found.warnings) == (None, [])
-    return found
+    measurement = engine.run(asked, folder)
+    assert (judge(asked, measurement), measurement.warnings) == (None, [])
+    return measurement
 
 
 @pytest.mark.parametrize(
@@ -40,39 +40,41 @@ def measured(folder, **changes):
 )
 def test_it_trains_as_the_bare_loop(digits, precision):
     asked = cell(precision=Precision(precision))
-    found, expected = measured(digits, precision=Precision(precision)), pytorch.run(asked, digits)
-    assert (found.loss, found.precision) == (pytest.approx(expected.loss, rel=1e-6), precision)
-    assert (found.work, found.num_steady_samples) == (expected.work, expected.num_steady_samples)
+    measurement, expected = measured(digits, precision=Precision(precision)), pytorch.run(asked, digits)
+    assert (measurement.loss, measurement.precision) == (pytest.approx(expected.loss, rel=1e-6), precision)
+    assert (measurement.work, measurement.num_steady_samples) == (expected.work, expected.num_steady_samples)
 
 
 def test_whole_epochs_have_the_losses_and_the_evaluation_of_the_bare_loop(digits):
-    found, expected = measured(digits, **FIT), pytorch.run(cell(**FIT), digits)
-    for ours, theirs in zip(found.epochs, expected.epochs, strict=True):
+    measurement, expected = measured(digits, **FIT), pytorch.run(cell(**FIT), digits)
+    for ours, theirs in zip(measurement.epochs, expected.epochs, strict=True):
         assert ours.loss == pytest.approx(theirs.loss, rel=1e-6)
         assert (ours.accuracy, ours.num_samples) == (theirs.accuracy, theirs.num_samples)
         assert ours.evaluation.loss == pytest.approx(theirs.evaluation.loss, rel=1e-6)
-    assert found.evaluation.accuracy == expected.evaluation.accuracy
-    assert found.first_step_s < found.epochs[0].seconds
-    assert len(measured(digits, mode=Mode.infer, **FIT).epochs) == len(found.epochs) + 1
+    assert measurement.evaluation.accuracy == expected.evaluation.accuracy
+    assert measurement.first_step_s < measurement.epochs[0].seconds
+    assert len(measured(digits, mode=Mode.infer, **FIT).epochs) == len(measurement.epochs) + 1
 
 
 @pytest.mark.parametrize("target", [{"every": 0.5}, {"definition": "fixed"}])
 def test_a_target_is_reached_where_the_bare_loop_reaches_it(digits, target):
     asked = cell_to_goal(target=target, engine=Engine.lightning)
-    found, expected = (each.run(asked, digits).target for each in (engine, pytorch))
-    assert [each.value for each in found.evaluations] == [each.value for each in expected.evaluations]
-    assert (found.hit, found.tested) == (expected.hit, expected.tested)
-    assert [each.span for each in found.log] == [each.span for each in expected.log]
+    measurement, expected = (module.run(asked, digits).target for module in (engine, pytorch))
+    assert [evaluation.value for evaluation in measurement.evaluations] == [
+        evaluation.value for evaluation in expected.evaluations
+    ]
+    assert (measurement.hit, measurement.tested) == (expected.hit, expected.tested)
+    assert [span.span for span in measurement.log] == [span.span for span in expected.log]
 
 
 @pytest.mark.parametrize("mode", [Mode.train, Mode.infer])
 def test_it_has_its_phases_and_its_output_is_compared(digits, mode):
-    found = measured(digits, mode=mode, breakdown_s=0.02, precision=Precision.bf16)
-    phases = {phase for phase, seconds in found.breakdown.phases_s.items() if sum(seconds) > 0}
+    measurement = measured(digits, mode=mode, breakdown_s=0.02, precision=Precision.bf16)
+    phases = {phase for phase, seconds in measurement.breakdown.phases_s.items() if sum(seconds) > 0}
     of_training = {Phase.backward, Phase.optimizer} if mode == Mode.train else set()
     assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.framework} | of_training <= phases
-    assert found.operators
-    assert mode == Mode.train or found.output_error < 0.1
+    assert measurement.operators
+    assert mode == Mode.train or measurement.output_error < 0.1
 
 
 def test_batches_of_the_users_own(tmp_path):
@@ -83,16 +85,16 @@ def test_batches_of_the_users_own(tmp_path):
 def test_a_network_that_needs_gradients_infers(tmp_path):
     asked = own_cell("Tokens", "tokens", engine=Engine.lightning)
     asked = replace(asked, model=replace(asked.model, network="honest.networks.Pull", batch="honest.networks.vectors"))
-    found = engine.run(asked, tmp_path)
-    assert judge(asked, found) is None
-    assert any("inference ran in" in note for note in found.notes)
+    measurement = engine.run(asked, tmp_path)
+    assert judge(asked, measurement) is None
+    assert any("inference ran in" in note for note in measurement.notes)
 
 
 def test_two_devices_train_as_one(hosts, digits):
     plain = replace(MLP, args={"widths": [32], "dropout": 0.0})
     one, two = (hosts.run(cell(model=plain, devices=num, **FIT), digits) for num in (1, 2))
     assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.error
-    losses = [[epoch.loss for epoch in each.measurement.epochs] for each in (one, two)]
+    losses = [[epoch.loss for epoch in outcome.measurement.epochs] for outcome in (one, two)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     outcome = hosts.run(cell(model=plain, devices=2, protocol=Protocol.window, breakdown_s=0.02), digits)
     assert outcome.status == Status.ok, outcome.error
@@ -110,11 +112,11 @@ class OfTorch(Backend):
 
 @pytest.mark.parametrize("mode", [Mode.train, Mode.infer])
 def test_on_a_device_that_lightning_does_not_know_it_trains_as_the_bare_loop(digits, mode):
-    found = NetworkRun(cell(mode=mode), digits, OfTorch(), Ranks(1)).measure()
+    measurement = NetworkRun(cell(mode=mode), digits, OfTorch(), Ranks(1)).measure()
     expected = pytorch.run(cell(mode=mode), digits)
-    assert found.loss == (None if mode == Mode.infer else pytest.approx(expected.loss, rel=1e-6))
-    assert found.num_steady_samples == expected.num_steady_samples
-    assert found.warnings == []
+    assert measurement.loss == (None if mode == Mode.infer else pytest.approx(expected.loss, rel=1e-6))
+    assert measurement.num_steady_samples == expected.num_steady_samples
+    assert measurement.warnings == []
 
 
 @needs("torch_xla")

@@ -41,14 +41,14 @@ def steps_s(measured):
     [(Mode.infer, Precision.fp32), (Mode.train, Precision.fp32), (Mode.infer, Precision.bf16_mixed)],
 )
 def test_a_device_that_computes_later_is_waited_for(outcome, mode, precision):
-    found = outcome(mode=mode, precision=precision)
-    assert (found.status, found.reason) == (Status.ok, None), found.error
-    measured = found.measurement
+    measurement = outcome(mode=mode, precision=precision)
+    assert (measurement.status, measurement.reason) == (Status.ok, None), measurement.error
+    measured = measurement.measurement
     assert (measured.device, measured.device_name, measured.precision) == (Device.tpu, "a device in Python", precision)
     assert measured.peak_device_bytes == 12345
     assert min([*steps_s(measured), *measured.latency_s]) >= LEAST_S[mode]
-    told = sum(map(min, measured.breakdown.phases_s.values()))
-    assert told >= LEAST_S[mode], "events tell when the device is done"
+    phases_s = sum(map(min, measured.breakdown.phases_s.values()))
+    assert phases_s >= LEAST_S[mode], "events tell when the device is done"
     assert not measured.warnings
 
 

@@ -40,17 +40,17 @@ def own_cell(target, batch, loss=None, **changes):
 
 def measured(tmp_path, *args, **changes):
     cell = own_cell(*args, **changes)
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    assert all(block.num_samples == cell.batch_size * block.num_steps for block in found.blocks)
-    return found
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert all(block.num_samples == cell.batch_size * block.num_steps for block in measurement.blocks)
+    return measurement
 
 
 def test_what_autocast_casts_within_operators_is_seen(tmp_path):
     """Transformer layers in inference are such operators, whose products torch's profiler shows in bfloat16."""
-    found = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS)
-    assert not any("float32" in note for note in found.notes)
-    assert "100 % in bfloat16" in found.checks[1].observed
+    measurement = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS)
+    assert not any("float32" in note for note in measurement.notes)
+    assert "100 % in bfloat16" in measurement.checks[1].observed
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_what_autocast_casts_within_operators_is_seen(tmp_path):
 )
 def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss):
     more = {"precision": Precision(precision), "tokens": "own_code.num_tokens", **TWO_STEPS}
-    found = measured(tmp_path, "Tokens", "tokens", loss, **more)
-    assert (found.tokens_per_sample, found.warnings) == (8, [])
-    assert found.work.flops > 2 * 4 * 8 * 16 * 100  # at least the last layer's
-    assert [note for note in found.notes if "labels" in note]
+    measurement = measured(tmp_path, "Tokens", "tokens", loss, **more)
+    assert (measurement.tokens_per_sample, measurement.warnings) == (8, [])
+    assert measurement.work.flops > 2 * 4 * 8 * 16 * 100  # at least the last layer's
+    assert [note for note in measurement.notes if "labels" in note]
     if precision == "fp32":  # arguments of the batch change it
         long = measured(tmp_path, "Tokens", "tokens", loss, batch_args={"seq_len": 32}, **more)
         assert long.tokens_per_sample == 32
-        assert long.work.flops > 3 * found.work.flops
+        assert long.work.flops > 3 * measurement.work.flops
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
     ],
 )
 def test_what_users_bring_is_measured_without_a_warning(tmp_path, asked, changes):
-    found = measured(tmp_path, *asked, **TWO_STEPS, **changes)
-    assert (found.precision, found.warnings) == (changes.get("precision", "fp32"), [])
+    measurement = measured(tmp_path, *asked, **TWO_STEPS, **changes)
+    assert (measurement.precision, measurement.warnings) == (changes.get("precision", "fp32"), [])
 
 
 def test_samples_are_what_a_function_counts(tmp_path):
     cell = own_cell(*TWO, samples="own_code.one_sample", **TWO_STEPS)
-    found = engine.run(cell, tmp_path)
-    assert all(block.num_samples == block.num_steps for block in found.blocks)
+    measurement = engine.run(cell, tmp_path)
+    assert all(block.num_samples == block.num_steps for block in measurement.blocks)
     note = "1 sample in a batch of 4, counted by own_code.one_sample"
-    assert note in found.notes
-    record = make_record(cell, measurement=found)
+    assert note in measurement.notes
+    record = make_record(cell, measurement=measurement)
     row = summarise(record)
     assert warnings_of(row)[0] == note
     assert note in outcome(record)
@@ -99,7 +99,7 @@ def test_samples_are_what_a_function_counts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "changes", "told"),
+    ("asked", "changes", "message"),
     [
         (("TwoInputs", "wrong_size"), {}, f"model.batch={OWN}.wrong_size: was called for 4 samples, but its"),
         (("TwoInputs", "no_tensors"), {}, f"model.batch={OWN}.no_tensors: should return a tensor, a tuple or a"),
@@ -118,9 +118,9 @@ def test_samples_are_what_a_function_counts(tmp_path):
         (("Tokens", "tokens"), {"options": Options(channels_last=True)}, "channels_last=true: no tensor of the batch"),
     ],
 )
-def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, changes, told):
-    for call in (engine.run,) if told.startswith(ONCE_MEASURED) else (engine.check, engine.run):
-        with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(told)}"):
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, changes, message):
+    for call in (engine.run,) if message.startswith(ONCE_MEASURED) else (engine.check, engine.run):
+        with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(message)}"):
             call(own_cell(*asked, **changes), tmp_path)
 
 
@@ -135,16 +135,16 @@ def test_on_a_gpu(tmp_path, pipeline):
 def test_batches_may_have_other_counts_of_samples(tmp_path):
     own_code.COUNTS[:] = [8, 800] * 10
     cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    assert sum(block.num_samples for block in found.blocks) == 4 * (8 + 800)
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert sum(block.num_samples for block in measurement.blocks) == 4 * (8 + 800)
 
 
 def test_what_a_network_compiles_itself_is_counted(tmp_path):
-    found = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
-    assert found.num_compiles >= 3
-    assert 0 < found.compile_s < 60
-    assert any("times in the steady state" in warning for warning in found.warnings)
+    measurement = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
+    assert measurement.num_compiles >= 3
+    assert 0 < measurement.compile_s < 60
+    assert any("times in the steady state" in warning for warning in measurement.warnings)
     plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)
     assert (plain.num_compiles, plain.compile_s) == (None, None)
 

@@ -55,7 +55,7 @@ def test_pictures_train_alike_however_they_are_decoded_and_differently_if_varied
 
     array, jpeg = trained(Pipeline.array), trained(Pipeline.jpeg)
     varied = trained(Pipeline.array, augment=Augment.flip_shift)
-    losses, decoded, other = ([epoch.loss for epoch in each.epochs] for each in (array, jpeg, varied))
+    losses, decoded, other = ([epoch.loss for epoch in measured.epochs] for measured in (array, jpeg, varied))
     assert losses[-1] < losses[0]  # one logit learns two classes
     assert array.num_train_samples == 64
     assert decoded == pytest.approx(losses, rel=1e-5)
@@ -75,6 +75,6 @@ def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
 def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
     data = DataSpec(name="cats_vs_dogs", augment=Augment.flip_shift)
     model = ModelSpec(name="mlp", input_shape=(3, 24, 24), num_classes=2, args={"dropout": 0})
-    found = engine.run(make_cell(model=model, data=data, mode=Mode.train, batch_size=8), pets)
-    assert not found.defects
-    assert "outputs" in [check.promise for check in found.checks]
+    measurement = engine.run(make_cell(model=model, data=data, mode=Mode.train, batch_size=8), pets)
+    assert not measurement.defects
+    assert "outputs" in [check.promise for check in measurement.checks]

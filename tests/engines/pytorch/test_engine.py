@@ -124,7 +124,7 @@ def test_the_work_of_a_network_that_computes_in_a_thread_is_unavailable(digits, 
 def test_a_fit_is_tested_on_every_test_sample_outside_of_its_epochs_times(digits):
     measured = engine.run(fit_cell(model=ADAM, epochs=8, batch_size=100), digits)
     tested = [epoch.evaluation for epoch in measured.epochs]
-    assert [each.num_samples for each in tested] == [90] * 8  # fewer than a batch
+    assert [evaluation.num_samples for evaluation in tested] == [90] * 8  # fewer than a batch
     assert tested[-1] == measured.evaluation
     assert tested[-1].accuracy > 0.8
     assert tested[0].loss > tested[-1].loss
@@ -142,8 +142,8 @@ def test_a_loss_that_diverged_is_named_and_its_record_can_be_read(digits, change
     cell = fit_cell(model=LINEAR, precision=Precision.fp64, breakdown_s=0, **changes)
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
-    told = ("the loss diverged to ", "after training, weights are not finite")
-    assert any(each.startswith(told) for each in measured.warnings)
+    messages = ("the loss diverged to ", "after training, weights are not finite")
+    assert any(warning.startswith(messages) for warning in measured.warnings)
     assert load(Measurement, json.loads(json.dumps(dataclasses.asdict(measured), allow_nan=False))) == measured
 
 
@@ -169,19 +169,20 @@ SERVE_TOO = (Protocol.offline, Protocol.single_stream, Protocol.multi_stream)
 
 
 @pytest.mark.parametrize(
-    "protocol", [slow(each) if each in SERVE_TOO else each for each in Protocol if each != Protocol.target]
+    "protocol",
+    [slow(protocol) if protocol in SERVE_TOO else protocol for protocol in Protocol if protocol != Protocol.target],
 )
 def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, monkeypatch):
-    seen = set()
+    modes = set()
     honest = engine.InferStep.compute
 
     def compute(step, batch):
-        seen.add((step.network.training, torch.is_grad_enabled()))
+        modes.add((step.network.training, torch.is_grad_enabled()))
         return honest(step, batch)
 
     monkeypatch.setattr(engine.InferStep, "compute", compute)
     measured = engine.run(make_cell(model=SGD, protocol=protocol, server=Server(duration_s=1.0)), digits)
-    assert seen == {(False, False)}
+    assert modes == {(False, False)}
     if protocol == Protocol.fit:
         assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
         assert measured.evaluation is None

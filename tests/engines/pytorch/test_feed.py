@@ -92,6 +92,6 @@ def test_a_picture_is_that_of_the_arrays_but_for_rounding(mode, kind, options):
     x, y = np.meshgrid(np.linspace(0, 255, 90), np.linspace(0, 255, 70))
     content = BytesIO()
     Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8)).convert(mode).save(content, kind, **options)
-    found, expected = Decoder(32)(content.getvalue()).numpy(), decode(content.getvalue(), 32)
-    assert (found.shape, found.dtype) == ((32, 32, 3), np.uint8)
-    assert np.abs(found.astype(int) - expected).max() <= 1
+    pixels, expected = Decoder(32)(content.getvalue()).numpy(), decode(content.getvalue(), 32)
+    assert (pixels.shape, pixels.dtype) == ((32, 32, 3), np.uint8)
+    assert np.abs(pixels.astype(int) - expected).max() <= 1

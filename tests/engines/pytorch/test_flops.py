@@ -70,8 +70,8 @@ CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs o
     ],
 )
 def test_known_layers_exactly(network, shape, flops):
-    found = counted(network, torch.rand(shape))
-    assert (found.uncounted, found.flops) == ([], flops)
+    work = counted(network, torch.rand(shape))
+    assert (work.uncounted, work.flops) == ([], flops)
 
 
 def attend(images, weight):
@@ -83,9 +83,9 @@ def attend_causally(images, weight):
 
 
 def test_under_a_causal_mask_a_query_has_the_scores_of_the_keys_up_to_its_own():
-    found = [counted(Given(attend_causally, 8, 8), torch.rand(2, 4, 10, 8), train=train) for train in (False, True)]
+    works = [counted(Given(attend_causally, 8, 8), torch.rand(2, 4, 10, 8), train=train) for train in (False, True)]
     product, weight = 2 * (2 * 4) * (10 * 11 // 2) * 8, 2 * 2 * 4 * 10 * 8 * 8
-    assert [work.flops for work in found] == [weight + 2 * product, 2 * weight + (2 + 5) * product]
+    assert [work.flops for work in works] == [weight + 2 * product, 2 * weight + (2 + 5) * product]
 
 
 @pytest.mark.parametrize(("mode", "least"), [(Mode.infer, 1), (Mode.train, 2.6)])
@@ -114,14 +114,14 @@ def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
 @pytest.mark.parametrize(("precision", "size"), [(Precision.fp32, 4), (Precision.bf16, 2)])
 def test_operators_read_their_inputs_and_write_their_outputs_once(precision, size):
     images = torch.rand(3, 5).to(flops.DTYPES[precision])
-    found = counted(nn.Sequential(nn.Linear(5, 7), nn.Unflatten(1, (7, 1)), nn.ReLU()), images, precision)
-    assert found.num_operators == 2  # the product with its bias, and ReLU
-    assert found.bytes == size * ((3 * 5 + 5 * 7 + 7 + 3 * 7) + 2 * 3 * 7)
+    work = counted(nn.Sequential(nn.Linear(5, 7), nn.Unflatten(1, (7, 1)), nn.ReLU()), images, precision)
+    assert work.num_operators == 2  # the product with its bias, and ReLU
+    assert work.bytes == size * ((3 * 5 + 5 * 7 + 7 + 3 * 7) + 2 * 3 * 7)
 
 
 def test_a_tensor_that_is_no_weight_stays_in_its_format():
-    found = counted(Scaled("cpu"), torch.rand(3, 5).bfloat16(), Precision.bf16)
-    assert found.bytes == 2 * (3 * 5 + 5 * 7 + 3 * 7) + (2 * 3 * 7 + 4 * 7 + 4 * 3 * 7)
+    work = counted(Scaled("cpu"), torch.rand(3, 5).bfloat16(), Precision.bf16)
+    assert work.bytes == 2 * (3 * 5 + 5 * 7 + 3 * 7) + (2 * 3 * 7 + 4 * 7 + 4 * 3 * 7)
 
 
 def test_an_operator_of_ones_own_makes_the_flops_unavailable():
@@ -130,13 +130,13 @@ def test_an_operator_of_ones_own_makes_the_flops_unavailable():
         library.impl("doubled", lambda x: 2 * x, "CPU")
         network = Given(lambda images, weight: torch.ops.accelbench_test.doubled(images @ weight), 5, 7)
         # Without a rule for its shape the step can't be run.
-        found = counted(network, torch.rand(3, 5))
-        assert (found.flops, found.bytes, found.num_operators) == (None, None, None)
-        assert "accelbench_test.doubled" in found.uncounted[0]
+        work = counted(network, torch.rand(3, 5))
+        assert (work.flops, work.bytes, work.num_operators) == (None, None, None)
+        assert "accelbench_test.doubled" in work.uncounted[0]
         library._register_fake("doubled", torch.empty_like)
-        found = counted(network, torch.rand(3, 5))
-    assert (found.flops, found.uncounted) == (None, ["accelbench_test.doubled"])
-    assert (found.num_operators, found.bytes) == (2, 4 * (3 * 5 + 5 * 7 + 3 * 7) + 2 * 4 * 3 * 7)
+        work = counted(network, torch.rand(3, 5))
+    assert (work.flops, work.uncounted) == (None, ["accelbench_test.doubled"])
+    assert (work.num_operators, work.bytes) == (2, 4 * (3 * 5 + 5 * 7 + 3 * 7) + 2 * 4 * 3 * 7)
 
 
 def fails(images, weight):
@@ -152,31 +152,31 @@ def fails(images, weight):
     ],
 )
 def test_a_network_that_cannot_be_counted_says_why(function, reason):
-    found = counted(Given(function, 5, 5), torch.rand(3, 5))
-    assert found.flops is None
-    assert found.uncounted[0].startswith(reason)
+    work = counted(Given(function, 5, 5), torch.rand(3, 5))
+    assert work.flops is None
+    assert work.uncounted[0].startswith(reason)
 
 
 def test_the_parts_of_an_operator_are_cast_as_where_nobody_watches():
-    left, right, seen = torch.ones(4, 3), torch.ones(3, 5), Products()
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), watched(seen):
+    left, right, products = torch.ones(4, 3), torch.ones(3, 5), Products()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), watched(products):
         product = torch.einsum("ij,jk->ik", left, right)  # which is no operator of autocast's, unlike its parts
         with torch.autocast("cpu", enabled=False):
             exact = torch.einsum("ij,jk->ik", left, right)
     assert (product.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
-    assert seen.flops == {"bfloat16": 120, "float32": 120}
+    assert products.flops == {"bfloat16": 120, "float32": 120}
 
 
 def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there():
-    layer, images, seen = nn.Linear(5, 7), torch.rand(3, 5), Products()
-    with watched(seen) as counter, ThreadPoolExecutor(1) as threads:
+    layer, images, products = nn.Linear(5, 7), torch.rand(3, 5), Products()
+    with watched(products) as counter, ThreadPoolExecutor(1) as threads:
 
         def again():
             with counter:  # as autograd gives it to the thread of a GPU
                 layer(images)
 
         threads.submit(again).result()
-    assert (seen.in_other_threads, seen.flops) == (False, {"float32": 2 * 3 * 5 * 7})
+    assert (products.in_other_threads, products.flops) == (False, {"float32": 2 * 3 * 5 * 7})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -184,7 +184,7 @@ def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there(
 @pytest.mark.parametrize(("dtype", "name"), [(torch.qint8, "int8"), (torch.float16, "float16")])
 def test_quantised_layers_multiply_in_their_format(dtype, name):
     network = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 7)), dtype=dtype)
-    seen = Products()
-    with torch.inference_mode(), watched(seen):
+    products = Products()
+    with torch.inference_mode(), watched(products):
         network(torch.rand(3, 5))
-    assert (seen.flops, seen.uncounted) == ({name: 2 * 3 * 5 * 7}, set())
+    assert (products.flops, products.uncounted) == ({name: 2 * 3 * 5 * 7}, set())

@@ -26,16 +26,18 @@ def asked(name="gpt2", generate=SHORT, **changes):
 
 
 def measured(tmp_path, *words, num_bytes, **changes):
-    found = engine.run(asked(*words, steps=3, **changes), tmp_path)
-    assert (judge(asked(**changes), found), found.tokens_per_sample) == (None, NEW)
-    assert found.work.uncounted == [OF_GENERATION]
-    seen = found.generation
-    assert [len(each) for each in seen.decode_s] == [NEW - 1] * len(found.latency_s) == [NEW - 1] * 3
+    measurement = engine.run(asked(*words, steps=3, **changes), tmp_path)
+    assert (judge(asked(**changes), measurement), measurement.tokens_per_sample) == (None, NEW)
+    assert measurement.work.uncounted == [OF_GENERATION]
+    generation = measurement.generation
+    assert [len(times_s) for times_s in generation.decode_s] == [NEW - 1] * len(measurement.latency_s) == [NEW - 1] * 3
     # The last token is never fed.
-    assert seen.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
-    for whole_s, first_s, others_s in zip(found.latency_s, seen.prefill_s, seen.decode_s, strict=True):
+    assert generation.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
+    for whole_s, first_s, others_s in zip(
+        measurement.latency_s, generation.prefill_s, generation.decode_s, strict=True
+    ):
         assert 0.5 * whole_s < first_s + sum(others_s) <= whole_s
-    return found
+    return measurement
 
 
 def changing(monkeypatch, change):
@@ -44,10 +46,10 @@ def changing(monkeypatch, change):
 
     def changed(spec):
         network = build(spec)
-        own, name = network.forward, next(each for each in CACHES if each in signature(network.forward).parameters)
+        original, name = network.forward, next(name for name in CACHES if name in signature(network.forward).parameters)
 
         def forward(ids, cache, others):
-            return own(input_ids=ids, **{name: cache}, **others)
+            return original(input_ids=ids, **{name: cache}, **others)
 
         def called(input_ids, cache=None, logits_to_keep=0, **others):
             return change(forward, input_ids, cache, {**others, "logits_to_keep": logits_to_keep})
@@ -69,18 +71,18 @@ def changing(monkeypatch, change):
     ],
 )
 def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precision, num_bytes):
-    found = measured(tmp_path, name, precision=precision, num_bytes=num_bytes)
-    assert all("in float32" in note for note in found.notes[1:])
-    assert (found.output_error is None) == (precision == Precision.fp32)
+    measurement = measured(tmp_path, name, precision=precision, num_bytes=num_bytes)
+    assert all("in float32" in note for note in measurement.notes[1:])
+    assert (measurement.output_error is None) == (precision == Precision.fp32)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # to compile, on busy cores
 def test_a_compiled_network_has_a_static_cache(tmp_path):
-    found = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
-    assert found.num_compiles == 1  # of the decode step
-    assert found.warnings == []
-    assert found.first_step_s > 10 * found.latency_s[0]
+    measurement = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
+    assert measurement.num_compiles == 1  # of the decode step
+    assert measurement.warnings == []
+    assert measurement.first_step_s > 10 * measurement.latency_s[0]
 
 
 def forgets(forward, ids, cache, others):
@@ -96,7 +98,7 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "generate", "told"),
+    ("name", "generate", "message"),
     [
         slow("mamba", SHORT, "model.name=mamba: has no key-value cache, which mode=generate needs: use mode=in"),
         ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
@@ -107,9 +109,9 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
         ),
     ],
 )
-def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, told):
+def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, message):
     for call in (engine.run, engine.check):
-        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+        with pytest.raises(UserError, match=f"^{re.escape(message)}"):
             call(asked(name, generate), tmp_path)
 
 

@@ -24,13 +24,13 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("what", "name"), [CHANGES[1], *(slow(*each) for each in CHANGES[2:4])])
+@pytest.mark.parametrize(("what", "name"), [CHANGES[1], *(slow(*change) for change in CHANGES[2:4])])
 def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what, name):
     cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
-    found = engine.run(cell, tmp_path)
-    assert judge(cell, found) is None
-    assert found.threads == usable_cores()
-    (note,) = (note for note in found.notes if "its code set" in note)
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert measurement.threads == usable_cores()
+    (note,) = (note for note in measurement.notes if "its code set" in note)
     assert name in note
     wanted = {**global_state.values_of_a_cell(allow_tf32=False), global_state.DETERMINISTIC: 0}
     now = global_state.snapshot()
@@ -39,13 +39,13 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
 
 @pytest.mark.parametrize(
     ("what", "name"),
-    [*CHANGES[:1], *(slow(*each) for each in CHANGES[1:]), ("dtype", "torch.set_default_dtype")],
+    [*CHANGES[:1], *(slow(*change) for change in CHANGES[1:]), ("dtype", "torch.set_default_dtype")],
 )
 def test_what_a_network_sets_in_a_step_is_named(tmp_path, what, name):
     cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **THREE_STEPS)
-    told = [each for each in engine.run(cell, tmp_path).warnings if each.startswith("its code changed")]
-    assert len(told) == 1
-    assert name in told[0]
+    warnings = [warning for warning in engine.run(cell, tmp_path).warnings if warning.startswith("its code changed")]
+    assert len(warnings) == 1
+    assert name in warnings[0]
 
 
 def test_threads_that_computed_before_denormals_are_flushed_are_not_reached_and_found_out():

@@ -41,30 +41,30 @@ def cell_to_goal(model=MLP, target=None, **changes):
 def test_a_network_that_is_right_from_a_step_on(digits, num, settings, hit_epochs, num_evaluations):
     cell = cell_to_goal(late(num), settings)
     measured = engine.run(cell, digits)
-    seen = measured.target
+    training = measured.target
     assert judge(cell, measured) is None
     assert load(Measurement, plain(measured)) == measured
-    assert len(seen.evaluations) == num_evaluations
-    assert seen.num_validation == 30
+    assert len(training.evaluations) == num_evaluations
+    assert training.num_validation == 30
     is_reached = hit_epochs is not None
-    assert (seen.hit is not None) == is_reached
+    assert (training.hit is not None) == is_reached
     if is_reached:
-        assert seen.evaluations[seen.hit].epochs == pytest.approx(hit_epochs, abs=0.1)
-    assert seen.tested == float(is_reached)
-    assert {each.value for each in seen.evaluations} <= {0.0, 1.0}
+        assert training.evaluations[training.hit].epochs == pytest.approx(hit_epochs, abs=0.1)
+    assert training.tested == float(is_reached)
+    assert {evaluation.value for evaluation in training.evaluations} <= {0.0, 1.0}
     assert measured.epochs == [] == measured.blocks
-    covered = sum(each.seconds for each in seen.log)
-    assert covered >= 0.99 * seen.log[-1].ended_s
-    assert [each.span for each in seen.log[:4]] == [Span.start, Span.data, Span.build, Span.train]
+    covered = sum(span.seconds for span in training.log)
+    assert covered >= 0.99 * training.log[-1].ended_s
+    assert [span.span for span in training.log[:4]] == [Span.start, Span.data, Span.build, Span.train]
 
 
 @pytest.mark.parametrize("target", [{"accuracy": 1.0}, {"definition": "fixed", "accuracy": 0.01}])
 def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
     cell = cell_to_goal(replace(MLP, learning_rate=1e-6), target, epochs=10**7, timeout_s=1.0)
     measured = engine.run(cell, digits)
-    seen, last = measured.target, measured.target.evaluations[-1]
+    training, last = measured.target, measured.target.evaluations[-1]
     assert judge(cell, measured) is None
-    assert (measured.stop, seen.hit) == (Stop.timeout, None)
+    assert (measured.stop, training.hit) == (Stop.timeout, None)
     assert 0 < last.epochs < 10**7
     record = make_record(cell, measurement=measured)
     assert record.was_cut(600.0)
@@ -76,9 +76,9 @@ def test_it_ends_before_its_time_limit_as_not_arrived(digits, target):
 def test_equal_seeds_give_equal_curves_and_other_seeds_others(digits):
     curves = []
     for seed in (0, 0, 1):
-        seen = engine.run(cell_to_goal(seed=seed, target={"accuracy": 1.0, "metric": "accuracy"}), digits).target
-        assert seen.deterministic
-        curves.append([each.value for each in seen.evaluations])
+        training = engine.run(cell_to_goal(seed=seed, target={"accuracy": 1.0, "metric": "accuracy"}), digits).target
+        assert training.deterministic
+        curves.append([evaluation.value for evaluation in training.evaluations])
     assert curves[0] == curves[1] != curves[2]
 
 
@@ -86,12 +86,12 @@ def test_an_own_metric_is_a_mean_over_samples_and_its_time_is_no_training(digits
     model = late(1, loss="own_code.squares", metric="own_code.mean_label")
     target = {"accuracy": None, "metric": "metric", "value": 9.0}
     cell = cell_to_goal(model, target, epochs=2, batch_size=16)
-    seen = engine.run(cell, digits).target
+    training = engine.run(cell, digits).target
     train, held_out = parts_of(300, 0.1)
     labels = load_split(digits, "train").labels
-    assert [each.value for each in seen.evaluations] == [pytest.approx(labels[held_out].mean())] * 2
-    assert seen.tested == pytest.approx(load_split(digits, "test").labels.mean())
-    assert {each.num_samples for each in seen.evaluations} == {len(train), 2 * len(train)}
+    assert [evaluation.value for evaluation in training.evaluations] == [pytest.approx(labels[held_out].mean())] * 2
+    assert training.tested == pytest.approx(load_split(digits, "test").labels.mean())
+    assert {evaluation.num_samples for evaluation in training.evaluations} == {len(train), 2 * len(train)}
     reached = of_training(cell, engine.run(cell_to_goal(model, {**target, "value": 1.0}, epochs=2), digits).target)
     assert reached["target_s"] - reached["target_train_s"] >= 0.05
 
@@ -100,6 +100,6 @@ def test_an_own_metric_is_a_mean_over_samples_and_its_time_is_no_training(digits
 def test_a_loss_that_is_not_finite_ends_it_as_not_arrived(digits, target):
     cell = cell_to_goal(late(1, loss="own_code.diverging"), target)
     measured = engine.run(cell, digits)
-    assert [each.value for each in measured.target.evaluations] == [None]
+    assert [evaluation.value for evaluation in measured.target.evaluations] == [None]
     assert (measured.target.hit, measured.defects, judge(cell, measured)) == (None, [], None)
     assert measured.evaluation.loss is None

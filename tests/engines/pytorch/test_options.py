@@ -90,8 +90,8 @@ def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
     counters["stats"]["unique_graphs"] = 1
     assert list(options.compile_warnings(asked)) == []
     counters["inductor"]["cudagraph_skips"] = 2  # as inductor counts them
-    (told,) = options.compile_warnings(asked)
-    assert told == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"
+    (message,) = options.compile_warnings(asked)
+    assert message == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"
 
 
 def test_that_what_fails_to_compile_runs_uncompiled_is_noted():
@@ -99,5 +99,5 @@ def test_that_what_fails_to_compile_runs_uncompiled_is_noted():
     options.prepare_compiler(asked)
     assert list(options.compile_notes(asked)) == []
     with torch._dynamo.config.patch(suppress_errors=True):  # by the user's code, or TORCHDYNAMO_SUPPRESS_ERRORS
-        (told,) = options.compile_notes(asked)
-    assert "ran uncompiled" in told
+        (message,) = options.compile_notes(asked)
+    assert "ran uncompiled" in message

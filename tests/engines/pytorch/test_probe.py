@@ -17,29 +17,29 @@ def small(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_kernels_run_in_every_true_precision_of_a_cpu(dtype):
-    found = small(dtype)
-    assert ("numpy 256" in found) == (dtype in (torch.float32, torch.float64))
-    for name in {"matmul 256", "linear 256", "numpy 256", "conv3x3 1x64x28x28 NCHW"} & set(found):
-        result = torch.as_tensor(found[name].make()())
+    kernels = small(dtype)
+    assert ("numpy 256" in kernels) == (dtype in (torch.float32, torch.float64))
+    for name in {"matmul 256", "linear 256", "numpy 256", "conv3x3 1x64x28x28 NCHW"} & set(kernels):
+        result = torch.as_tensor(kernels[name].make()())
         assert result.dtype == dtype
         assert torch.isfinite(result).all()
 
 
 def test_int8_kernels_run_on_a_cpu_as_quantised_networks_compute():
-    found = {name: kernel.make()() for name, kernel in small(torch.int8).items()}
-    assert found["int8 matmul 256"].dtype == torch.int32
-    assert found["oneDNN int8 linear 256"].shape == (256, 256)
-    convolution = found["conv3x3 1x64x28x28 int8"]
+    results = {name: kernel.make()() for name, kernel in small(torch.int8).items()}
+    assert results["int8 matmul 256"].dtype == torch.int32
+    assert results["oneDNN int8 linear 256"].shape == (256, 256)
+    convolution = results["conv3x3 1x64x28x28 int8"]
     assert (convolution.dtype, convolution.shape) == (torch.uint8, (1, 64, 28, 28))
 
 
 @pytest.mark.gpu
 def test_a_gpus_ceilings():
-    found = probe.run(Device.gpu)
-    assert found.device == "gpu"
-    assert found.device_name == torch.cuda.get_device_name()
-    assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(TRUE_PRECISIONS)
-    assert found.flops_per_s["fp16"] > found.flops_per_s["fp32"]
-    assert found.memory_bytes_per_s > found.host_to_device_bytes_per_s > 1e9
-    assert found.device_to_host_bytes_per_s > 1e9
-    assert 1e-7 < found.launch_s < 1e-4
+    ceilings = probe.run(Device.gpu)
+    assert ceilings.device == "gpu"
+    assert ceilings.device_name == torch.cuda.get_device_name()
+    assert {"fp32", "fp16", "fp64"} <= set(ceilings.flops_per_s) <= set(TRUE_PRECISIONS)
+    assert ceilings.flops_per_s["fp16"] > ceilings.flops_per_s["fp32"]
+    assert ceilings.memory_bytes_per_s > ceilings.host_to_device_bytes_per_s > 1e9
+    assert ceilings.device_to_host_bytes_per_s > 1e9
+    assert 1e-7 < ceilings.launch_s < 1e-4

@@ -9,7 +9,7 @@ pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 
 def operators(digits, **changes):
     cell = make_cell(**{"mode": Mode.infer, **changes})
-    return {each.name: each for each in engine.run(cell, digits).operators}
+    return {operator.name: operator for operator in engine.run(cell, digits).operators}
 
 
 def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):

@@ -57,7 +57,7 @@ def test_two_ranks_decide_alike(hosts, digits):
     cells = [cell_to_goal(devices=num, target={"every": 0.5}) for num in (1, 2)]
     one, two = (hosts.run(cell, digits).measurement.target for cell in cells)
     assert two.hit == one.hit is not None
-    values = [[each.value for each in seen.evaluations] for seen in (one, two)]
+    values = [[evaluation.value for evaluation in training.evaluations] for training in (one, two)]
     assert values[1] == pytest.approx(values[0], abs=0.04)
 
 
@@ -106,10 +106,10 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
 
 
 def test_what_ranks_observed_is_joined():
-    def seen(peak, loss):
+    def report(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
         return RankReport(observed, Resources((1, 0.5), None, peak, 20), weights="w")
 
-    found, resources = joined([seen(10, 1.0), seen(30, 2.0)])
-    assert (found.num_devices, found.device_name, found.loss) == (2, "a GPU", 1.5)
+    observed, resources = joined([report(10, 1.0), report(30, 2.0)])
+    assert (observed.num_devices, observed.device_name, observed.loss) == (2, "a GPU", 1.5)
     assert resources == Resources((1, 0.5), None, 30, 40)

@@ -47,11 +47,11 @@ def cell(spec, **changes):
 def measured(tmp_path, spec, **changes):
     asked = cell(spec, **changes)
     engine.check(asked, tmp_path)
-    found = engine.run(asked, tmp_path)
-    assert (judge(asked, found), found.warnings, found.tokens_per_sample) == (None, [], 16)
-    assert found.notes[0] == "transformers' attention: sdpa"
-    assert all("in float32" in note for note in found.notes[1:])  # llama's positions
-    return found
+    measurement = engine.run(asked, tmp_path)
+    assert (judge(asked, measurement), measurement.warnings, measurement.tokens_per_sample) == (None, [], 16)
+    assert measurement.notes[0] == "transformers' attention: sdpa"
+    assert all("in float32" in note for note in measurement.notes[1:])  # llama's positions
+    return measurement
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_configuration_may_lack_the_fields_of_special_ids(name):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (model("bertt"), "model.name=bertt: transformers has no such network."),
         (model("vit"), "model.task=masked_lm: vit has no such task on token ids"),
@@ -128,9 +128,9 @@ def test_a_configuration_may_lack_the_fields_of_special_ids(name):
         (model(seq_len=513), "model.batch_args.seq_len=513: bert has only 512 positions"),
     ],
 )
-def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, message):
     for call in (engine.run, engine.check):
-        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+        with pytest.raises(UserError, match=f"^{re.escape(message)}"):
             call(cell(spec), tmp_path)
 
 

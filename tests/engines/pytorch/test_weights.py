@@ -80,7 +80,7 @@ def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_sa
     with pytest.warns(UserWarning, match="to a meta parameter"):
         weights.load(hollow, str(path))  # a check: nothing is missing
     both = torch.randn(2, 4, 4)
-    network.first.weight, network.last.weight = (nn.Parameter(each) for each in both)
+    network.first.weight, network.last.weight = (nn.Parameter(tensor) for tensor in both)
     weights.save(network, path)
     assert torch.equal(load_file(path)["last.weight"], both[1])
 
@@ -160,8 +160,8 @@ def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(hos
     (tmp_path / "mine.pth").write_bytes(hostile)
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "honest.pth")
     for name in ("mine.pth", "honest.pth"):
-        told = rf"model=Loading: {name} is not loaded: .* \(CVE-2026-24747\): use weights in safetensors"
-        with pytest.raises(UserError, match=told):
+        message = rf"model=Loading: {name} is not loaded: .* \(CVE-2026-24747\): use weights in safetensors"
+        with pytest.raises(UserError, match=message):
             loading(tmp_path / name)
     save_file({"weight": torch.eye(2), "bias": torch.ones(2)}, tmp_path / "mine.safetensors")
     assert torch.equal(loading(tmp_path / "mine.safetensors").bias, torch.ones(2))

@@ -67,17 +67,17 @@ def test_initialisers_are_keras_defaults_and_follow_from_the_seed():
     assert gates[[0, 2, 3]].eq(0).all()
 
 
-def own(target, **more):
+def own_spec(target, **more):
     return {"name": "x", "library": Library.custom, "network": target, **more}
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
-        (own("nowhere.at.All"), r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
-        (own(f"{__name__}.YourNet"), r"can't be imported \(module .* has no attribute 'YourNet'\)"),
-        (own(f"{__name__}.MyNet", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
-        (own(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
+        (own_spec("nowhere.at.All"), r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
+        (own_spec(f"{__name__}.YourNet"), r"can't be imported \(module .* has no attribute 'YourNet'\)"),
+        (own_spec(f"{__name__}.MyNet", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
+        (own_spec(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
         ({"name": "mlp", "args": {"widht": 3}}, "model"),
         ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
         pytest.param({"name": "resnet51", "library": Library.timm}, "timm has no such network", marks=needs("timm")),
@@ -85,6 +85,6 @@ def own(target, **more):
         ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),
     ],
 )
-def test_a_wrong_target_name_or_argument_is_the_users_error(asked, told):
-    with pytest.raises(UserError, match=told):
+def test_a_wrong_target_name_or_argument_is_the_users_error(asked, message):
+    with pytest.raises(UserError, match=message):
         built(**asked, shape=(3, 32, 32))
