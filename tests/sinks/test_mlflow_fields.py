@@ -13,7 +13,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
 from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.setting import declared
-from accelbench.schema.vocab import UNEXPECTED, Device, Engine, Pipeline, Protocol, Status
+from accelbench.schema.vocab import UNEXPECTED, Device, Engine, Pipeline, Precision, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process, run_name
 from tests.sinks.samples import STAND_IN, cell, record
@@ -66,9 +66,13 @@ def test_defaults_are_no_parameters():
     [
         ({}, "cnn train fp32 b128"),
         ({"engine": Engine.keras, "keras": KerasSettings(), "repeat": 3}, "cnn train keras fp32 b128"),
-        ({"device": Device.tpu, "protocol": Protocol.fit}, "cnn train tpu f… fp32 b128"),
+        ({"device": Device.tpu, "protocol": Protocol.fit}, "cnn tra… tpu fit fp32 b128"),
         ({"model": "autoencoder", "batch_size": 32}, "autoencoder train fp32 b32"),
-        ({"model": "a-b" * 20}, "a-ba-ba-ba-ba-b… fp32 b128"),
+        ({"model": "autoencoder", "engine": Engine.lightning}, "aut… train ligh… fp32 b128"),
+        ({"model": "resnet18", "engine": Engine.openvino, "batch_size": 16}, "resn… train open… fp32 b16"),
+        ({"engine": Engine.keras, "precision": Precision.bf16_mixed}, "cnn tr… ke bf16_mixed b128"),
+        ({"model": "a-b" * 20}, "a-ba-ba-b… train fp32 b128"),
+        ({"batch_size": 10**18}, " fp32 b1000000000000000000"),
     ],
 )
 def test_names_fit_the_table(changes, name):

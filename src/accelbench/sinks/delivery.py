@@ -1,4 +1,4 @@
-"""Records on their way to the tracker: while a sweep runs, which no failure stops, or later what is missing there."""
+"""Delivers records to the tracker: during a sweep, which no failure of it stops, or later what is missing there."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,8 +26,8 @@ PATIENCE_S = 3.0  # failed attempts may take this long in total
 class Delivery:
     """Delivers the records of one sweep to the tracker, in the order in which they were measured.
 
-    Failures are kept, never raised: the records are on disk already, and `accelbench sync` delivers them later. A store
-    that can't be opened, or whose failures took `PATIENCE_S` seconds, is asked for nothing more.
+    Failures are kept, never raised: the records are on disk already, and `accelbench sync` delivers them later. If
+    the store can't be opened, or its failures took `PATIENCE_S` seconds in total, nothing more is sent to it.
 
     `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKERS`.
     """
@@ -49,29 +49,29 @@ class Delivery:
         self.deliver()
 
     def open(self) -> None:
-        """Opens the store: MLflow's import and its database take seconds."""
+        """Opens the store. This takes seconds: MLflow's import, and its database."""
         if self._is_on:
             self._is_on = False  # it is opened once
             self._store = self._attempt(lambda: open_store(self._root))
 
     def add(self, record: Record) -> None:
-        """Keeps the record for `deliver` or `finish`."""
+        """Keeps the record for `deliver` or `finish`. Ignores a skipped one."""
         if record.status != Status.skipped:
             self._waiting.append(record)
 
     def deliver(self) -> None:
-        """Delivers the records that were kept if the store is open. Not to be called while a cell is timed."""
+        """Delivers the kept records if the store is open. Do not call it while a cell is timed."""
         while self._store and self._waiting:
             self._attempt(partial(self._store.deliver, self._waiting.pop(0)))
 
     def finish(self) -> None:
-        """Delivers the records that were kept."""
+        """Delivers the kept records, and opens the store if needed."""
         if self._waiting:
             self.open()
         self.deliver()
 
     def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
-        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and the report."""
+        """Adds to the runs of a sweep how its cells compare, and the report page."""
         if self._store:
             self._attempt(lambda: self._store.relate(cells_of(processes), report))
 
@@ -80,7 +80,7 @@ class Delivery:
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
-        """What it returned; None if it failed."""
+        """Calls `action` and returns its result; None if it failed."""
         start = time.monotonic()
         try:
             return action()
@@ -93,9 +93,9 @@ class Delivery:
 
 
 def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
-    """Adds to the runs of sweeps how their cells compare, and a report of them; `Delivery.loss`.
+    """Adds to the runs of each sweep how its cells compare, and the report page; returns `Delivery.loss`.
 
-    Nothing is done if there is no store.
+    Does nothing if there is no store.
     """
     delivery = Delivery("mlflow", root)
     if not is_own(root) or database(root).exists():
@@ -124,41 +124,43 @@ class SyncResult(NamedTuple):
 def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
-    Those of sweeps with tracking=none are left out, unless `has_all`.
+    Records of sweeps with tracking=none are left out, unless `has_all`.
 
-    The store alone says what is missing: a new store is filled after an old one was lost. The folders need not exist.
-    Raises UserError: the store can't be reached; runs delivered so far stay in it.
+    Only the store decides what is missing, so a new store is filled after an old one was lost. The folders need not
+    exist. Raises UserError: the store can't be reached; runs delivered so far stay in it.
     """
     everything, unreadable = _read(folders)
-    found = [each for each in everything if has_all or each.environment.get(TRACKING) != UNTRACKED]
+    wanted = [process for process in everything if has_all or process.environment.get(TRACKING) != UNTRACKED]
     try:
-        num = _deliver(root, found)
+        num = _deliver(root, wanted)
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    num_ran = len(ran(found))
+    num_ran = len(ran(wanted))
     return SyncResult(num, num_ran - num, unreadable, len(ran(everything)) - num_ran)
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """The processes, without samples, and a line for each record that can't be read.
+    """The processes, without samples and in the order of their plans, and a line for each record that can't be read.
 
-    Their folders are equal for those that answer the same questions: of one sweep, or of what confirms it.
+    A process that confirms a sweep gets the folder of that sweep: both answer the same questions.
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
-    found: dict[Key, Process] = {}
+    processes: dict[Key, Process] = {}
     for path, record in readable.by_path():
         is_confirming = path.parent.parent.name == CONFIRMED
         sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
         process = Process.of(record).without_samples()
         placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
-        found.setdefault(key_of(placed), placed)  # it may lie in two folders
+        processes.setdefault(key_of(placed), placed)  # a record may lie in two folders
     places = _places({path.parent for path in readable.paths})
-    ordered = sorted(found.values(), key=lambda each: (places.get(each.name, len(places)), each.started_at))
+    ordered = sorted(
+        processes.values(), key=lambda process: (places.get(process.name, len(places)), process.started_at)
+    )
     return ordered, readable.problems()
 
 
 def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Record's name -> its place in the plan of its folder, or else of what confirms it; empty without plans."""
+    """Name of a record -> its place in the plans of the folders; a sweep comes before what confirms it."""
     places: dict[str, int] = {}
     for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):
         with suppress(UserError):
@@ -167,12 +169,12 @@ def _places(folders: Iterable[Path]) -> dict[str, int]:
     return places
 
 
-def _deliver(root: Path, found: list[Process]) -> int:
-    """The number of records that had no run."""
+def _deliver(root: Path, processes: list[Process]) -> int:
+    """Delivers the records that have no run, and returns their number."""
     store = open_store(root)
-    delivered = {suite: store.delivered(suite) for suite in {process.cell.suite for process in ran(found)}}
+    delivered = {suite: store.delivered(suite) for suite in {process.cell.suite for process in ran(processes)}}
     num_delivered = 0
-    for (_, suite), sweep in grouped(found, lambda process: (process.folder, process.cell.suite)).items():
+    for (_, suite), sweep in grouped(processes, lambda process: (process.folder, process.cell.suite)).items():
         missing = [process for process in ran(sweep) if key_of(process) not in delivered[suite]]
         for record in records.read_all([process.path for process in missing if process.path]):
             num_delivered += store.deliver(record)

@@ -24,15 +24,15 @@ PATIENCE_S = 20.0  # for another writer, which may create the store
 def tracking_uri(root: Path) -> str:
     """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
 
-    It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
+    It may hold a password: print `server_uri`, or `secrets.masked` of it, instead.
     """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 
 
 def server_uri(root: Path) -> str | None:
     """The address of the server that MLFLOW_TRACKING_URI names, without a user and a password; None: it names none."""
-    found = re.match(r"(https?://)(?:[^/?#]*@)?(.*)", tracking_uri(root), re.IGNORECASE)
-    return found[1] + found[2] if found else None
+    match = re.match(r"(https?://)(?:[^/?#]*@)?(.*)", tracking_uri(root), re.IGNORECASE)
+    return match[1] + match[2] if match else None
 
 
 def is_own(root: Path) -> bool:
@@ -57,20 +57,23 @@ def proxied(suite: str) -> str:
 
 
 def folder_of(uri: str, root: Path) -> Path:
-    """The folder of the files that a run of the project's store has at `uri`. Raises UserError: not in `artifacts`."""
-    own = artifacts(root)
-    path = Path(os.path.normpath(own / uri.removeprefix(PROXIED).lstrip("/")))
-    if not uri.startswith(PROXIED) or not path.is_relative_to(own):
+    """The folder of the files at `uri`, the address of a run in the project's store.
+
+    Raises UserError: it is not below `artifacts`.
+    """
+    folder = artifacts(root)
+    path = Path(os.path.normpath(folder / uri.removeprefix(PROXIED).lstrip("/")))
+    if not uri.startswith(PROXIED) or not path.is_relative_to(folder):
         raise UserError(f"mlflow.db would put files into {uri}: move it away; `accelbench sync` makes a new one")
     return path
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Holds the store's lock, after waiting silently, for `PATIENCE_S` at most.
+    """Waits silently for the store's lock, `PATIENCE_S` seconds at most, and holds it.
 
-    It is needed to create the store and to deliver a run: two creators corrupt a database, and two processes that
-    deliver the same record would make two runs. Raises UserError: it is held for longer, or can't be written.
+    Hold it to create the store and to deliver a run: two creators corrupt a database, and two processes that deliver
+    the same record would make two runs. Raises UserError: another process keeps the lock, or it can't be written.
     """
     path = root / "mlflow.lock"
     if is_own(root) and NOT_IN_ADDRESSES.search(str(database(root))):
@@ -101,5 +104,5 @@ def unreachable(root: Path, error: Exception) -> UserError:
 
 
 def one_line(error: Exception) -> str:
-    """The begin of the error's message, without secrets, or the error's type if there is no message."""
+    """The beginning of the error's message, without secrets; the error's type if there is no message."""
     return beginning(summary(message_of(error)), MAX_PROBLEM) or type(error).__name__

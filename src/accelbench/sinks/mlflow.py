@@ -24,7 +24,7 @@ for _name, _value in {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run, with a server
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs it also raises, and a sink says that in one line
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # MLflow also raises what it logs, and the sweep prints it in one line
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -33,7 +33,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 from mlflow.utils import chunk_list  # noqa: E402
 
 MAX_METRICS, MAX_RUNS = 1000, 50_000  # per batch, and of a search: MLflow's limits
-# Where a server may have files put: else it could name any folder of this machine.
+# Addresses at which a server may have us put files. Any other could be a folder of this machine.
 REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
 PARENT = "mlflow.parentRunId"
 
@@ -42,8 +42,8 @@ class Store:
     """The MLflow store of a project: an experiment per suite, with the runs of its processes, cells and sweeps.
 
     A skipped cell has no run: it measured nothing and would fill the table and the charts. A finished run is never
-    deleted: those of older code are the history of a cell. Raises whatever MLflow does if the store can't be reached or
-    created.
+    deleted: the runs of older code are the history of a cell. If the store can't be reached or created, MLflow's own
+    errors are raised.
     """
 
     def __init__(self, root: Path) -> None:
@@ -55,7 +55,7 @@ class Store:
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
 
     def deliver(self, record: Record) -> bool:
-        """Makes the run of the process of a record; False: it is there. Another writer waits meanwhile."""
+        """Makes the run of a record's process, unless the store has it; returns whether it did. Other writers wait."""
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite, mlflow_fields.sweep_of([record]))
             runs = self._finished(experiment_id, f"tags.{RECORD} = '{record.name}'")
@@ -65,35 +65,35 @@ class Store:
             return is_missing
 
     def relate(self, cells: Sequence[MeasuredCell], report: Path | None = None) -> None:
-        """Adds to the runs how these cells of a sweep compare, and the page of a report.
+        """Adds to the runs of a sweep how these cells of it compare, and the report page.
 
-        Makes the runs of cells of several processes, and of a sweep of several cells.
+        If a cell has several processes, or the sweep several cells, a run of the cell or sweep is made.
         """
         run = mlflow_fields.of_sweep(cells)
         if run is None:
             return
         with locked(self._root):
             experiment_id = self._experiment(cells[0].cell.suite, run.tags[SWEEP], run.tags[NOTE])
-            for each in mlflow_fields.of_cells(cells):
-                self._show(experiment_id, each, run.tags[SWEEP])
+            for cell_run in mlflow_fields.of_cells(cells):
+                self._show(experiment_id, cell_run, run.tags[SWEEP])
             if len(cells) > 1:
-                found = self._finished(experiment_id, mlflow_fields.search(run.tags[SWEEP]))
-                sweeps = [each for each in found if CELL not in each.data.tags]
-                made = sweeps[0] if sweeps else self._make(experiment_id, run)
-                self._write(made, run)
+                runs = self._finished(experiment_id, mlflow_fields.search(run.tags[SWEEP]))
+                sweeps = [finished for finished in runs if CELL not in finished.data.tags]
+                sweep_run = sweeps[0] if sweeps else self._make(experiment_id, run)
+                self._write(sweep_run, run)
                 if report is not None:
-                    self._put(made, "report/index.html", report.read_text(encoding="utf-8"))
+                    self._put(sweep_run, "report/index.html", report.read_text(encoding="utf-8"))
 
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
-        """Writes the run of a cell: of its only process, or the parent of those of its processes."""
+        """Writes the run of a cell: that of its only process, or the parent of its processes' runs."""
         runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
         processes = [run for run in runs if RECORD in run.data.tags]
         parents = [run for run in runs if RECORD not in run.data.tags]
         if len(processes) > 1 and not parents:
             parents.append(self._make(experiment_id, run))
         sweeps = {sweep, *(name for run in runs for name in run.data.tags.get(SWEEP, "").split())}
-        for known in parents or processes:
-            self._write(known, run._replace(tags=run.tags | {SWEEP: " ".join(sorted(sweeps))}))
+        for finished in parents or processes:
+            self._write(finished, run._replace(tags=run.tags | {SWEEP: " ".join(sorted(sweeps))}))
         for child in processes if parents else ():
             if child.data.tags.get(PARENT) != parents[0].info.run_id:
                 self._client.set_tag(child.info.run_id, PARENT, parents[0].info.run_id)
@@ -101,7 +101,7 @@ class Store:
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """The records of `suite` whose run shows how their cell compares, or is below one that does."""
+        """The records of `suite` whose run, or its parent, shows how their cell compares."""
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}
@@ -135,7 +135,7 @@ class Store:
         return str(experiment.experiment_id)
 
     def _finished(self, experiment_id: str, condition: str) -> list[entities.Run]:
-        """The runs of the condition, without those that a killed process left unfinished: these are deleted."""
+        """The finished runs that meet the condition. Deletes the others, which a killed process left unfinished."""
         finished = []
         for run in self._client.search_runs([experiment_id], condition, max_results=MAX_RUNS):
             if run.info.status == "RUNNING":
@@ -158,18 +158,18 @@ class Store:
         self._client.set_terminated(run_id, run.status, run.end_ms)
         return made
 
-    def _write(self, known: entities.Run, run: mlflow_fields.Run) -> None:
-        """Writes what a run lacks, or has with other values; the files, too, if that is anything."""
+    def _write(self, existing: entities.Run, run: mlflow_fields.Run) -> None:
+        """Writes what the existing run lacks or has with other values. If there is anything, writes the files, too."""
         now_ms = round(time.time() * 1000)
-        values = known.data.metrics
+        values = existing.data.metrics
         new = {key: value for key, value in run.metrics.items() if values.get(key) != value}
         metrics = [entities.Metric(key, value, now_ms, 0) for key, value in new.items()]
-        params = [entities.Param(key, text) for key, text in run.params.items() if key not in known.data.params]
-        tags = [entities.RunTag(key, text) for key, text in run.tags.items() if known.data.tags.get(key) != text]
+        params = [entities.Param(key, text) for key, text in run.params.items() if key not in existing.data.params]
+        tags = [entities.RunTag(key, text) for key, text in run.tags.items() if existing.data.tags.get(key) != text]
         if metrics or params or tags:
-            self._client.log_batch(known.info.run_id, metrics, params, tags)
+            self._client.log_batch(existing.info.run_id, metrics, params, tags)
             for name, text in run.files.items():
-                self._put(known, name, text)
+                self._put(existing, name, text)
 
     def _put(self, run: entities.Run, name: str, text: str) -> None:
         """Writes a file of a run."""
@@ -182,7 +182,7 @@ class Store:
 
 
 def _create(path: Path) -> None:
-    """Makes the store beside its place: a process that is killed meanwhile leaves no half of one there."""
+    """Makes the store in a folder beside it, and moves it into place: a killed process leaves no half of one."""
     with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
         made = Path(folder) / path.name
         # The client would give the default experiment a folder below the current one, in SQL without escapes.

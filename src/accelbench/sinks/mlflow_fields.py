@@ -1,7 +1,7 @@
 """What MLflow shows, in plain values: the runs of processes, cells and sweeps, and the view of an experiment.
 
-A cell of one process is that process' run. A cell of several has a run of its own, below which theirs are. A sweep of
-several cells has a run for what is said of it as a whole.
+A cell of one process has the run of that process. A cell of several processes has a parent run, with theirs below it. A
+sweep of several cells has a run with its answer.
 """
 
 import json
@@ -33,21 +33,21 @@ from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 
-# Of a run, besides system metrics: people look at no more.
+# At most so many of a run, besides system metrics: people read no more.
 MAX_METRICS, MAX_PARAMS = 15, 25
-MAX_NAME = 26  # characters of a run's name that MLflow's table shows
-# Further metrics than `speed` and `share`, the most important ones first: columns of cells.csv.
+MAX_NAME = 26  # characters of a run's name; the column in view.json is as wide
+# Metrics besides `speed` and `share`: columns of cells.csv, the most important first.
 _COLUMNS = """
 samples_per_s_low samples_per_s_high accuracy requests_per_s request_p99_ms miss_share target_s target_epochs ttft_ms
 tpot_p50_ms latency_p50_ms time_s energy_j_per_sample peak_device_mb peak_host_mb mfu compile_s latency_p99_ms
 output_error batch_size
 """
 COLUMNS = _COLUMNS.split()
-# Parameters that each run has. Of the other settings it has those that differ from their defaults.
+# Parameters of every run. It also has the settings that differ from their defaults.
 PARAMS = ("model", "mode", "engine", "device", "precision", "batch_size")
 MAX_TAG, MAX_PARAM = 8000, 500  # characters, which MLflow limits
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
-# The tags: `record` of a process, `cell` of a process and of a cell, `sweep` and `word` of a cell, `sweep` of a sweep.
+# The tags. A process has `record` and `cell`; a cell `cell`, `sweep` and `word`; a sweep `sweep`.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
 MAX_JOBS = 30  # of a description
 TOPICS = ("In doubt", "Missing")  # of the headline, below its jobs
@@ -65,7 +65,7 @@ class Point(NamedTuple):
     """One value of a metric; `step` counts within its series."""
 
     key: str
-    value: float | None  # of a series only what is known is written
+    value: float | None  # None: unknown; not written
     timestamp_ms: int
     step: int
 
@@ -96,26 +96,30 @@ def key_of(of: Record | Process) -> Key:
 
 
 def ran(processes: Iterable[Process]) -> list[Process]:
-    """Those that have a record, and were not skipped."""
+    """The processes that have a record and were not skipped."""
     return [process for process in processes if process.record and process.record.status != Status.skipped]
 
 
 def sweep_of(records: Iterable[Record]) -> str:
-    """The sweep that measured the newest of the records; its name can be a part of a search of MLflow's."""
+    """The name of the sweep that measured the newest of the records, in letters that MLflow can search for."""
     newest = max(record.sweep_id or record.started_at for record in records)
     return re.sub(r"[^\w.:+-]", "_", newest, flags=re.ASCII)
 
 
 def run_name(cell: Cell) -> str:
-    """Such as `mlp infer keras fp32 b128`, at most `MAX_NAME` characters."""
+    """Such as `mlp infer keras fp32 b128`, at most `MAX_NAME` characters: the longest words are cut first."""
     label = replace(cell, repeat=0, seed=0).label  # those of the processes of a cell
     before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
     model, _, device = before.rpartition("-")
-    words = [model, cell.mode, "" if device == "cpu" else device, *options.split("-")]
+    every = [model, cell.mode, "" if device == "cpu" else device, *options.split("-")]
+    words = [word for word in every if word]
     last = f" {cell.precision} b{cell.batch_size}"
-    first = " ".join(filter(None, words))
     most = MAX_NAME - len(last)
-    return (first if len(first) <= most else f"{first[: most - 1]}…") + last
+    longest = max(words, key=len)
+    while len(" ".join(words)) > most and len(longest) > 3:
+        words[words.index(longest)] = longest[:-2] + "…"
+        longest = max(words, key=len)
+    return " ".join(words)[:most] + last
 
 
 def of_process(record: Record) -> Run:
@@ -131,7 +135,7 @@ def of_process(record: Record) -> Run:
 def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
     """The runs of cells that ran and are not older.
 
-    Each is that of the cell's only process, with what is said of the cell, or one above those of its processes.
+    Each is the run of the cell's only process, with how the cell compares, or the parent of its processes' runs.
     """
     by_key = {cell.measured_key: group for group in groups(cells) for cell in group.cells}
     return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
@@ -169,7 +173,7 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
 
 
 def about(cells: Sequence[MeasuredCell]) -> str:
-    """The description of a sweep: its answer, a line for each job, doubts, and what was not measured, in a line."""
+    """The description of a sweep: its answer, a row for each job, doubts, and what was not measured."""
     found = answers(cells)
     every = jobs(found)
     compared = [job for job in every if job.gains]
@@ -191,7 +195,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
 
 
 def _table_of_jobs(found: Sequence[Job]) -> str:
-    """A line for each job, in markdown: what it gains most by, and both speeds; of a job without gains the fastest."""
+    """A markdown table with a row for each job: its fastest setting, and the reference if that setting gains on it."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in found:
         error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
@@ -213,7 +217,7 @@ def _run(
     share: float | None = None,
     group: Group | None = None,
 ) -> Run:
-    """The run of a process, or of a cell of several, with how it compares with its group."""
+    """The run of a process or of a cell; `answer`, `share` and `group` are how the cell compares."""
     record = process.record
     assert record is not None
     name = run_name(process.cell)
@@ -231,7 +235,7 @@ def _run(
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
     card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
-    # A text can't end the script that it is in.
+    # Else a text could end the script that it is in.
     html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
     return Run(
         name,
@@ -252,11 +256,11 @@ def _end_ms(record: Record) -> int:
 
 
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
-    """The published figures; series over the epochs are further metrics, which leave less room for these."""
+    """The figures of a run. The series over its epochs also count as metrics, and leave less room for these."""
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
     metrics = {name: float(f"{value:.2e}") for name, value in rounded.items() if value is not None}
-    # One more is `NUM_PROCESSES`, of a cell. The others are the same ones of a cell and its only process.
+    # The three: speed, share, and `NUM_PROCESSES` of a cell. So a cell and its only process have the same columns.
     most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
     known = [name for name in COLUMNS if process.row[name] is not None]
     for name in (NUM_PROCESSES, *known[:most]):
@@ -278,7 +282,7 @@ def _outcome(process: Process) -> str:
 def _params(record: Record) -> dict[str, str]:
     """`PARAMS`, the data, and every setting that is not the default, by its column or its dotted path.
 
-    No two cells have the same ones: what is above `MAX_PARAMS` is joined.
+    Above `MAX_PARAMS`, `more` joins the rest, so that no two cells have the same parameters.
     """
     params = dict.fromkeys(PARAMS, "")
     settings = {each.path: each for each in declared(Cell)}
@@ -325,7 +329,7 @@ def _system(record: Record) -> Iterator[Point]:
 
 def _means(processes: Iterable[Process]) -> Iterator[Point]:
     """The mean system metrics of each process, one point a process."""
-    # The peak is known of failed ones, too.
+    # Failed processes have a peak, too.
     names = {**SERIES, "peak_host_mb": "peak_host_memory_mb"}
     for step, process in enumerate(sorted(processes, key=lambda process: process.started_at)):
         for column, name in names.items():
@@ -333,7 +337,7 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 
 
 def _thinned(points: Iterable[Point]) -> list[Point]:
-    """Of each series every k-th known value and the last, with the smallest k that leaves some `MAX_POINTS`."""
+    """Every k-th known value of each series, and its last, with the smallest k that leaves about `MAX_POINTS`."""
     chosen = []
     for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
         every = math.ceil(len(series) / MAX_POINTS)
@@ -350,7 +354,7 @@ def experiment_tags(sweep: str, about: str) -> dict[str, str]:
 
 
 def search(sweep: str) -> str:
-    """The condition of the runs of a sweep, as MLflow searches; the tag names all sweeps that a cell is of."""
+    """MLflow's search condition for the runs of a sweep. The tag names all sweeps that a cell is part of."""
     return f"tags.{SWEEP} LIKE '%{sweep}%'"
 
 

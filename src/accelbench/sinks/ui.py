@@ -18,8 +18,10 @@ from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
 
+# What browsers also call `HOST`. At its usual names, MLflow covers columns with its assistant on the first visit.
+NAME = "accelbench.localhost"
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
-ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*"  # any port, for a tunnel's other end
+ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*,{NAME}:*"  # any port, for a tunnel's other end
 
 
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
@@ -46,7 +48,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     # Else SIGTERM would leave the server running.
     with ending_as_ctrl_c(), suppress(KeyboardInterrupt), _server(root, port) as server:
         if server.poll() is None:
-            _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
+            _show(view_url(f"http://{NAME}:{port}", experiment_id), open_browser)
             print("Ctrl-C ends it.", flush=True)
         raise UserError(f"MLflow's server ended by itself (exit status {server.wait()})")
     return 0
@@ -72,11 +74,12 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running MLflow server; the server and its workers are ended with the block."""
     command = [sys.executable, *f"-m mlflow server --host {HOST} --port {port} --workers 1".split()]
     command += ["--artifacts-destination", str(artifacts(root)), "--uvicorn-opts", "--log-level warning"]
-    # By default it also answers to names such as 10.x.example, which a page can have point to this machine.
+    # By default it also answers to names such as 10.x.example, which a hostile page can point to this machine.
     command += ["--allowed-hosts", ALLOWED_HOSTS]
+    command += ["--cors-allowed-origins", f"http://{NAME}:*"]  # else it would refuse what its own pages ask for
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # other users see a command's words
+    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # not a flag: all users can read those
     environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"
     # In a session of its own: else the terminal would send Ctrl-C to it, too.
     server = subprocess.Popen(
