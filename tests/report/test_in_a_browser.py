@@ -21,7 +21,8 @@ from browsing import asked_for, open_page
 from marks import slow
 
 pytestmark = pytest.mark.browser
-NUM_CELLS, NUM_FOLDED = 44, 6
+NUM_CELLS, NUM_OK, NUM_FOLDED = 44, 33, 6
+ALSO = "also=failed&also=oom&also=timeout&also=killed&also=invalid&also=skipped&also=not+run+yet"
 TITLE = "accelbench: Example CPU @ 2.0 GHz, 2 cores, 2026-11-20"
 WICKED = "<img src=x onerror=document.title=1></script>&amp;"
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
@@ -74,7 +75,7 @@ def text(browser: WebDriver, place: str) -> str:
 
 
 def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_network(show, report: Path) -> None:
-    browser = show("#columns=all")
+    browser = show(f"#columns=all&{ALSO}")
     assert browser.get_log("browser") == []
     asked = asked_for(browser)
     assert asked.count((report / "index.html").as_uri()) == 1
@@ -94,9 +95,17 @@ def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_
 
 
 def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skipped(show) -> None:
-    browser = show("#sort=-samples_per_s")
+    browser = show(f"#sort=-samples_per_s&{ALSO}")
     heads = browser.find_elements(By.CSS_SELECTOR, "#every th[scope=col]")
-    told = ["cell", "samples/s", "± (%)", "p50 (ms)", "times the reference", "doubts, or the reason"]
+    told = [
+        "cell",
+        "samples/s",
+        "of its job's fastest",
+        "± (%)",
+        "p50 (ms)",
+        "times the reference",
+        "doubts, or the reason",
+    ]
     assert [head.text for head in heads if head.is_displayed()] == told
     assert "reference" in column(browser, "times the reference")
     assert text(browser, "listed") == f"{NUM_CELLS - NUM_FOLDED} of {NUM_CELLS} that pass the filters"
@@ -107,13 +116,32 @@ def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skip
     assert column(browser, "cell")[-1] == "cnn-gpu-fp32-b128-infer"
     assert len(column(browser, "cell")) == NUM_CELLS - 2
     browser.find_element(By.ID, "columns").send_keys(Keys.ENTER)
-    assert browser.current_url.endswith("#sort=-samples_per_s&columns=all")
+    assert browser.current_url.endswith(f"#sort=-samples_per_s&columns=all&{ALSO}")
     for event, is_printed in (("beforeprint", True), ("afterprint", False)):
         browser.execute_script(f"dispatchEvent(new Event('{event}'))")
         assert bool(browser.find_elements(By.CSS_SELECTOR, "details:not([open], [name])")) != is_printed
     browser.execute_script("document.querySelector('.skip').focus()")  # as Tab does: out of sight without the focus
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.switch_to.active_element.get_attribute("id") == "main"
+
+
+def test_the_table_has_measured_cells_and_others_at_a_click_with_bars_that_follow_the_filters(show) -> None:
+    browser = show()
+    assert text(browser, "listed") == f"{NUM_OK} of {NUM_CELLS} that pass the filters"
+    counts = "4 skipped", "1 failed", "1 oom", "1 timeout", "1 killed", "1 invalid", "2 not run yet"
+    buttons = browser.find_elements(By.CSS_SELECTOR, "#also button")
+    assert tuple(button.text for button in buttons) == counts
+    buttons[1].send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("aria-pressed") == "true"
+    assert len(column(browser, "cell")) == NUM_OK + 1
+    assert browser.current_url.endswith("#also=failed")
+    choose(browser, "outcome", "oom")  # which asks for these
+    assert column(browser, "cell") == ["lstm-cpu-fp32-b2-train"]
+    browser = show("#model=mlp&mode=infer&sort=-samples_per_s")
+    shares = "return [...document.querySelectorAll('.share .track')].map(each => each.ariaLabel)"
+    assert browser.execute_script(shares) == ["100.0%", "80.0%", "70.0%", "60.0%", "56.0%", "48.0%", "42.0%", "33.6%"]
+    browser = show("#model=mlp&mode=infer&sort=-samples_per_s&batch_size=32")
+    assert browser.execute_script(shares) == ["100.0%", "80.0%", "70.0%", "56.0%"]
 
 
 def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
@@ -129,7 +157,7 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
     choose(browser, "precision", "bf16_mixed")
     assert text(browser, "shown") == "16 of 44 cells"
     browser.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
-    assert len(column(browser, "device")) == NUM_CELLS - NUM_FOLDED
+    assert len(column(browser, "device")) == NUM_OK
     assert "device" not in browser.current_url
     browser.find_element(By.ID, "words").send_keys("CNN xla_cpu bf16")
     assert column(browser, "model") == ["cnn"] * 4

@@ -49,7 +49,7 @@ def test_the_page_is_well_formed_and_text_from_users_is_text(report: Path, parse
     assert parsed.cells.count(REASON) == 2  # grouped, and cell by cell
     assert "ValueError: <b>shape</b> | mismatch" in parsed.cells
     kinds = [attrs.get("type") for tag, attrs in parsed.tags if tag == "script"]
-    assert kinds == ["application/json", *[None] * 2, "application/json", *[None] * 5]
+    assert kinds == ["application/json", *[None] * 2, "application/json", *[None] * 6]
     data = json.loads(parsed.data)
     assert [row[data["names"].index("reason")] for row in data["rows"]].count(REASON) == 1
     assert not re.search(r"(?<!\\u003cscript\\u003e)(?<!&lt;script&gt;)alert\(", (report / "index.html").read_text())

@@ -45,7 +45,7 @@ _BASE.globals["counted"] = counted
 _BASE.filters |= {"significant": significant, "span": span}
 HEADLINE_WIDTH = 80  # columns of headline.txt
 FIRST_SCRIPTS = ("make.js", "picture.js")  # they run before the rest of the page is there
-SCRIPTS = ("state.js", "charts.js", "card.js", "table.js", "viewer.js")
+SCRIPTS = ("state.js", "charts.js", "card.js", "pair.js", "table.js", "viewer.js")
 
 
 def html(page: Page, folder: Path) -> str:

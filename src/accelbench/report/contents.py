@@ -127,7 +127,7 @@ def compose(
         sections=sections,
         failures=outcomes.failures(sweeps),
         by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
-        cells=all_cells.cells(shown, [answer.group for answer in found]),
+        cells=all_cells.cells(shown, every),
         added=extension.of_page() if extension else [],
     )
 

@@ -2,31 +2,34 @@
 
 templates/columns.json has the columns of its table: `name` is that of a column of `cells.csv` or a key that `extension`
 adds, `kind` is word, number, count, percent (of a share), percent2 (two digits), or time, which may be estimated. The
-table shows those of `main` at once; the charts show those of which it is known what is `better`. `series` are the
-columns in which cells of one line of a chart are equal.
+table shows those of `main` at once; the charts show those of which it is known what is `better`. Kind bar is a share
+that the table draws. `series` are the columns in which cells of one line of a chart are equal.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import MeasuredCell, gap
+from accelbench.answers.jobs import Job
 from accelbench.answers.process import NOT_RUN
-from accelbench.answers.reference import Group
 from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import checked_words
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
-from accelbench.schema.record import Row
+from accelbench.schema.record import TRACKING, UNTRACKED, Row
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
 # Cells with such an outcome share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
+MAX_GAPS = 1000  # each takes 2 ms if it takes a bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Cells:
     columns: list[dict[str, str]]  # those of the table that hold a value for any cell
     rows: list[Row] = field(repr=False)  # the rows of `cells.csv`, with what `extension` adds
     csv_columns: list[str]  # of `cells.csv`, in order
+    gaps: list[list[Any]] = field(repr=False)  # what can be said of two cells (`_gaps`), `MAX_GAPS` at most
 
     @property
     def data(self) -> dict[str, Any]:
@@ -50,6 +54,7 @@ class Cells:
             "names": names,
             "rows": [[row[name] for name in names] for row in self.rows],
             "csv": self.csv_columns,
+            "gaps": self.gaps,
             "columns": self.columns,
             "main": [column["name"] for column in COLUMNS["main"]],
             "folded": FOLDED,
@@ -60,22 +65,40 @@ class Cells:
         }
 
 
-def cells(sweeps: Sequence[Sweep], groups: Iterable[Group]) -> Cells:
-    """All cells of `sweeps`, in the plans' order; `groups` say how each stands to the fastest of its group."""
+def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
+    """All cells of `sweeps`, in the plans' order, each with its place among those of its job."""
     csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     every = cells_in(sweeps)
-    wanted = {cell.measured_key for cell in every}
-    against = {}
-    for group in groups:
-        for cell in group.cells if len(group.cells) > 1 else ():
-            if cell.measured_key in wanted:
-                against[cell.measured_key] = verdict_text(group, cell)
-    rows = [
-        row | extension(cell) | {"against": against.get(cell.measured_key)}
-        for row, cell in zip(csv_rows, every, strict=True)
-    ]
+    job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
+    rows = []
+    for row, cell in zip(csv_rows, every, strict=True):
+        rows.append(row | extension(cell) | _place_in(job_of.get(cell.measured_key), cell))
     columns = [each for each in COLUMNS["main"] + COLUMNS["more"] if any(row[each["name"]] is not None for row in rows)]
-    return Cells(columns=columns, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
+    names = list(csv_rows[0]) if csv_rows else []
+    return Cells(columns=columns, rows=rows, csv_columns=names, gaps=list(islice(_gaps(jobs), MAX_GAPS)))
+
+
+def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
+    """The cell's name in its job, its speed over the fastest there, and the command that measures it; None without."""
+    if job is None:
+        return dict.fromkeys(("job", "setting", "command", "share", "against"))
+    return {
+        "job": job.name,
+        "setting": job.name_of(cell),
+        "command": job.answer.command_of(cell),
+        "share": (cell.speed or 0.0) / (job.answer.fastest.speed or 1.0),
+        "against": verdict_text(job.answer.group, cell) or None,
+    }
+
+
+def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
+    """Of each two cells of one job and batch: both keys, the ratio, its bounds, whether interleaved, word, why."""
+    for job in jobs:
+        for alike in grouped(job.answer.group.cells, lambda cell: cell.cell.batch_size).values():
+            for first, second in combinations(alike, 2):
+                of_two = gap(first, second)
+                keys = [first.measured_key, second.measured_key]
+                yield [*keys, of_two.ratio, of_two.bounds, of_two.is_interleaved, of_two.word, of_two.why]
 
 
 def name_on_page(cell: MeasuredCell) -> str:
@@ -95,6 +118,7 @@ def extension(cell: MeasuredCell) -> Row:
         "framework": engine_text(row),
         "outcome": cell.outcome,
         "half_width": relative_half_width(row),
+        "tracked": cell.environment.get(TRACKING) != UNTRACKED,
         "checked": checked_words(measured.checks, fully=False) if measured else None,
         "remark": disturbed_text(cell) if cell.disturbed else cell.reason or row["warnings"] or row["reason"],
     }

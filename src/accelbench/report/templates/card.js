@@ -19,14 +19,21 @@ function drawCard(mark = null) {
 function leaveMark() {
   if (card.classList.contains("pointed")) drawCard();
 }
+// A page knows no run's address: `accelbench ui` opens the project's store, or the server that it names.
+function trackerOf(cell) {
+  if (!cell.started_at || cell.outcome === "skipped") return ["No run in MLflow"];
+  if (!cell.tracked) return ["No run in MLflow (tracking=none)"];
+  return ["MLflow: ", copyButton("accelbench ui", "accelbench ui"), ` experiment accelbench/${cell.suite}, `,
+    copyButton("copy search", `tags.record = "${cell.name.split("/").at(-1)}"`)];
+}
 function placesOf(cell) {
-  const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
-    ? `MLflow, where it was tracked: a run of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
   const toRow = make("button", {type: "button"}, "its row in the table");
   const close = make("button", {type: "button"}, "close");
   toRow.addEventListener("click", showRow);
   close.addEventListener("click", closeCard);
-  return [make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close)];
+  const pick = make("button", {type: "button"}, "compare");
+  pick.addEventListener("click", () => compareWith(cell));
+  return [make("div", {}, ...trackerOf(cell)), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", pick, " ", close)];
 }
 function closeCard() {
   choose(state.cell);

@@ -27,3 +27,9 @@ async function copy(text, button) {
   button.textContent = "copied";
   setTimeout(() => { button.textContent = words; }, 1500);
 }
+
+function copyButton(words, text) {
+  const button = make("button", {type: "button", title: text}, words);
+  button.addEventListener("click", () => copy(text, button));
+  return button;
+}

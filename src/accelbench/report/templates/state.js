@@ -7,7 +7,8 @@ const COLUMNS = DATA.columns;
 const SEARCHED = COLUMNS.filter(column => column.kind === "word").map(column => column.name);
 const METRICS = DATA.metrics.length ? DATA.metrics : [{name: "samples_per_s", heading: "throughput (samples/s)"}];
 const NONE = "none";  // a filter's word for an empty value
-const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, wide: false, cell: null};
+const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, wide: false, cell: null,
+  also: new Set(), pair: []};  // outcomes that the table lists besides ok; at most two cells that are compared
 const listeners = [];  // each is called with the shown cells
 
 const valueOf = (cell, name) => cell[name] === null ? NONE : String(cell[name]);
@@ -62,7 +63,9 @@ function writeHash() {
   if (state.view !== "auto") params.set("as", state.view);
   if (state.sort) params.set("sort", (state.sort.descending ? "-" : "") + state.sort.name);
   if (state.wide) params.set("columns", "all");
+  for (const outcome of state.also) params.append("also", outcome);
   if (state.cell) params.set("cell", state.cell.name);
+  for (const cell of state.pair) params.append("compare", cell.name);
   if (picture.isChosen) params.set("job", picture.job.name);
   const hash = String(params);
   if (hash || location.hash.includes("=")) history.replaceState(null, "", hash ? `#${hash}` : "#");
@@ -81,7 +84,9 @@ function readHash() {
   const name = sort?.replace(/^-/, "");
   state.sort = COLUMNS.some(column => column.name === name) ? {name, descending: sort.startsWith("-")} : null;
   state.wide = params.get("columns") === "all";
+  state.also = new Set(params.getAll("also"));
   state.cell = BY_NAME.get(params.get("cell")) ?? null;
+  state.pair = params.getAll("compare").map(each => BY_NAME.get(each)).filter(Boolean).slice(0, 2);
   const job = JOBS.find(each => each.name === params.get("job"));
   picture.isChosen = Boolean(job);
   if (job && job !== picture.job) select(job);

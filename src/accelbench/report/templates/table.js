@@ -13,15 +13,32 @@ function compareBy(key, descending) {
   };
 }
 
-function rowOf(cell) {
+// The speed over that of the fastest cell of its job that is listed.
+function barOf(cell, most) {
+  const percent = share => `${(100 * share / most.get(cell.job)).toFixed(1)}%`;
+  const bar = make("td", {class: "share"});
+  if (cell.share !== null) bar.append(make("span", {class: `track ${cell.device}`, role: "img", "aria-label": percent(cell.share)},
+    make("i", {style: `width: ${percent(cell.share)}`})));
+  return bar;
+}
+
+function rowOf(cell, most) {
   const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : cell.outcome});
   for (const {name, kind} of COLUMNS.filter(isListed)) {
     if (name === "label") {
-      row.append(make("th", {scope: "row"}, make("button", {type: "button", class: "choose"}, cell.label)));
+      const pick = make("input", {type: "checkbox", class: "pick", "aria-label": `compare ${cell.label}`});
+      pick.checked = state.pair.includes(cell);
+      row.append(make("th", {scope: "row"}, pick, make("button", {type: "button", class: "choose"}, cell.label)));
+      continue;
+    }
+    if (kind === "bar") {
+      row.append(barOf(cell, most));
       continue;
     }
     const tilde = kind === "time" && cell.time_provenance === "estimated" && cell.time_s !== null ? "~" : "";
-    row.append(make("td", kind === "word" ? {} : {class: "number"}, tilde + text(cell[name], kind)));
+    const words = tilde + text(cell[name], kind);
+    row.append(name === "remark" ? make("td", {}, make("div", {class: "clamped", title: words}, words))
+      : make("td", kind === "word" ? {} : {class: "number"}, words));
   }
   return row;
 }
@@ -37,10 +54,33 @@ function foldOf(reason, cells) {
   return make("tr", {class: "fold", "data-reason": reason}, make("td", {colspan: COLUMNS.filter(isListed).length}, button, names));
 }
 function rowsOf(cells) {
-  const folds = grouped(cells.filter(isFolded), because);
-  return [...cells.filter(cell => !isFolded(cell)).map(cell => () => rowOf(cell)), ...[...folds].flatMap(([reason, alike]) =>
-    [() => foldOf(reason, alike), ...(unfolded.has(reason) ? alike.map(cell => () => rowOf(cell)) : [])])];
+  const folds = grouped(cells.filter(isFolded), because), most = new Map();
+  for (const {job, share} of cells) most.set(job, Math.max(share, most.get(job) ?? 0));
+  const draw = cell => () => rowOf(cell, most);
+  return [...cells.filter(cell => !isFolded(cell)).map(draw), ...[...folds].flatMap(([reason, alike]) =>
+    [() => foldOf(reason, alike), ...(unfolded.has(reason) ? alike.map(draw) : [])])];
 }
+
+// The table has measured cells only, until others are asked for: by a button, by the filter of the status, or on paper.
+let isPaper = false;
+function wantedOf(cells) {
+  if (isPaper || state.filters.outcome?.size || !cells.some(cell => cell.outcome === "ok")) return cells;
+  return cells.filter(cell => cell.outcome === "ok" || state.also.has(cell.outcome));
+}
+function drawAlso(cells) {
+  const focused = document.activeElement.dataset.outcome;
+  const others = grouped(cells.filter(cell => cell.outcome !== "ok"), cell => cell.outcome);
+  place("also").replaceChildren(...[...others].map(([outcome, alike]) =>
+    make("button", {type: "button", "data-outcome": outcome, "aria-pressed": state.also.has(outcome)}, `${WHOLE.format(alike.length)} ${outcome}`)));
+  place("also").querySelector(`[data-outcome="${focused}"]`)?.focus({preventScroll: true});
+}
+place("also").addEventListener("click", event => {
+  const {outcome} = event.target.dataset;
+  if (!outcome) return;
+  if (!state.also.delete(outcome)) state.also.add(outcome);
+  drawTable(shownCells());
+  writeHash();
+});
 
 function drawTable(shown) {
   listed = [...shown];
@@ -52,7 +92,8 @@ function drawTable(shown) {
     else head.removeAttribute("aria-sort");
     head.hidden = !isListed(head.dataset);
   }
-  const rows = rowsOf(listed);
+  drawAlso(listed);
+  const rows = rowsOf(wantedOf(listed));
   body.replaceChildren(...rows.slice(0, limit).map(draw => draw()));
   const num = body.querySelectorAll("[data-cell]").length;
   place("listed").textContent = `${WHOLE.format(num)} of ${WHOLE.format(listed.length)} that pass the filters`;
@@ -86,6 +127,7 @@ function unfold(reason) {
   drawTable(shownCells());
   [...body.rows].find(row => row.dataset.reason === reason).querySelector("button").focus({preventScroll: true});
 }
+body.addEventListener("change", event => compareWith(BY_NAME.get(event.target.closest("tr").dataset.cell)));
 body.addEventListener("click", event => {
   const row = event.target.closest(".choose")?.closest("tr");
   if (row?.dataset.cell) choose(BY_NAME.get(row.dataset.cell));
@@ -127,6 +169,7 @@ function showRow() {
     showControls();
     update();
   }
+  if (state.cell.outcome !== "ok") state.also.add(state.cell.outcome);
   if (isFolded(state.cell)) unfolded.add(because(state.cell));
   grow(rowNamed(state.cell.name) ? limit : Infinity);
   const row = rowNamed(state.cell.name);
@@ -159,8 +202,10 @@ addEventListener("beforeprint", () => {
   drawPicture();
   const closed = [...document.querySelectorAll("details:not([open], [name])")];
   for (const each of closed) each.open = true;
+  isPaper = true;
   grow(Infinity);
   restore = () => {
+    isPaper = false;
     for (const each of closed) each.open = false;
     picture.all = all;
     drawPicture();

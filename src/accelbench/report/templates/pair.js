@@ -1,0 +1,73 @@
+"use strict";
+// Two cells that are ticked in the table: their speeds, and what the answers have on them. Nothing is judged here.
+const GAPS = new Map(DATA.gaps.map(([first, second, ...gap]) => [`${first} ${second}`, gap]));
+
+function compareWith(cell) {
+  if (state.pair.includes(cell)) state.pair = state.pair.filter(other => other !== cell);
+  else state.pair = [...state.pair.slice(-1), cell];
+  drawPair();
+  writeHash();
+}
+
+// The faster cell, the slower one, and the gap between them; null if the page has none.
+function gapOf(a, b) {
+  for (const [first, second] of [[a, b], [b, a]]) {
+    const gap = GAPS.get(`${first.cell} ${second.cell}`);
+    if (gap) return [first, second, ...gap];
+  }
+  return null;
+}
+
+// Why two cells are not compared; empty if they are.
+function refusalOf(a, b) {
+  if (a.cell === b.cell) return ["Both are the same cell."];
+  const without = [a, b].find(cell => !cell.job);
+  if (without) return [`${without.label} has no speed to compare${without.outcome === "ok" ? "" : `: ${because(without)}`}.`];
+  if (a.job !== b.job) return [`Different jobs: ${a.job}, and ${b.job}.`];
+  if (a.batch_size === b.batch_size) return [];
+  const link = make("a", {href: "#which-batch-size"}, "Which batch size?");
+  link.addEventListener("click", event => {
+    event.preventDefault();
+    goTo(place("which-batch-size"));
+  });
+  return [`Different batches, ${a.batch_size} and ${b.batch_size}`, ...place("which-batch-size") ? [": see ", link] : ["."]];
+}
+
+function speedOf(cell) {
+  const name = cell.mode === "generate" ? "tokens_per_s" : "samples_per_s", scale = cell[name] / cell.samples_per_s;
+  const ends = [cell.samples_per_s_low, cell.samples_per_s_high].filter(end => end !== null);
+  return `${text(cell[name])} ${name.split("_")[0]}/s` + (ends.length ? ` (${ends.map(end => text(scale * end)).join(" to ")})` : "");
+}
+
+function answerOf([first, second, ratio, bounds, isInterleaved, word, why]) {
+  const within = bounds ? ` (${bounds.map(end => text(end)).join(" to ")}${isInterleaved ? "" : " by both intervals"})` : "";
+  const turns = isInterleaved ? "measured in turns" : "not measured in turns";
+  return [make("b", {}, `${text(ratio)}x`), `${within}, ${word}${why ? `: ${why}` : ""}; ${turns}`];
+}
+
+const quoted = words => `'${words.replaceAll("'", "'\\''")}'`;
+function actsOf(cells, isCompared) {
+  const clear = make("button", {type: "button"}, "clear");
+  clear.addEventListener("click", () => {
+    state.pair = [];
+    update();
+  });
+  if (!isCompared) return [clear];
+  if (!cells.every(cell => cell.command)) return [make("span", {}, "no short command measures them again"), clear];
+  const words = [...cells].reverse().map(cell => quoted(cell.command.replace("accelbench ", "")));
+  const command = `accelbench compare --run ${words.join(" ")}`;
+  return [make("code", {}, command), copyButton("copy", command), clear];
+}
+
+function drawPair() {
+  const box = place("pair"), {pair} = state;
+  for (const pick of body.querySelectorAll(".pick")) pick.checked = pair.some(cell => cell.name === pick.closest("tr").dataset.cell);
+  box.hidden = !pair.length;
+  const refusal = pair.length === 2 ? refusalOf(...pair) : ["Tick another cell to compare it with."];
+  const gap = refusal.length ? null : gapOf(...pair), cells = gap?.slice(0, 2) ?? pair;
+  box.querySelector("ol").replaceChildren(...cells.map(cell => make("li", {},
+    make("b", {}, cell.setting ?? cell.label), cell.job ? ` b${cell.batch_size}, ${cell.job}: ${speedOf(cell)}` : "", cell.warnings ? " !" : "")));
+  box.querySelector("[role=status]").replaceChildren(...gap ? answerOf(gap) : refusal.length ? refusal : ["The page has no answer on these two."]);
+  box.querySelector(".acts").replaceChildren(...actsOf(cells, pair.length === 2 && !refusal.length));
+}
+listeners.push(drawPair);
