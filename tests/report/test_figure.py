@@ -68,6 +68,12 @@ def test_a_job_that_gains_nothing_names_what_to_keep_and_a_doubt_is_marked(drawn
     assert {"keep PyTorch fp32", "!", "! in doubt"} <= set(drawn(cells))
 
 
+def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
+    cells = [maker.cell(), *(maker.cell(threads=num) for num in (1, 2)), maker.cell(precision="bf16")]
+    found = drawn([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 210, 200, 400), strict=True)])
+    assert {"fp32 1 thread", "fp32 2 threads", "bf16"} <= set(found)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

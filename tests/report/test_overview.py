@@ -100,6 +100,17 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(scr
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 
 
+def test_marks_of_one_engine_have_notes_of_what_differs(screen, maker) -> None:
+    settings = {"2 threads": {"threads": 2}, "compile": {"options": Options(compile=True)}, "": {"precision": "bf16"}}
+    cells = [maker.cell(), *(maker.cell(**changes) for changes in settings.values())]
+    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
+    page, _, _ = screen(
+        [maker.ok(cell, rate) for cell, rate in zip([*cells, keras], (100, 400, 300, 200, 50), strict=True)]
+    )
+    (row,) = picture_of(page.jobs, "results")["jobs"]
+    assert [gain["note"] for gain in row["gains"]] == ["fp32 2 threads", "fp32 compile", "bf16", ""]
+
+
 def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cells(screen, maker) -> None:
     cells = [maker.cell(model, precision=word) for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
     records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
@@ -173,6 +184,19 @@ def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_kee
     browser.find_element(By.CSS_SELECTOR, "#panel .record").click()
     assert browser.find_element(By.ID, "card").text.startswith("net1-cpu-bf16")
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_notes_stand_above_and_below_marks_and_cover_no_other(opened, maker) -> None:
+    cells = [maker.cell(), *(maker.cell(threads=num) for num in (1, 2, 3, 4))]
+    browser = opened([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 180, 150, 300, 310), strict=True)])
+    notes = browser.find_elements(By.CSS_SELECTOR, "#picture .note")
+    assert sorted(note.text for note in notes) == ["1 thread", "2 threads", "3 threads", "4 threads"]
+    boxes = [note.rect for note in notes]
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            is_beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+            assert is_beside or abs(one["y"] - other["y"]) > 10
 
 
 @pytest.mark.browser

@@ -15,6 +15,7 @@ from accelbench.errors import UserError
 from accelbench.judging.row import phases_ms
 from accelbench.judging.served import limit_text
 from accelbench.presentation import shortened, significant
+from accelbench.report.overview import notes_of
 from accelbench.report.questions import QuestionSection
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.schema.record import Row as Columns
@@ -26,7 +27,7 @@ STYLE = Path(__file__).parent / "templates" / "figure.mplstyle"
 FORMATS = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}  # with what would make equal pictures differ
 LEAST_WIDTH, SMALL, MOST_WIDTH = 3.0, 5.0, 20.0  # inches
 SMALL_STYLE = {"font.size": 6.5, "lines.markersize": 5}
-AXIS, ROW, CURVES = 0.45, 0.22, 2.6  # inches of height: of an axis, of a row, of curves
+AXIS, ROW, CURVES = 0.45, 0.25, 2.6  # inches of height: of an axis, of a row, of curves
 LETTER, LEGEND_LINE, LEGEND_COLUMN = 0.0078, 0.02, 0.15  # inches for each point of the text's size
 MAX_ROWS = 24
 INK, FAINT, GAIN = "#1d2329", "#6b7680", "#e8f3ed"
@@ -70,6 +71,7 @@ class Row(NamedTuple):
     gaps: Sequence[Gap] = ()
     is_told: bool = True
     gain: Gap | None = None  # that the text is about
+    notes: Sequence[str] = ("",)  # of the marks
 
 
 def format_of(path: Path) -> str:
@@ -105,7 +107,7 @@ def _add_legend(figure: Figure) -> None:
 
 def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
     """A row for each job with gains: how many times as fast as its reference its other settings are."""
-    rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain) for job in jobs]
+    rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain, notes_of(job)) for job in jobs]
     figure = Figure((width, ROW * len(rows) + AXIS))
     axes = figure.subplots()
     _draw_ratios(axes, rows)
@@ -169,28 +171,29 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.axvspan(1, high, color=GAIN, zorder=0)
     axes.axvline(1, color=INK)
     for place, row in enumerate(rows):
-        kinds = list(map(kind_of, row.gaps))
         gain = row.gain or row.gaps[0]
         if row.is_told:
             colour, _ = LOOKS.get(kind_of(gain), OTHER)
             axes.plot([1, gain.ratio], [place, place], color=colour, linewidth=3, alpha=0.3)
-        for gap, kind in zip(row.gaps, kinds, strict=True):
-            note = gap.first.cell.precision if kinds.count(kind) > 1 else ""
-            _draw_mark(axes, gap, kind, place, note)
+        is_below = False  # every other note, since neighbours may be close
+        for gap, note in zip(row.gaps, row.notes, strict=True):
+            _draw_mark(axes, gap, place, note, is_below=is_below and bool(note))
+            is_below ^= bool(note)
     _label(axes, gaps)
 
 
-def _draw_mark(axes: Axes, gap: Gap, kind: str, place: float, note: str) -> None:
-    """A mark with its interval; `note` tells it from another of its kind."""
-    colour, marker = LOOKS.get(kind, OTHER)
+def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, *, is_below: bool) -> None:
+    """A mark with its interval; `note` tells it from another of its kind, above or below it."""
+    colour, marker = LOOKS.get(kind_of(gap), OTHER)
     fill, line, sign = SURENESS[gap.word]
     if gap.bounds:
         axes.plot(gap.bounds, [place, place], color=colour, linestyle=line)
         axes.plot(gap.bounds, [place, place], "|", color=colour, markersize=4)
     axes.plot(gap.ratio, place, marker, color=colour, markerfacecolor=fill or colour, zorder=3)
-    above: Any = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
+    side: Any = {"xytext": (0, -4), "va": "top"} if is_below else {"xytext": (0, 4)}
+    look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": "x-small", "color": colour}
     doubt = "!" if gap.is_doubtful else ""
-    axes.annotate(f"{note}{sign}{doubt}", (gap.ratio, place), color=colour, **above)
+    axes.annotate(f"{note}{sign}{doubt}", (gap.ratio, place), **side, **look)
 
 
 def _label(axes: Axes, gaps: Sequence[Gap]) -> None:

@@ -26,7 +26,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
     compared = [job for job in jobs if job.gains]
     rows = []
     for job in compared[:MAX_JOBS]:
-        gains = [_mark(job, gain) for gain in job.gains]
+        gains = [_mark(job, gain) | {"note": note} for gain, note in zip(job.gains, notes_of(job), strict=True)]
         model = model_text(job.answer.fastest)
         rows.append({"name": job.name, "model": model, "data": job.answer.data, "gains": gains})
     return {
@@ -35,6 +35,18 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
         "num_jobs": len(compared),
         "jobs": rows,
     }
+
+
+def notes_of(job: Job) -> list[str]:
+    """What tells the mark of each gain from others of its kind, such as `bf16` or `1 thread`; may be empty."""
+    kinds = list(map(kind_of, job.gains))
+    names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
+    notes = []
+    for kind, name in zip(kinds, names, strict=True):
+        alike = [set(words) for words, of in zip(names, kinds, strict=True) if of == kind]
+        shared = set.intersection(*alike)
+        notes.append(" ".join(word for word in name if word not in shared).strip("+ "))
+    return notes
 
 
 def _mark(job: Job, gain: Gap) -> dict[str, Any]:
@@ -59,7 +71,6 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
     p50_ms = cell.number("latency_p50_ms")
     return {
         "setting": job.name_of(cell),
-        "precision": cell.cell.precision,
         "batch": cell.cell.batch_size,
         "rate": cell.speed,
         "interval": [cell.low, cell.high],

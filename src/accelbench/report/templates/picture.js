@@ -2,7 +2,7 @@
 // The picture of the first screen: a row for each job, around what its user runs today; on it a mark for each other
 // setting at the same batch. The panel has the figures of the selected mark. The page draws it before it reads the cells.
 const GAINS = JSON.parse(place("gains").textContent), JOBS = GAINS.jobs;
-const MAX_ALL = 14, MAX_JOBS = 12, MAX_BARS_OF_JOB = 6, GLYPH = 7.6;  // rows; of more, until all are asked for; bars in the panel; pixels of a letter
+const MAX_ALL = 14, MAX_JOBS = 12, MAX_BARS_OF_JOB = 6, GLYPH = 7.6, NOTE_GLYPH = 5.8;  // rows; of more, until all are asked for; bars in the panel; pixels of a letter, and of a note's
 const DIAMOND = "M0-7L6 0 0 7-6 0Z", HEXAGON = "M-6 0L-3-5.4H3L6 0 3 5.4H-3Z";
 const OF_KIND = {
   "PyTorch": ["pytorch", "M0-5.4A5.4 5.4 0 1 0 0 5.4A5.4 5.4 0 1 0 0-5.4Z"],
@@ -98,9 +98,23 @@ function drawPicture() {
   select(shown.includes(picture.job) ? picture.job : shown[0], picture.gain);
 }
 
+// A note stands above its mark, or below where the one before it is too close, or has no place.
+const noteOf = gain => gain.note + (isDoubtful(gain) ? "!" : "");
+function placesOfNotes(gains, x) {
+  const ends = new Map([[-8, -Infinity], [16, -Infinity]]), places = new Map();  // of the last note above and below
+  for (const gain of gains.filter(each => each.note).reverse()) {
+    const half = noteOf(gain).length * NOTE_GLYPH / 2, from = x(gain.ratio) - half;
+    const place = [...ends.keys()].find(each => ends.get(each) < from);
+    if (place === undefined) continue;
+    ends.set(place, x(gain.ratio) + half);
+    places.set(gain, place);
+  }
+  return places;
+}
+
 function drawRow(job, [times, setting], {y, height, width, left, right, isNarrow, x}) {
-  const gains = gainsOf(job), best = bestOf(gains), hasNotes = !isNarrow && new Set(gains.map(gain => gain.kind)).size < gains.length;
-  const line = y + (isNarrow ? 32 : height / 2 + (hasNotes ? 5 : 0)), words = y + (isNarrow ? 17 : height / 2 + 5);
+  const gains = gainsOf(job), best = bestOf(gains), hasNotes = !isNarrow && gains.some(gain => gain.note);
+  const line = y + (isNarrow ? 32 : height / 2), words = y + (isNarrow ? 17 : height / 2 + 5);
   const step = Math.min(8, (height - (isNarrow || hasNotes ? 28 : 16)) / gains.length);
   const row = make("g", {role: "option", tabindex: "-1", class: "job", "aria-selected": "false", "aria-label": [`${job.name}: ${times}${setting}`,
     ...gains.map(gain => `${gain.setting} ${likeText(gain)}${isDoubtful(gain) ? ", in doubt" : ""}`)].join("; ")},
@@ -112,15 +126,15 @@ function drawRow(job, [times, setting], {y, height, width, left, right, isNarrow
     make("tspan", {class: "times"}, times), make("tspan", best ? {} : {class: "faint"}, setting.length > room ? `${setting.slice(0, room - 1)}…` : setting)));
   const spots = gains.map((gain, index) => line + (index - (gains.length - 1) / 2) * step);
   if (best) row.append(make("line", {class: `stem of-${OF_KIND[best.kind][0]}`, x1: x(1), x2: x(best.ratio), y1: spots[gains.indexOf(best)], y2: spots[gains.indexOf(best)]}));
+  const places = hasNotes ? placesOfNotes(gains, x) : new Map();
   gains.map((gain, index) => [gain, spots[index]]).reverse().forEach(([gain, at]) => {
     const group = make("g", {class: `one of-${OF_KIND[gain.kind][0]}`});
     if (gain.bounds) group.append(...[[gain.bounds[0], gain.bounds[1], 0, 0], ...gain.bounds.map(end => [end, end, -3.5, 3.5])]
       .map(([from, to, above, below]) => make("line", {class: "whisker", x1: x(from), x2: x(to), y1: at + above, y2: at + below})));
     const mark = markOf(gain.kind, gain.word, x(gain.ratio), at);
     group.append(mark, make("title", {}, `${gain.setting}: ${likeText(gain)}`));
-    const isOneOfMany = gains.filter(each => each.kind === gain.kind).length > 1;
-    if (isOneOfMany && hasNotes) group.append(make("text", {class: "note", x: x(gain.ratio), y: at - 9, "text-anchor": "middle"}, gain.precision));
-    if (isDoubtful(gain)) group.append(make("text", {class: "strong", x: x(gain.ratio) + 8, y: at - 3}, "!"));
+    if (places.has(gain)) group.append(make("text", {class: "note", x: x(gain.ratio), y: at + places.get(gain), "text-anchor": "middle"}, noteOf(gain)));
+    else if (isDoubtful(gain)) group.append(make("text", {class: "strong", x: x(gain.ratio) + 8, y: at - 3}, "!"));
     row.append(Object.assign(group, {gain}));
   });
   return Object.assign(row, {job});
@@ -162,11 +176,6 @@ function drawPanel(job, gain, gains, wished) {
   const sure = [gain.within, gain.word].filter(Boolean).join(", ");
   const head = isKept ? [gain.told ? "keep it" : "can't tell", make("small", {class: "below"}, `${gain.setting}: ${likeText(gain)}`)] : [`${gain.exact}x `, small(sure)];
   const doubts = [gain, gain.today].flatMap(each => each.doubts.map(words => `${each.setting}: ${words}`));
-  const button = (words, text) => {
-    const made = make("button", {type: "button", title: text}, words);
-    made.addEventListener("click", () => copy(text, made));
-    return made;
-  };
   const link = make("a", {class: "record", href: `#cell=${encodeURIComponent(used.cell)}`}, "record");
   link.addEventListener("click", event => globalThis.showCell?.(used.cell) && event.preventDefault());
   place("panel").replaceChildren(make("h2", {}, job.name, " ", small(job.data)), make("p", {class: "figure"}, ...head), make("dl", {},
@@ -175,8 +184,8 @@ function drawPanel(job, gain, gains, wished) {
     ...used.step ? entry("median step", used.step) : [], ...used.error ? entry("output", `differs by ${used.error} from fp32's`) : [],
     ...gain.why && !gain.told ? entry("why", gain.why) : [], ...doubts.length ? entry("doubt", doubts.length > 1 ? make("details", {}, make("summary", {}, `${doubts.length} doubts`), make("div", {}, doubts.join("; "))) : doubts[0]) : []),
   barsOf(job, gains),
-  make("p", {class: "acts"}, ...used.command ? [button("copy command", used.command)] : [],
-    ...gain.word === "sure" ? [] : [button("make sure", GAINS.sure)], link));
+  make("p", {class: "acts"}, ...used.command ? [copyButton("copy command", used.command)] : [],
+    ...gain.word === "sure" ? [] : [copyButton("make sure", GAINS.sure)], link));
   place("panel").hidden = false;
 }
 
