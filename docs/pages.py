@@ -59,12 +59,12 @@ def columns() -> str:
     same = []
     rows = []
     for each in declared(Cell):
-        if each.said.column:
+        if each.texts.column:
             setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
-            if setting == each.column and not each.said.empty:
+            if setting == each.column and not each.texts.empty:
                 same.append(setting)
             else:
-                empty = f"; empty: {each.said.empty}" if each.said.empty else ""
+                empty = f"; empty: {each.texts.empty}" if each.texts.empty else ""
                 rows.append(f"| `{each.column}` | `{setting}`{empty} |\n")
     rows += _shared(same, "the setting of that name")
     return "".join([before, BEFORE, *rows, AFTER, after])

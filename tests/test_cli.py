@@ -283,7 +283,7 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert lines[2].endswith("unknown until it has run once")
     assert lines[5:] == [
-        "skip 2: tf32 needs an NVIDIA GPU, which cpu is not: use fp32",
+        "skip 2: tf32 needs an NVIDIA GPU, not cpu: use fp32",
         "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
     ]
     assert not (project / "runs").exists()

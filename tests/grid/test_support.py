@@ -112,9 +112,9 @@ def optional(device="cpu", mode=Mode.infer, **on):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (make_cell(devices=3), "devices=3: there are 2 here"),
-        (make_cell(devices=2, batch_size=33), "batch_size=33 does not divide among 2"),
-        (make_cell(device=Device.gpu, devices=4), "devices=4: there are 2 here"),
+        (make_cell(devices=3), "devices=3: this machine has 2"),
+        (make_cell(devices=2, batch_size=33), "batch_size=33: not divisible by devices=2"),
+        (make_cell(device=Device.gpu, devices=4), "devices=4: this machine has 2"),
         (dataclasses.replace(GRAPHS, mode=Mode.train), "cuda_graphs=true: gradients are averaged"),
         (GRAPHS, None),
         (make_cell(model=ModelSpec(name="pets_cnn")), "not 28 x 28: use data=cats_vs_dogs"),
@@ -122,13 +122,16 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(model=dataclasses.replace(OWN, loss="my.loss"), protocol=Protocol.fit), "model.loss: protocol=fit"),
         (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT joins no processes on CPUs"),
         (make_cell(device=Device.tpu, devices=2, xla_processes=True), None),
-        (optional(mode=Mode.train, freeze=True), "freeze=true makes the weights constants"),
+        (optional(mode=Mode.train, freeze=True), "freeze=true: makes the weights constant"),
         (optional("tpu", compile=True), "compile=true: XLA compiles every network anyway"),
-        (make_cell(device=Device.xpu, devices=2), "devices=2: not tried on xpu: use devices=1"),
+        (make_cell(device=Device.xpu, devices=2), "devices=2: not tested on xpu: use devices=1"),
         (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: goes with device=gpu"),
         (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
-        (optional(cuda_graphs=True), "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
-        (optional("gpu", allocator=Allocator.jemalloc), "allocator=jemalloc: a gpu computes in memory of its own"),
+        (optional(cuda_graphs=True), "cuda_graphs=true: only NVIDIA GPUs have CUDA graphs, not cpu"),
+        (
+            optional("gpu", allocator=Allocator.jemalloc),
+            "allocator=jemalloc: sets the host's allocator, and a gpu has its own memory",
+        ),
         # A LightningModule runs as it is, on one device.
         (dataclasses.replace(LIT, protocol=Protocol.fit), "model=lightning: protocol=fit"),
         (dataclasses.replace(LIT, options=Options(channels_last=True)), "use channels_last=false"),
@@ -138,9 +141,9 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(model=ModelSpec(name="lstm"), precision=Precision.fp16_mixed), None),  # it has an LSTM of its own
         (keras(JAX), None),
         (keras(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
-        (keras(options=Options(compile=True)), "compile=true is an option of PyTorch's"),
+        (keras(options=Options(compile=True)), "compile=true: Keras has no such option"),
         (keras(JAX, devices=2), "use engine.backend=tensorflow"),
-        (keras(dataclasses.replace(JAX, jit_compile=False)), "operator by operator: use engine.jit_compile=true"),
+        (keras(dataclasses.replace(JAX, jit_compile=False)), "one operator after another: use engine.jit_compile=true"),
         (keras(STEPS, data=RESIDENT), None),
         (keras(STEPS, data=RESIDENT, mode=Mode.train), "use data.pipeline=host, or engine.steps_per_execution=1"),
         # Requests
@@ -149,7 +152,10 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (serving(engine=Engine.keras, keras=JAX), None),
         (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
         (serving(device=Device.xla_cpu, server=Server(workers=2)), "device=xla_cpu runs one instance"),
-        (make_cell(mode=Mode.generate, device=Device.xla_cpu), "XLA would compile for each length of the cache"),
+        (
+            make_cell(mode=Mode.generate, device=Device.xla_cpu),
+            "XLA would compile again for each length of the key-value cache",
+        ),
         (exported(mode=Mode.generate), "keeps no key-value cache: for mode=generate use engine=pytorch"),
         # What a network is exported to
         (exported(mode=Mode.train), "use mode=infer"),

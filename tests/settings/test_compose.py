@@ -115,7 +115,7 @@ def test_what_is_not_one_cell_is_refused(project, words):
             "executor.slurm.qos=high: goes with executor=slurm, and",
         ),
         (["executor.ray.address=auto"], "executor.ray.address=auto: goes with executor=ray, and not with executor=loc"),
-        (["executor.name=slurm"], "executor.name=slurm: without executor.slurm.nodes: use executor=slurm"),
+        (["executor.name=slurm"], "executor.name=slurm: executor.slurm.nodes is missing: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
     ],
 )

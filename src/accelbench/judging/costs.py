@@ -1,4 +1,4 @@
-"""What samples cost: energy by the hardware's counters, money and power as the user states them in params.yaml."""
+"""The cost of samples: energy from the hardware's counters; prices and power from params.yaml."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,23 +11,24 @@ from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
-# Counters are read two to ten times a second: over a shorter time, the moment of reading would decide the result.
+# Counters are read two to ten times a second. In a shorter time, the moment of a reading would decide the result.
 SHORTEST_S = 1.0
-# Far beyond any figure of a device, and a cost per sample is still finite.
+# The bounds are far beyond any device's figure, and a cost per sample is still finite.
 Figure = Annotated[float, Meta(ge=1e-12, le=1e12)]
 
 
 class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one device costs."""
+    """The price and the power of one device."""
 
     price_per_hour: Figure | None = None  # in any currency
-    power_w: Figure | None = None  # watts above idle while it computes, for devices without an energy counter
+    power_w: Figure | None = None  # watts above idle while it computes; for devices without an energy counter
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples while the device computes, and estimated energy if none was measured.
+    """`row` with the cost of a million samples or requests. If no energy was measured, also with estimated energy.
 
-    Of requests too: their cost is that of the whole time, their energy that of the share in which it computes.
+    Samples cost the time in which the device computes. Requests cost the whole time, but the energy only of the busy
+    share of it.
     """
     device = Device(str(row["device"]))
     if (cost := costs.get(device)) is None:
@@ -50,27 +51,30 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
-    """A sentence with the prices that the costs in `rows` are at; empty without such costs."""
+    """A sentence with the prices behind the costs in `rows`; none if no row has costs."""
     columns = ("cost_per_million_samples", "cost_per_million_requests")
     priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
-    return [f"Cost of a million samples: {', '.join(texts)}, as the user states it."] if texts else []
+    return [f"Cost of a million samples: {', '.join(texts)} (set by the user)."] if texts else []
 
 
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
 ) -> float | None:
-    """Joules of the device per sample in the steady state, without its idle power, in watts by series; None if unknown.
+    """Joules of the device per sample in the steady state, above its idle power; None if unknown.
 
-    If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
-    processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
+    If whole epochs were run, the steady state is all epochs but the first, without the time between them. A CPU's
+    counter covers the processor packages (RAPL; no memory, no mainboard), a GPU's the whole card (NVML).
+
+    Args:
+        idle_w: series -> power of the idle device in watts.
     """
     if measured.steady_boot_s is not None and measured.num_steady_samples:
         spans = [measured.steady_boot_s]
         num = measured.num_steady_samples
     else:
         epochs = measured.epochs[1:]
-        begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # 0 is before all samples: the energy is unknown
+        begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # at 0 there are no samples: the energy is unknown
         spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
         num = sum(epoch.num_samples for epoch in epochs)
     joules = joules_within(device, measured.num_devices, system, idle_w, spans)
@@ -84,7 +88,7 @@ def joules_within(
     idle_w: Mapping[str, float],
     spans: Iterable[tuple[float, float]],
 ) -> float | None:
-    """Joules above idle in these spans, in seconds since the machine started; None if unknown."""
+    """Joules above idle in `spans`, which are in seconds since the machine started; None if unknown."""
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(num_devices)]
@@ -93,7 +97,7 @@ def joules_within(
         for name in names:
             used_w = mean_w(system, name, span)
             unused_w = idle_w.get(name, math.inf)
-            # Below idle: another process ran while the idle power was measured. The idle power is unknown.
+            # A power below idle: another process ran while the idle power was measured, so it is unknown.
             if used_w is None or used_w <= unused_w:
                 return None
             joules.append((used_w - unused_w) * (span[1] - span[0]))
@@ -101,7 +105,7 @@ def joules_within(
 
 
 def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:
-    """Mean power by one energy counter from the begin to the end `boot_s`; None if unknown."""
+    """Mean power in watts by an energy counter; None if unknown. `boot_s`: interval in seconds since the machine start."""
     if system.started_boot_s is None:
         return None
     low, high = (moment - system.started_boot_s for moment in boot_s)

@@ -1,4 +1,4 @@
-"""The columns of a cell that generated text, from the raw times of its tokens."""
+"""The columns of a cell that generated text, computed from the raw times of its tokens."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
@@ -21,12 +21,12 @@ COLUMNS = [
 
 
 def of_generation(cell: Cell, measured: Generation) -> Row:
-    """The columns; a median and its interval are of generations, and percentiles of all decode steps together."""
-    # Steps of one generation resemble each other, so that an interval of theirs would be too narrow.
+    """The columns. Medians and their intervals are over generations, percentiles over all decode steps."""
+    # Steps of one generation resemble each other. An interval over steps would be too narrow.
     first_ms = Sample([1000 * seconds for seconds in measured.prefill_s])
     steps = Sample([1000 * seconds for generation in measured.decode_s for seconds in generation])
     has_enough = len(measured.decode_s) >= NUM_SAMPLES_FOR[50]
-    rates = Sample([cell.batch_size * len(each) / sum(each) for each in measured.decode_s])
+    rates = Sample([cell.batch_size * len(steps_s) / sum(steps_s) for steps_s in measured.decode_s])
     row: Row = {f"tpot_p{p}_ms": steps.supported_percentile(p) if has_enough else None for p in (50, 90, 99)}
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
         row[column] = sample.median

@@ -1,4 +1,4 @@
-"""How near a cell comes to the ceiling of its device, and which resource bounds it."""
+"""How near a cell comes to the ceiling of its device, and which resource bounds it: a roofline model."""
 
 from statistics import median
 
@@ -8,27 +8,27 @@ from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import SHARE_ONE_CPU, Bound
 
-# Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
-# for Convolutional Neural Networks", CVPR 2016). Operations are counted as of the direct convolution, so a true rate
-# may exceed the measured ceiling by this factor, but not by more.
+# Winograd's F(2x2, 3x3) needs 16 multiplications where a direct convolution needs 36 (Lavin and Gray, "Fast Algorithms
+# for Convolutional Neural Networks", CVPR 2016). Counts of operations are those of the direct convolution, so a true
+# rate may exceed the measured ceiling by this factor, but not by more.
 WINOGRAD = 2.25
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
-    """As `ceilings_of_cell`, for the ceilings that a record keeps."""
+    """As `ceilings_of_cell`, for the ceilings in a record."""
     num_devices = record.measurement.num_devices if record.measurement else 1
     return ceilings_of_cell(ceilings_in(record.environment), record.cell, num_devices)
 
 
 def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
-    """The ceilings of all devices that computed the cell together; None if not probed, or beside other load."""
+    """The ceilings of all devices of a cell together; None if not probed, or if other load ran during the probe."""
     if probed is None or probed.disturbance(cell.precision):
         return None
     return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
 
 
 def step_size(cell: Cell, measurement: Measurement) -> float:
-    """Samples of a batch: those that were asked for, unless a function of the user counts them."""
+    """Samples of a step: the cell's batch size, or the measured mean if a function of the user counts them."""
     counted = measurement.samples_per_step if cell.model.samples else None
     return counted or cell.batch_size
 
@@ -42,9 +42,10 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 
 
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
-    """The resource with the longest least time in a step of so many seconds; an estimate above them is wrong.
+    """The resource that bounds a step of `seconds`: the one whose minimum time is the longest.
 
-    None if the operations or their ceiling are unknown.
+    The minimum times follow from the ceilings. One above `seconds` is a wrong estimate and is ignored, except that of
+    the computation. None if the operations or their ceiling are unknown.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

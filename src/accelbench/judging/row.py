@@ -1,4 +1,4 @@
-"""One record -> one flat row of published numbers, which the report and the trackers both show."""
+"""Turns one record into one flat row of published numbers. The report and the trackers show these rows."""
 
 from pathlib import PurePath
 from statistics import fmean
@@ -22,7 +22,7 @@ from accelbench.stats.means import share_difference
 from accelbench.stats.order_statistics import Sample
 
 MB = 1e6  # bytes
-# Columns that are attributes of the measurement.
+# Columns that are attributes of the measurement with the same names.
 FACTS = (
     "num_params",
     "threads",
@@ -39,16 +39,16 @@ FACTS = (
     "allocator_library",
     "cudnn_benchmark",
 )
-# Columns of a measurement that a cell keeps whose numbers are not published.
+# Measured columns that a cell keeps if its numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
-MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
-# Each reading of a GPU's power is a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage): readings of the first
-# second of a steady state include the warm-up.
+MAX_OPERATORS = 3  # operators named in a row: those that take the most time of a step
+# A reading of a GPU's power is a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage). Readings in the first
+# second of a steady state would include the warm-up.
 POWER_AVERAGED_S = 1.0
-# The settings that have a column of their own, as their declarations say.
-DECLARED = tuple(each for each in declared(Cell) if each.said.column)
+# The settings whose declarations give them a column.
+DECLARED = tuple(setting for setting in declared(Cell) if setting.texts.column)
 
-# Column -> the sampler's series whose mean over the steady state it holds. A GPU's series are of the whole card.
+# Column -> the sampler's series; the column has its mean over the steady state. A GPU's series are of the whole card.
 SERIES = {
     "mean_host_mb": "host_memory_mb",
     "mean_gpu_used_mb": "gpu_0_memory_mb",
@@ -62,7 +62,10 @@ SERIES = {
 
 
 def summarise(record: Record) -> Row:
-    """The row of `cells.csv` for `record`: its columns, in order; None if unknown, or disturbed; texts are clean."""
+    """The row of `cells.csv` for `record`, with its columns in order and clean texts.
+
+    A value is None if it is unknown, or if the cell was disturbed.
+    """
     row = {**_settings(record), **UNKNOWN}
     measured = record.measurement
     if measured is not None:
@@ -89,14 +92,14 @@ def summarise(record: Record) -> Row:
 
 
 def without_numbers(row: Row) -> Row:
-    """The row of a cell whose numbers are not published."""
+    """The row of a cell whose numbers are not published: the measured columns become None, except `NOT_NUMBERS`."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """The row of an ok record with what follows from its ceilings: its share of them, and what bounds it.
+    """The row of an ok record, with its share of the ceilings and the resource that bounds it.
 
-    It needs no raw samples of the record.
+    The record needs no raw samples for this.
     """
     work = record.measurement.work if record.measurement else None
     ceilings = ceilings_of(record)
@@ -104,7 +107,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
     rate = row["flops_per_s"]
     if work is not None:
         row = row | {"ceiling_flops_per_s": ceiling}
-    if work is not None and work.flops and rate:  # a network that only waits has no operations
+    if work is not None and work.flops and rate:  # a network that only waits has no operations, so no share
         row["mfu"] = None if ceiling is None else rate / ceiling
         if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
             longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
@@ -115,21 +118,21 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """The row of an ok record with the ceilings that it has `after`, instead of those that it had `before`."""
+    """The row of an ok record, for its ceilings in `after` instead of those in `before`."""
     for kind, text, _ in about_ceilings(before, row):
-        row = row | {kind.value: "; ".join(each for each in remarks_in(row, kind) if each != text) or None}
+        row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
 
 
 def _is_fused(cell: Cell) -> bool:
-    """Whether operators are compiled or launched together, which makes their bytes and launches unknown."""
-    # The other engines compile whole steps.
+    """Whether operators are compiled or launched together. Then the bytes and launches of a step are unknown."""
+    # Engines that are not `ON_TORCH` compile whole steps.
     compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
     return compiles or cell.options.cuda_graphs
 
 
 def remarks_in(row: Row, kind: Kind) -> list[str]:
-    """The remarks of a kind in a row, which joins them with `; `."""
+    """The remarks of a kind in a row. The row joins them with `; `."""
     return str(row[kind]).split("; ") if row[kind] else []
 
 
@@ -139,15 +142,15 @@ def warnings_of(row: Row) -> list[str]:
 
 
 def phases_ms(row: Row) -> dict[vocab.Phase, float]:
-    """Milliseconds of each phase of a step; empty if unknown, or if the clock saw none pass."""
-    # `framework`, the rest of the step, comes out negative if measuring slowed the phases down.
+    """Milliseconds of each phase of a step. Empty if the phases are unknown, or if the clock measured 0 for all."""
+    # `framework`, the rest of the step, is negative if measuring slowed the phases down.
     values = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
     lengths = {phase: max(0.0, value) for phase, value in values.items() if value is not None}
     return lengths if any(lengths.values()) else {}
 
 
 def tails(row: Row, name: str) -> str:
-    """Such as `p50 10.1 ms, p90 11.3 ms`: the percentiles that are known."""
+    """The percentiles of `name` that are known, such as `p50 10.1 ms, p90 11.3 ms`."""
     times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
     return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
@@ -207,7 +210,7 @@ def _settings(record: Record) -> Row:
 
 
 def _declared(cell: Cell) -> Row:
-    """The settings that have a column, as their declarations say; None if such a cell does not use it."""
+    """The settings that have a column. A setting that the cell's protocol or mode does not use is None."""
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
     if cell.protocol != vocab.Protocol.target:
         unused.add("target")
@@ -217,12 +220,15 @@ def _declared(cell: Cell) -> Row:
     for setting in DECLARED:
         is_unused = setting.path in unused or setting.path.partition(".")[0] in unused
         value = None if is_unused else setting.value(cell)
-        row[setting.column] = getattr(value, "value", value)  # an enumeration's word
+        row[setting.column] = getattr(value, "value", value)  # the word of an enumeration
     return row
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
-    """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
+    """Throughput, and the time of the whole job.
+
+    The time is measured if whole epochs were run, else estimated from the throughput.
+    """
     if not (rates := measured.steady_rates):
         return {}
     sample = Sample(rates)
@@ -237,7 +243,7 @@ def _rates(record: Record, measured: Measurement) -> Row:
             num_passes = record.cell.epochs if trains else 1
             time_s = num * num_passes / rate
     elif measured.epochs:
-        # Training runs all epochs; an inference job is one pass over the data, measured several times.
+        # Training runs all epochs. An inference job is one pass over the data; several passes were measured.
         seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
         time_s = sum(seconds) if trains else order_statistics.median(seconds)
     return {
@@ -261,7 +267,7 @@ def _latencies(measured: Measurement) -> Row:
         row |= {f"latency_p{percent}_ms{end}": part for end, part in (("", value), ("_low", low), ("_high", high))}
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
-    # The computation is the step without waiting for data and copying; a part is empty if nothing is moved.
+        # The computation is the step without waiting for data and copying. An empty part moves nothing.
     computed_ms = latency.values
     moves = {"data_wait_ms": measured.data_s, "copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
     for column, seconds in moves.items():
@@ -275,7 +281,7 @@ def _latencies(measured: Measurement) -> Row:
         row["launch_p50_ms"] = _ms(measured.launch_s).median
     if len(latency):
         row["compute_ms"] = Sample(computed_ms).median
-    # Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves.
+    # The share is of single steps, or of whole epochs. It is None if steps fetch their batches themselves.
     epochs = [epoch for epoch in measured.steady_epochs if epoch.data_s is not None]
     if measured.data_s and measured.latency_s:
         row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
@@ -289,7 +295,7 @@ def _ms(seconds: list[float]) -> Sample:
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
-    """Means over the steps with a wall time between the quartiles, so that the phases add up to the mean step."""
+    """Mean phases of the steps whose wall time is between the quartiles. They add up to the mean of these steps."""
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
     middle = order[len(order) // 4 : len(order) - len(order) // 4]
@@ -300,7 +306,7 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """The work of a step, and whether it waits for data or copying for more than half of its time."""
+    """The work of a step. Its bound is `data` or `copy` if the step spends more than half of its time on that."""
     work = measured.work
     cell = record.cell
     speed = row["samples_per_s"]
@@ -314,7 +320,7 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     }
     if speed is None:
         return of_step
-    num_batches = cell.keras.steps_per_execution if cell.keras else 1  # in one timed step
+    num_batches = cell.keras.steps_per_execution if cell.keras else 1  # batches in one timed step
     half_ms = 1000 * num_batches * batch / speed / 2
     data_ms, copy_in_ms, copy_out_ms = (row[f"{part}_ms"] for part in ("data_wait", "copy_in", "copy_out"))
     if data_ms is not None and data_ms > half_ms:
@@ -328,7 +334,7 @@ def _facts(measured: Measurement) -> Row:
     evaluation = measured.evaluation
     answers = measured.answers
     busiest = measured.operators[:MAX_OPERATORS]
-    # Without the first epoch's, which includes compilation, if there are others.
+    # The first epoch's evaluation includes compilation. It is left out if there are others.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     row: Row = {
         **{name: getattr(measured, name) for name in FACTS},
@@ -340,17 +346,17 @@ def _facts(measured: Measurement) -> Row:
         "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
         "peak_device_mb": _divided(measured.peak_device_bytes, MB),
         "accuracy": evaluation.accuracy if evaluation else None,
-        # The loss of a window's last batch only shows how many steps ran, not how well the model learns.
+        # A window has no loss here: the loss of its last batch shows how many steps ran, not how well the model learns.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
-        "busiest_operators": ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in busiest)
+        "busiest_operators": ", ".join(f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest)
         or None,
         "test_loss": evaluation.loss if evaluation else None,
         "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
     }
-    if answers is not None:  # of a trained classifier, beside those that it gives in fp32
+    if answers is not None:
         num = answers.num_samples
-        num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)  # that only fp32 answered rightly
+        num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)  # right only in the reference
         low, high = share_difference(num, answers.num_won, num_lost)
         row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
         row["accuracy_change"] = (answers.num_right - answers.num_fp32_right) / num
@@ -359,7 +365,10 @@ def _facts(measured: Measurement) -> Row:
 
 
 def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
-    """Mean power of the first GPU in the steady state, by its energy counter if it has one; None if it was short."""
+    """Mean power of the first GPU in the steady state in watts; None if it was too short.
+
+    The energy counter is used if the GPU has one, else the readings of power.
+    """
     counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
     if counted_w is not None:
         return counted_w

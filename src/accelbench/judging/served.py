@@ -1,11 +1,11 @@
-"""The columns of a cell that served requests; it also has `compute_ms`, as other cells do."""
+"""The columns of a cell that served requests. It also has `compute_ms`, as other cells do."""
 
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Verdict
 
-# Column -> the attribute of `Serving` that it holds, in milliseconds if the column's name ends so.
+# Column -> the attribute of `Serving` that it shows. If the column's name ends in `_ms`, the unit is milliseconds.
 SAME = {
     "requests_per_s": "served_per_s",
     **{name: name for name in ("offered_per_s", "num_requests", "num_errors", "miss_share_low", "miss_share_high")},
@@ -27,7 +27,7 @@ COLUMNS = [
 
 
 def of_requests(serving: Serving) -> Row:
-    """The columns that follow from the requests alone."""
+    """The columns that follow from the requests."""
     num_filled = sum(int(size) * num for size, num in serving.batches.items())
     num_batches = sum(serving.batches.values())
     missed = serving.num_missed
@@ -36,9 +36,10 @@ def of_requests(serving: Serving) -> Row:
     row["verdict"] = serving.verdict.value if serving.verdict else None
     row["mean_batch"] = num_filled / num_batches if num_batches else None
     row["padded_share"] = serving.num_padded / (num_filled + serving.num_padded) if num_filled else None
-    for each in serving.latencies:
-        name = f"request_p{each.percentile:g}_ms".replace(".", "")
-        for column, seconds in ((name, each.seconds), (f"{name}_low", each.low), (f"{name}_high", each.high)):
+    for quantile in serving.latencies:
+        name = f"request_p{quantile.percentile:g}_ms".replace(".", "")
+        times_s = {name: quantile.seconds, f"{name}_low": quantile.low, f"{name}_high": quantile.high}
+        for column, seconds in times_s.items():
             row[column] = _shown(name, seconds)
     return row
 
@@ -48,20 +49,20 @@ def _shown(name: str, value: float | None) -> float | None:
 
 
 def limit_text(row: Row) -> str:
-    """What `protocol=server` promises, such as `p99 at most 50 ms`."""
+    """The limit of `protocol=server`, such as `p99 at most 50 ms`."""
     return f"p{row['limit_percentile']:g} at most {row['limit_ms']:g} ms"
 
 
 def missed_text(row: Row) -> str:
-    """What a limit that can't be told leaves open, such as `87 % of requests missed it`."""
+    """The share of requests that missed the limit, such as `87 % of requests missed it`."""
     share = row["miss_share"] or 0.0
     return f"{significant(round(100 * share, 3), 2)} % of requests missed it"
 
 
 def served_text(row: Row) -> str:
-    """Such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; of a training to a target, how that ended.
+    """A summary such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; empty for a cell with a speed.
 
-    Empty for a cell that has a speed.
+    For a training to a target, how it ended.
     """
     if row["target_reached"]:
         return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"

@@ -1,4 +1,4 @@
-"""The columns of a training to a target: when it was reached, from the log of its process."""
+"""The columns of a training to a target, computed from the log of its process."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ from accelbench.schema.measurement import Measurement, TargetTraining
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Definition, Span
 
-MAX_INTERVAL = 0.05  # between two evaluations, as a share of the time to the target
+MAX_INTERVAL = 0.05  # time between two evaluations, over the time to the target
 COLUMNS = [
-    # `target_mlperf_s` and `target_airbench_s` are empty: earlier releases had clocks of their own there.
+    # `target_mlperf_s` and `target_airbench_s` are always empty: earlier releases had other clocks there.
     "target_reached",
     "target_s",
     "target_low_s",
@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_training(cell: Cell, training: TargetTraining) -> Row:
-    """The columns that follow from the log alone; a training that did not arrive has its budget in place of a time."""
+    """The columns that follow from the log. A training that missed the target has its budget in place of a time."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
     if training.hit is None:
@@ -48,12 +48,12 @@ def of_training(cell: Cell, training: TargetTraining) -> Row:
 
 
 def low_s(training: TargetTraining) -> float:
-    """The end of the evaluation before the hit, or the begin of training: the target was reached later than that."""
+    """The end of the evaluation before the hit, or the begin of training. The target was reached after it."""
     return training.evaluations[training.hit - 1].ended_s if training.hit else _began_s(training, Span.train)
 
 
 def joules(record: Record, measured: Measurement) -> float | None:
-    """Joules of the device from the begin of the process to the hit, above its idle power; None if unknown."""
+    """Joules of the device above its idle power, from the begin of the process to the hit; None if unknown."""
     training, system = measured.target, record.system
     if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
         return None
@@ -63,66 +63,65 @@ def joules(record: Record, measured: Measurement) -> float | None:
 
 
 def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:
-    """That it was evaluated too seldom to tell when it was reached."""
+    """A doubt if evaluations were too rare to date the hit."""
     if training.hit is None or cell.target.definition != Definition.passage:
         return
     hit_s = training.evaluations[training.hit].ended_s
     share = (hit_s - low_s(training)) / hit_s
     if share > MAX_INTERVAL:
-        seldom = f"evaluated every {100 * share:.0f} % of the time to the target"
-        yield f"{seldom}, which is known no better: use a smaller target.every"
+        yield f"the time to the target may be up to {100 * share:.0f} % shorter: use a smaller target.every"
 
 
 def notes(cell: Cell, training: TargetTraining) -> Iterator[str]:
-    """What became of it, beside the numbers."""
+    """Notes on how the training ended."""
     target = cell.target
     last = training.evaluations[-1]
     values = [evaluation.value for evaluation in training.evaluations if evaluation.value is not None]
     if last.value is None:
-        yield f"its loss or metric was not finite after {last.epochs:.3g} epochs, and it ended there"
+        yield f"its loss or metric was not finite after {last.epochs:.3g} epochs, so it ended there"
     elif training.hit is None:
         best = significant(min(values) if target.is_lower else max(values))
         num = counted(len(values), "evaluation")
         yield f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}"
     elif training.hit == 0 and target.definition == Definition.passage:
-        yield "reached at the first evaluation: a smaller target.every tells when"
+        yield "reached at the first evaluation: a smaller target.every shows when"
     if training.stayed is False:
-        yield f"it did not stay: the next evaluation was {significant(last.value)}"
+        yield f"the next evaluation missed it again, with {significant(last.value)}"
 
 
 def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, object]) -> str:
-    """An event as MLPerf's logging library writes it."""
+    """An event, as MLPerf's logging library writes it (https://github.com/mlcommons/logging)."""
     kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
     event = {"namespace": "", "time_ms": round(time_ms), "event_type": kind, "key": key}
     return f":::MLLOG {json.dumps({**event, 'value': value, 'metadata': metadata})}\n"
 
 
 def mllog(record: Record) -> str:
-    """The events as lines of MLPerf's logging library; empty for a record of another protocol."""
+    """The events of a training, as lines of MLPerf's logging library; empty for a record of another protocol."""
     training = record.measurement.target if record.measurement else None
     if training is None:
         return ""
     lines: list[str] = []
     origin_ms = 1000 * datetime.fromisoformat(record.started_at).timestamp()
 
-    def say(key: str, at_s: float, value: object = None, **metadata: object) -> None:
+    def log(key: str, at_s: float, value: object = None, **metadata: object) -> None:
         lines.append(mllog_line(key, origin_ms + 1000 * at_s, value, metadata))
 
     begin_s = _began_s(training, Span.data)
     trained_s = _began_s(training, Span.train)
     epoch = 0.0
-    say("seed", 0.0, record.cell.seed)
-    say("init_start", 0.0)
-    say("init_stop", begin_s)
-    say("run_start", begin_s)
-    for each in training.evaluations[: None if training.hit is None else training.hit + 1]:
-        say("epoch_start", trained_s, epoch_num=epoch)
-        epoch, trained_s = each.epochs, each.ended_s
-        say("epoch_stop", each.began_s, epoch_num=epoch)
-        say("eval_accuracy", trained_s, each.value, epoch_num=epoch)
-    say("run_stop", trained_s, status="aborted" if training.hit is None else "success")
+    log("seed", 0.0, record.cell.seed)
+    log("init_start", 0.0)
+    log("init_stop", begin_s)
+    log("run_start", begin_s)
+    for evaluation in training.evaluations[: None if training.hit is None else training.hit + 1]:
+        log("epoch_start", trained_s, epoch_num=epoch)
+        epoch, trained_s = evaluation.epochs, evaluation.ended_s
+        log("epoch_stop", evaluation.began_s, epoch_num=epoch)
+        log("eval_accuracy", trained_s, evaluation.value, epoch_num=epoch)
+    log("run_stop", trained_s, status="aborted" if training.hit is None else "success")
     return "".join(lines)
 
 
 def _began_s(training: TargetTraining, span: Span) -> float:
-    return min((each.began_s for each in training.log if each.span == span), default=0.0)
+    return min((part.began_s for part in training.log if part.span == span), default=0.0)

@@ -1,4 +1,4 @@
-"""Decides whether the numbers of a cell are ok, invalid or disturbed. No other module decides it."""
+"""Decides whether the numbers of a cell are ok, invalid or disturbed. No other module decides this."""
 
 import math
 import os
@@ -16,16 +16,16 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
 
 DISTURBED: Literal["disturbed"] = "disturbed"  # shown in place of the status `ok`
-BUSY, ALLOWED = "busy", "allowed"  # the entry of a record's environment where no cell counts as disturbed
-# On a machine that is never quiet, such as a shared one that runs tests, `allowed` makes cells count although other
-# programs take their cores, and nothing waits. It is a variable because the machine decides it, not a cell or a suite.
+BUSY, ALLOWED = "busy", "allowed"  # entry of a record's environment; with it, no cell is disturbed
+# Some machines are never quiet, such as a shared one that runs tests. With `allowed`, cells there are ok although other
+# programs take their cores, and nothing waits. It is an environment variable because it is a fact of the machine.
 BUSY_VARIABLE = "ACCELBENCH_BUSY"
-# Cores. Below it, others slow a cell down by less than a quarter, even one whose threads all wait for each other.
+# Cores. Fewer slow a cell down by less than a quarter, even if its threads all wait for each other.
 MIN_OTHERS = 0.25
-# By how many cores the demand has to exceed the supply: a kernel moves threads late, and counts time in ticks.
+# Cores by which the demand must exceed the supply: a kernel moves threads late, and counts time in ticks.
 MARGIN = 0.1
-MIN_STEAL = 0.1  # of what the cell used, and cores
-NEAR_S = 0.5  # the longest pause between samples: a window that lies between two of them has both within it
+MIN_STEAL = 0.1  # share of the cores that the cell used, and number of cores
+NEAR_S = 0.5  # longest pause between samples: an interval widened by it at both ends has two samples
 ALWAYS = (-math.inf, math.inf)
 
 
@@ -34,13 +34,13 @@ def verdict(
 ) -> tuple[Status | Literal["disturbed"], str | None]:
     """Whether a cell that ended without an error is ok, invalid or disturbed, and the reason if it is not ok.
 
-    The numbers of a disturbed cell may be right for the load that ran beside it. They are kept, but not published.
+    The numbers of a disturbed cell may be right under the other load. They are kept, but not published.
 
     Args:
-        cell: What was asked for.
-        measurement: What ran.
-        probed: The ceilings of one device; None if it was not probed.
-        system: The sampler's series; None if other load is allowed.
+        cell: the requested settings.
+        measurement: what ran.
+        probed: the ceilings of one device; None if it was not probed.
+        system: the sampler's series; None if other load is allowed.
     """
     if why := judge(cell, measurement, probed):
         return Status.invalid, why
@@ -50,19 +50,19 @@ def verdict(
 
 
 def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
-    """The status of a record as it is shown, `disturbed` included, and the reason if it is not ok."""
+    """The status of a record as it is shown, `disturbed` included. If it is not ok, also the reason."""
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
     system = record.system
-    if system is not None and system.num_cores is None:  # as in records of earlier releases
+    if system is not None and system.num_cores is None:  # a record of an earlier release
         system = replace(system, num_cores=record.environment.get("machine", {}).get("num_threads"))
     why = disturbance(record.cell, measured, system)
     return (DISTURBED if why else Status.ok), why
 
 
 def why_disturbed(record: Record) -> str | None:
-    """What disturbed an ok cell, such as `others used 1.3 of 2 cores`; None if nothing is known to have."""
+    """What disturbed an ok cell, such as `others used 1.3 of 2 cores`; None if nothing did, or if it is unknown."""
     word, why = verdict_on(record)
     return why if word == DISTURBED else None
 
@@ -74,18 +74,18 @@ def is_retried(record: Record) -> bool:
 
 
 def is_allowed() -> bool:
-    """Whether cells count although the machine is busy. Raises UserError: the variable has an unknown value."""
+    """Whether cells on a busy machine are ok. Raises UserError: the environment variable has an unknown value."""
     value = os.environ.get(BUSY_VARIABLE)
     if value and value != ALLOWED:
         raise UserError(
-            f"{BUSY_VARIABLE}={value}: unknown. {ALLOWED} makes cells count although other programs take their cores; "
-            "leave it unset to have such cells repeated"
+            f"{BUSY_VARIABLE}={value}: unknown. With {ALLOWED}, cells count although other programs take their cores. "
+            "Without the variable, such cells are measured again."
         )
     return value == ALLOWED
 
 
 def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
-    """Why the numbers can't be true; None if they can. The arguments are those of `verdict`."""
+    """Why the numbers can't be true; None if they can. For the arguments see `verdict`."""
     reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
     return "; ".join(reasons) or None
 
@@ -100,7 +100,7 @@ def _others_ran(cell: Cell, measurement: Measurement) -> Iterator[str]:
     allocator = cell.options.allocator
     if allocator not in (Allocator.default, measurement.allocator):
         yield f"asked for allocator {allocator}, but {measurement.allocator or 'an unknown one'} ran"
-    # Without a function of the user that counts samples, no step has more of them than were asked for.
+    # Unless a function of the user counts samples, no step has more samples than the batch.
     most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
     if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
         yield f"it counts more than {most} samples a step"
@@ -112,14 +112,14 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
     rate = flops_per_s(cell, measurement)
     if rate is None or ceiling is None or measurement.work is None:
         return
-    # Convolutions with large kernels may be far faster: FFTs take fewer operations than are counted.
+    # Convolutions with large kernels may be far faster: with FFTs they need fewer operations than are counted.
     if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
         times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
         yield f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
-    """What disturbed the cell, such as `others used 1.3 of 2 cores`; None if nothing did, or it is unknown."""
+    """What disturbed the cell, such as `others used 1.3 of 2 cores`; None if nothing did, or if it is unknown."""
     if system is None:
         return None
     if system.busy_gpus is not None:
@@ -131,14 +131,15 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
 def load_beside(
     system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
 ) -> str | None:
-    """The other load that took cores which the sampled processes needed; None if none did, or it is unknown.
+    """The other load that took cores which the sampled processes needed; None if none did, or if it is unknown.
 
     Args:
-        boot_s: The begin and end of the time that counts, in seconds since the machine started.
-        threads: How many threads computed; all of them want a core where the kernel does not count how long they wait.
+        system: the sampler's series.
+        boot_s: begin and end of the interval, in seconds since the machine started.
+        threads: threads that computed. If the kernel does not count their waiting, each counts as one wanted core.
     """
-    # The processes wanted the cores that they used, and one more for each thread that waited for one. If threads wait
-    # though others use few cores, there are more threads than cores, or a quota stopped them: the cell itself did that.
+    # The processes wanted the cores that they used, and one more for each thread that waited for a core. If threads
+    # wait although others use few cores, nobody else caused it: the cell has too many threads, or a quota stopped it.
     if system is None or (cores := system.num_cores) is None:
         return None
 

@@ -1,4 +1,4 @@
-"""What a reader should know of a record's numbers: doubts, tips and notes (docs/reading-the-report.md argues which)."""
+"""Remarks about the numbers of a record: doubts, tips and notes. docs/reading-the-report.md explains the kinds."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -25,45 +25,45 @@ from accelbench.schema.vocab import (
 )
 from accelbench.stats import order_statistics
 
-# Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
-# well below.
+# Percent of one core. Above it, other processes disturbed the measurement. The sampler and the kernel's threads use far
+# less.
 MAX_OTHERS_PERCENT = 10.0
-MAX_MORE_CORES = 0.5  # beyond its threads: on a busy machine, helpers of a library wait for a core now and then
-# A cell is noisy if its throughput's interval reaches farther than this share of it to either side.
+MAX_MORE_CORES = 0.5  # cores beyond the threads of a cell: on a busy machine, a library's helper threads wait at times
+# Relative half-width of the throughput's interval. A cell above it is noisy.
 MAX_HALF_WIDTH = 0.05
-# Shares of the speed, of the steps, and of the time.
+# Shares: of the speed, and of the number of steps.
 MAX_CHANGE, MAX_OUTLIERS = 0.05, 0.05
-MIN_STEPS = 10  # of epochs
+MIN_STEPS = 10  # steps of all epochs after the first
 MAX_CLOCK_DRIFT = 1e-3
-# The kernel's share of the processor time; and the most that a page fault costs, with the unmapping that it comes from.
-# Measured in a virtual machine: 9 us.
+# The kernel's share of the CPU time; and the seconds that a page fault costs at most, later unmapping included. 9 us
+# were measured in a virtual machine.
 MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
-# Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
+# Ratio of the rate of blocks to that of the median step, either way. Beyond it, one of the two was disturbed.
 MAX_RATIO = 1.5
-SHORT_S = 0.02  # of a block whose steps are launched without waiting
+SHORT_S = 0.02  # shortest block that does not distort the speed of steps without waits
 
 
 class Kind(StrEnum):
-    """What a remark means for a number; its value is the column of `cells.csv` that holds such remarks."""
+    """What a remark means for a number. The value is the column of `cells.csv` with such remarks."""
 
-    doubt = "warnings"  # the number may be off, by more than its interval says
-    tip = "tips"  # the number holds, but other settings may be faster; its advice ends at the first colon
-    note = "notes"  # the number holds, and its interval, or a column that is empty, shows the same
+    doubt = "warnings"  # the number may be wrong by more than its interval shows
+    tip = "tips"  # the number is right, but other settings may be faster; the advice ends at the first colon
+    note = "notes"  # the number is right, and its interval or an empty column shows the same
 
 
-Remark = tuple[Kind, str, str]  # a sentence about the numbers of a cell, and what a doubt is about, in short
+Remark = tuple[Kind, str, str]  # kind, sentence about a cell, and for a doubt its subject in short
 OTHER, SLOWED = "had a warning of the engine or model", "ran slowed down"
 
 
 def doubt(about: str, text: str) -> Remark:
-    """A doubt: cells that have one "had few blocks", for example."""
+    """A doubt. `about` completes a sentence on cells, such as "had few blocks"."""
     return Kind.doubt, text, about
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about a cell with this `row`; unless `about_numbers`, only what the process itself said."""
-    # All that an engine warns of is a doubt: it did something else than was asked for, or could not check it.
+    """The remarks about a cell with this `row`. Unless `about_numbers`, only those that its process wrote."""
+    # An engine's warnings are doubts: it did something else than the cell asks for, or could not check it.
     measured = record.measurement
     assert measured is not None
     of_samples = counted_samples(record)
@@ -84,40 +84,40 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
 
 
 def counted_samples(record: Record) -> list[str]:
-    """That a function of the user counts other samples than a batch has, which nothing checks."""
+    """Notes that a function of the user counts samples in another way than the batch. Nothing checks that function."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
 
 
 def was_beside_others(record: Record) -> bool:
-    """Whether other processes used the cores while the numbers were measured, though perhaps few of them."""
+    """Whether other processes used more than `MAX_OTHERS_PERCENT` of a core during the measurement."""
     name, measured = "other_cpu_utilization_percent", record.measurement
     percents = record.system.within(name, measured.steady_boot_s) if record.system and measured else []
     return bool(percents) and fmean(percents) > MAX_OTHERS_PERCENT
 
 
 def output_error_text(precision: Precision, error: float | None) -> str:
-    """An output's difference from fp32's, such as `1.2 %`; empty if unknown, 0, or of a precision that is no lower."""
+    """The difference of an output from that of fp32, such as `1.2 %`. Empty if unknown or 0, and for fp32 and fp64."""
     if not error or precision in (Precision.fp32, Precision.fp64):
         return ""
     return "<0.1 %" if error < 0.001 else f"{significant(100 * error, 2)} %"
 
 
 def relative_half_width(row: Row) -> float | None:
-    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
+    """Half of the throughput's 95 % interval over the throughput; None if unknown."""
     low, high = row["samples_per_s_low"], row["samples_per_s_high"]
     return None if low is None or high is None else (high - low) / 2 / row["samples_per_s"]
 
 
 def interval_text(row: Row) -> str:
-    """The same in per cent, such as `±6.2 %`; empty if unknown."""
+    """The relative half-width in per cent, such as `±6.2 %`; empty if unknown."""
     half = relative_half_width(row)
     return "" if half is None else f"±{significant(100 * half, 2)} %"
 
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:
-    """Uneven steps are a doubt where all blocks together are outside the interval of the median one, else noise."""
+    """Remarks about blocks and epochs."""
     blocks, cell = measured.blocks, record.cell
     yield from _about_end(cell, measured)
     if blocks:
@@ -149,7 +149,7 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     rates = [block.num_samples / block.seconds for block in measured.blocks]
     together = sum(block.num_samples for block in measured.blocks) / sum(block.seconds for block in measured.blocks)
     is_covered = width is not None and row["samples_per_s_low"] <= together <= row["samples_per_s_high"]
-    is_covered &= not order_statistics.ends_apart(rates)  # that is no noise, though it widens the interval
+    is_covered &= not order_statistics.ends_apart(rates)  # a change of speed also widens the interval, but is no noise
     difference = together / median(rates) - 1
     if abs(difference) > MAX_CHANGE and not is_covered:
         differs = f"differs by {100 * difference:+.0f} % from that of the median block"
@@ -165,11 +165,11 @@ def _about_end(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     if measured.is_partial and measured.target:
         epochs = f"{measured.target.evaluations[-1].epochs:.3g} of at most {cell.epochs} epochs"
         yield doubt("ran a part of the epochs", f"partial: {epochs}, timeout_s")
-    elif measured.is_partial and not measured.serving:  # which says it itself
+    elif measured.is_partial and not measured.serving:  # `_about_requests` has the remark for serving
         yield doubt("ran a part of the steps", f"partial: {num:,}{of_all} steps, timeout_s")
     elif measured.stop == Stop.budget:
-        few = f"it was measured in {num:,}{of_all} steps after {measured.num_warmup_steps:,} of warm-up"
-        yield doubt("had too little time", f"budget_s={cell.budget_s:g} is short for its steps: {few}")
+        few = f"{num:,}{of_all} steps were measured, after {measured.num_warmup_steps:,} of warm-up"
+        yield doubt("had too little time", f"budget_s={cell.budget_s:g} is too short: {few}")
 
 
 def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
@@ -187,7 +187,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
     per_step = measured.samples_per_step
     if per_step is not None and p50_ms is not None:
         of_steps = per_step / p50_ms * 1e3
-        # Accelerators may be faster in blocks, which are only waited for at their end.
+        # Accelerators may be faster in blocks, because these have one wait at their end.
         is_slower = of_blocks * MAX_RATIO < of_steps
         is_faster = of_blocks > MAX_RATIO * of_steps
         if is_slower or (is_faster and measured.device == Device.cpu):
@@ -206,9 +206,9 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
         yield doubt("had requests without an answer", f"{serving.num_errors:,} of {serving.num_requests:,} {why}")
 
 
-def _about_target(cell: Cell, seen: TargetTraining) -> Iterator[Remark]:
-    yield from (doubt("had few evaluations", text) for text in target.doubts(cell, seen))
-    yield from ((Kind.note, text, "") for text in target.notes(cell, seen))
+def _about_target(cell: Cell, training: TargetTraining) -> Iterator[Remark]:
+    yield from (doubt("had few evaluations", text) for text in target.doubts(cell, training))
+    yield from ((Kind.note, text, "") for text in target.notes(cell, training))
 
 
 def _about_data(record: Record) -> Iterator[Remark]:
@@ -228,7 +228,7 @@ def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[
     kernels_share, faults = row["system_time_share"], row["page_faults_per_s"]
     if cell.device not in SHARE_ONE_CPU or kernels_share is None or faults is None:
         return
-    # Page faults explain much of the kernel's part; 100: one core.
+    # The tip is given only if page faults explain a large part of the kernel's time. 100 percent: one core.
     faults_matter = faults * FAULT_S > MAX_SYSTEM_SHARE * row["cpu_utilization_percent"] / 100
     if kernels_share > MAX_SYSTEM_SHARE and faults_matter:
         why = f"{100 * kernels_share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second"
@@ -249,20 +249,20 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
 
 
 def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
-    """What the ceilings in the environment of an ok record say of its row."""
+    """Remarks about an ok record's row that follow from the ceilings in its environment."""
     share = row["mfu"]
     measured = record.measurement
     if record.status == Status.ok and measured is not None and share is not None and share > 1:
         text = f"{share:.2f} times the device's ceiling"
-        if not any(text in warning for warning in measured.warnings):  # earlier releases wrote it into the record
+        if not any(text in warning for warning in measured.warnings):  # earlier releases kept it in the record
             yield doubt("was faster than the ceiling", text)
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"no share of the ceiling, which was probed beside other load ({why})", ""
+        yield Kind.note, f"no share of the ceiling, because other load ran when the ceiling was probed ({why})", ""
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:
-    """What its threads used of the cores, and what they waited for; None if unknown, or if it has further processes."""
+    """Cores that its threads used or waited for, in percent. None if unknown, or if it has further processes."""
     data = record.cell.data
     if (
         record.system is None
@@ -271,7 +271,7 @@ def _wanted_percent(record: Record, measured: Measurement) -> float | None:
         or data.name == MODULE
     ):
         return None
-    # The first sample began before the steady state.
+    # The interval of the first sample began before the steady state.
     busy = record.system.within("cpu_utilization_percent", measured.steady_boot_s)[1:]
     waiting = record.system.within("waiting_percent", measured.steady_boot_s)[1:]
     return fmean(busy) + fmean(waiting or [0.0]) if busy else None

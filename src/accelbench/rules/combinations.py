@@ -1,8 +1,8 @@
-"""What goes with what: the one table that settings, plans, `accelbench doctor` and docs/settings.md read.
+"""The table of which settings go together. Settings, plans, `accelbench doctor` and docs/settings.md read it.
 
-`settings/to_cell.py` refuses a command line by NEEDS and MISTAKES, with exit status 2. By SKIPPED, `grid/support.py` gives
-the reason why a cell of a sweep is skipped on this machine, which is no mistake: the other cells run. The first rule
-that holds is told. The facts of the conditions, such as `fused`, are attributes of the classes there.
+NEEDS and MISTAKES are for command lines: `settings/to_cell.py` refuses a bad one with exit status 2. SKIPPED is for the
+cells of a sweep: `grid/support.py` skips a cell with the reason of the first rule that holds, and the other cells run.
+Facts in conditions, such as `fused`, are attributes of the subclasses of `Asked` in those two files.
 """
 
 from accelbench.rules.conditions import Needs, Rule
@@ -19,14 +19,14 @@ NEEDS = (
     Needs("model.task", "model=transformers"),
     Needs("model.batch_args", "model=custom,transformers"),
     Needs("model.batch_args model.collate model.inputs model.tokens model.samples", "model.batch", "model=custom"),
-    Needs("model.optimizer model.learning_rate model.weights", "model!=lightning"),  # its module decides them
+    Needs("model.optimizer model.learning_rate model.weights", "model!=lightning"),  # a LightningModule decides them
     Needs("trainer", "model=lightning"),
     Needs("save_weights", "mode=train protocol=fit"),
     Needs("data.target data.args", "data=module"),
     Needs("data.args", "data.target"),
     Needs("data.path", "data=folder,arrays"),
     Needs("data.image_size", "data=folder"),
-    Needs("data.pipeline data.augment data.train_images data.pinned", "data!=module"),  # it makes the batches itself
+    Needs("data.pipeline data.augment data.train_images data.pinned", "data!=module"),  # a DataModule makes the batches
     Needs("data.train_images", "data!=random"),
     Needs("engine.backend engine.jit_compile engine.steps_per_execution engine.tpu", "engine=keras"),
     Needs("engine.xla_processes", ON_TORCH),
@@ -37,20 +37,20 @@ NEEDS = (
     Needs("executor.ray", "executor=ray"),
 )
 
-# One line a rule.
+# One line for each rule.
 # fmt: off
 MISTAKES = (
     Rule("data=random data.pipeline=array,jpeg", "data.pipeline={data.pipeline}: not for data=random", "host, device or fresh"),
     Rule("data!=random data.pipeline=host,device,fresh", "data.pipeline={data.pipeline}: not for data={data}", "array or jpeg"),
     Rule("data=random data.augment", "data.augment={data.augment}: random images are not varied", "data.augment=none"),
     Rule("executor=local threads>cores", "threads={threads}: should be at most {cores}"),
-    Rule("executor!=local python", "python={python}: is on this machine", "executor=local"),
-    Rule("executor=slurm !executor.slurm.nodes", "executor.name=slurm: without executor.slurm.nodes", "executor=slurm, which has defaults"),
-    Rule("executor=ray !executor.ray.nodes", "executor.name=ray: without executor.ray.nodes", "executor=ray, which has defaults"),
-    Rule("model.library=accelbench model!=mlp,cnn,rnn,lstm,autoencoder,pets_cnn,scaling_cnn", "model.name={model.name}: no network of accelbench's", "model=torchvision, timm or transformers with it"),
+    Rule("executor!=local python", "python={python}: this environment is on this machine only", "executor=local"),
+    Rule("executor=slurm !executor.slurm.nodes", "executor.name=slurm: executor.slurm.nodes is missing", "executor=slurm, which has defaults"),
+    Rule("executor=ray !executor.ray.nodes", "executor.name=ray: executor.ray.nodes is missing", "executor=ray, which has defaults"),
+    Rule("model.library=accelbench model!=mlp,cnn,rnn,lstm,autoencoder,pets_cnn,scaling_cnn", "model.name={model.name}: accelbench has no network of this name", "model=torchvision, timm or transformers with it"),
     # The user's own network and data
     Rule("model=custom,lightning !model.target", "model.target: it is missing: the dotted path of your class, such as my_package.nets.MyNet"),
-    Rule("model.batch data!=random", "model.batch={model.batch}: makes the data itself, so that data={data} is not used", "data=random"),
+    Rule("model.batch data!=random", "model.batch={model.batch}: makes the batches itself, so data={data} would not be used", "data=random"),
     Rule("model.batch mode=train !model.loss", "mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> scalar", "it, or mode=infer"),
     Rule("model=transformers data!=random", "data={data}: networks of transformers run on random token ids", "data=random"),
     Rule("model=transformers !model.task", "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
@@ -58,23 +58,23 @@ MISTAKES = (
     Rule("data!=module model=lightning", "data=module and model=lightning go together: a LightningModule and its DataModule"),
     Rule("data=folder !data.path", "data.path: it is missing: data=folder needs the path of a folder with a folder of pictures for each class"),
     Rule("data=arrays !data.path", "data.path: it is missing: data=arrays needs the path of an .npz file"),
-    Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no rate", "optimizer.scale=none"),
-    Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own rate", "optimizer.scale=none"),
+    Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no learning rate", "optimizer.scale=none"),
+    Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own learning rate", "optimizer.scale=none"),
     Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine", "engine.tpu=local, or engine.backend=tensorflow"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
     Rule("protocol=server server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
-    Rule(f"{SERVING} server.workers>shared_threads", "server.workers={server.workers}: they share the threads", "at most {shared_threads}"),
-    Rule(f"{SERVING} timeout_s<enough_s", "timeout_s={timeout_s}: is short for server.duration_s={server.duration_s}", "timeout_s={enough_s}"),
+    Rule(f"{SERVING} server.workers>shared_threads", "server.workers={server.workers}: workers share the threads", "at most {shared_threads}"),
+    Rule(f"{SERVING} timeout_s<enough_s", "timeout_s={timeout_s}: too short for server.duration_s={server.duration_s}", "timeout_s={enough_s}"),
     Rule("protocol=server num_requests<least_requests", "server.percentile={server.percentile}: takes {least_requests} requests, and server.rate={server.rate} gives {num_requests} in server.duration_s={server.duration_s}", "server.duration_s={long_s}"),
     # Targets
     Rule("protocol=target mode!=train", "mode={mode}: protocol=target trains", "mode=train"),
-    Rule("protocol=target data=random", "data=random: nothing can be learnt from it", "a data set for protocol=target"),
+    Rule("protocol=target data=random", "data=random: a network can't learn from random data", "a data set for protocol=target"),
     Rule("protocol=target target.metric=metric model!=lightning !model.metric", "target.metric=metric: needs model.metric, the dotted path of your own function"),
     Rule("protocol=target target.metric!=accuracy,loss,metric model!=lightning", "target.metric={target.metric}: unknown target.metric. Choose from: accuracy, loss, metric."),
-    Rule("protocol=target target.metric=accuracy !target.accuracy", "protocol=target: needs target.accuracy, which is what accuracy is to reach"),
-    Rule("protocol=target target.metric!=accuracy !target.value", "protocol=target: needs target.value, which is what {target.metric} is to reach"),
-    Rule("protocol=target target.metric=accuracy target.value", "target.value: goes with another target.metric than accuracy", "target.accuracy"),
+    Rule("protocol=target target.metric=accuracy !target.accuracy", "protocol=target: needs target.accuracy, the accuracy to reach"),
+    Rule("protocol=target target.metric!=accuracy !target.value", "protocol=target: needs target.value, the value of {target.metric} to reach"),
+    Rule("protocol=target target.metric=accuracy target.value", "target.value: does not go with target.metric=accuracy", "target.accuracy"),
     Rule("protocol=target target.metric!=accuracy target.accuracy", "target.accuracy: does not go with target.metric={target.metric}", "target.value"),
     Rule("protocol=target target.validation>=1", "target.validation={target.validation}: leaves nothing to train on", "less than 1"),
     # Generation
@@ -91,20 +91,20 @@ SKIPPED = (
     Rule("missing missing!=torch_xla", "engine={engine}: {missing} is not installed: {install}"),
     Rule("precision=int8 engine!=onnxruntime,openvino", "engine={engine} does not quantise networks", "engine=onnxruntime or engine=openvino"),
     # Keras
-    Rule("engine=keras device=xla_cpu", "xla_cpu is torch_xla's", "device=cpu engine.jit_compile=true to have XLA compile for the CPU"),
+    Rule("engine=keras device=xla_cpu", "device=xla_cpu: is for torch_xla", "device=cpu engine.jit_compile=true, with which XLA compiles for the CPU"),
     Rule("engine=keras device=xpu,mps", "engine=keras does not run on {device} here", "engine=pytorch, or device=cpu"),
-    Rule("engine.backend=jax engine.jit_compile=false", "engine.jit_compile=false: Keras on JAX would run operator by operator", "engine.jit_compile=true"),
-    Rule("engine.backend=jax devices>1", "devices={devices}: several devices are tf.distribute's", "engine.backend=tensorflow"),
-    Rule("engine.backend=jax threads", "threads={threads}: JAX takes no limit on its threads", "engine.backend=tensorflow"),
-    Rule("engine=keras model.library!=accelbench", "engine=keras has accelbench's own networks, none of {model.library}", "engine=pytorch"),
-    Rule("engine=keras model.weights!=none,pretrained", "model.weights: Keras' cells draw their weights", "engine=pytorch, or model.weights=none"),
-    Rule("engine=keras save_weights", "save_weights=true: Keras' cells keep no weights", "engine=pytorch, or save_weights=false"),
-    Rule("engine=keras option", "{option}=true is an option of PyTorch's cells", "engine=pytorch, or engine.jit_compile"),
-    Rule("engine=keras data.pipeline=jpeg", "data.pipeline=jpeg: Keras' cells read decoded arrays", "data.pipeline=array, or engine=pytorch"),
-    Rule("engine=keras data.augment", "data.augment={data.augment}: Keras' cells vary no images", "data.augment=none, or engine=pytorch"),
+    Rule("engine.backend=jax engine.jit_compile=false", "engine.jit_compile=false: Keras on JAX would run one operator after another", "engine.jit_compile=true"),
+    Rule("engine.backend=jax devices>1", "devices={devices}: only TensorFlow drives several devices here", "engine.backend=tensorflow"),
+    Rule("engine.backend=jax threads", "threads={threads}: JAX has no setting for the number of its threads", "engine.backend=tensorflow"),
+    Rule("engine=keras model.library!=accelbench", "engine=keras: has only accelbench's own networks, not those of {model.library}", "engine=pytorch"),
+    Rule("engine=keras model.weights!=none,pretrained", "model.weights: cells of Keras start from random weights", "engine=pytorch, or model.weights=none"),
+    Rule("engine=keras save_weights", "save_weights=true: cells of Keras keep no weights", "engine=pytorch, or save_weights=false"),
+    Rule("engine=keras option", "{option}=true: Keras has no such option", "engine=pytorch, or engine.jit_compile"),
+    Rule("engine=keras data.pipeline=jpeg", "data.pipeline=jpeg: cells of Keras read decoded arrays", "data.pipeline=array, or engine=pytorch"),
+    Rule("engine=keras data.augment", "data.augment={data.augment}: cells of Keras do not vary images", "data.augment=none, or engine=pytorch"),
     Rule("engine.backend=jax engine.steps_per_execution>1", "engine.steps_per_execution={engine.steps_per_execution}: Keras on JAX calls the compiled function for each step", "1"),
-    Rule("engine.steps_per_execution>1 data.pipeline=device mode=train", "engine.steps_per_execution={engine.steps_per_execution}: training, TensorFlow fetches each batch itself", "data.pipeline=host, or engine.steps_per_execution=1"),
-    Rule("engine.steps_per_execution>1 devices>1", "engine.steps_per_execution={engine.steps_per_execution}: TensorFlow can't run them on several devices", "1"),
+    Rule("engine.steps_per_execution>1 data.pipeline=device mode=train", "engine.steps_per_execution={engine.steps_per_execution}: in training, TensorFlow fetches each batch itself", "data.pipeline=host, or engine.steps_per_execution=1"),
+    Rule("engine.steps_per_execution>1 devices>1", "engine.steps_per_execution={engine.steps_per_execution}: TensorFlow can't do this on several devices", "1"),
     # Exported networks
     Rule(f"{EXPORTED} device!=cpu", "engine={engine} runs on the CPU here", "device=cpu, or engine=pytorch"),
     Rule(f"{EXPORTED} mode=generate", "engine={engine}: an exported network keeps no key-value cache: for mode=generate use engine=pytorch"),
@@ -120,11 +120,11 @@ SKIPPED = (
     Rule("engine=aotinductor cuda_graphs", "cuda_graphs=true: aotinductor compiles the network itself", "cuda_graphs=false"),
     Rule(f"{EXPORTED} model=lightning", "model=lightning: Lightning runs its modules", "engine=lightning, or model=custom for {engine}"),
     # The machine
-    Rule("allocator device!=cpu,xla_cpu", "allocator={allocator}: a {device} computes in memory of its own", "allocator=default"),
+    Rule("allocator device!=cpu,xla_cpu", "allocator={allocator}: sets the host's allocator, and a {device} has its own memory", "allocator=default"),
     Rule("allocator_problem", "{allocator_problem}"),
     Rule("absent", "{absent}"),
-    Rule("devices>num_available", "devices={devices}: there are {num_available} here"),
-    Rule("devices>1 device!=cpu,gpu !fused", "devices={devices}: not tried on {device}", "devices=1"),
+    Rule("devices>num_available", "devices={devices}: this machine has {num_available}"),
+    Rule("devices>1 device!=cpu,gpu !fused", "devices={devices}: not tested on {device}", "devices=1"),
     Rule("devices>1 cuda_graphs mode=train", "cuda_graphs=true: gradients are averaged between the graphs of devices={devices}", "devices=1"),
     Rule("missing=torch_xla", "device={device}: torch_xla is not installed: {install}, or use engine=keras"),
     # Lightning
@@ -134,13 +134,13 @@ SKIPPED = (
     Rule("engine=lightning model!=lightning device=tpu,xla_cpu devices>1", "engine=lightning: its loop runs on one {device} here", "devices=1, or engine=pytorch"),
     Rule("model=lightning device!=cpu,gpu", "model=lightning: its loop is not measured on {device}", "device=cpu or device=gpu"),
     Rule("model=lightning devices>1", "model=lightning: its loop is measured on one device", "devices=1"),
-    Rule("model=lightning protocol=fit", "model=lightning: protocol=fit evaluates on a test set of accelbench's", "protocol=target or window"),
-    Rule("model=lightning option", "model=lightning: its network is run as the module made it", "{option}=false"),
+    Rule("model=lightning protocol=fit", "model=lightning: protocol=fit evaluates on accelbench's own test sets", "protocol=target or window"),
+    Rule("model=lightning option", "model=lightning: the network runs as the module made it", "{option}=false"),
     # The network and its data
     Rule("unfit", "{unfit}"),
     Rule("model.output=any mode=train !model.loss", "model.output=any: the built-in loss needs logits", "model.loss, mode=infer or model.output=logits"),
     Rule("model.loss protocol=fit", "model.loss: protocol=fit evaluates with the built-in loss only", "protocol=window, steps or target"),
-    Rule("uneven", "batch_size={batch_size} does not divide among {devices} devices: choose a multiple"),
+    Rule("uneven", "batch_size={batch_size}: not divisible by devices={devices}: choose a multiple"),
     Rule("protocol=target target.metric=accuracy model=autoencoder", "target.metric=accuracy: model={model} does not classify", "target.metric=loss"),
     Rule("protocol=target target.metric=accuracy model.output=any model!=lightning", "target.metric=accuracy: model={model.name} does not classify", "target.metric=loss"),
     Rule("data.pinned=false device!=gpu", "data.pinned=false: goes with device=gpu", "data.pinned=true"),
@@ -148,28 +148,28 @@ SKIPPED = (
     Rule("data.pinned=false data.pipeline=device", "data.pinned=false: goes with batches of the host", "data.pinned=true"),
     Rule(f"data.pinned=false {SERVING}", "data.pinned=false: goes with whole batches", "data.pinned=true"),
     # Precisions
-    Rule("precision=tf32 device!=gpu", "tf32 needs an NVIDIA GPU, which {device} is not", "fp32"),
+    Rule("precision=tf32 device!=gpu", "tf32 needs an NVIDIA GPU, not {device}", "fp32"),
     Rule("engine.xla_processes device=xla_cpu", "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342)", "false"),
-    Rule("precision=fp64 device=mps", "fp64: an Apple GPU has none", "fp32"),
-    Rule(f"precision=fp16_mixed mode=train {ON_TORCH} fused", "fp16_mixed: training scales its losses, which torch_xla does not", "bf16_mixed"),
+    Rule("precision=fp64 device=mps", "fp64: an Apple GPU does not compute in it", "fp32"),
+    Rule(f"precision=fp16_mixed mode=train {ON_TORCH} fused", "fp16_mixed: training needs loss scaling, which torch_xla lacks", "bf16_mixed"),
     Rule("precision=bf16,tf32 device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp32"),
     Rule("precision=bf16_mixed device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp16_mixed"),
     # Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
     # Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
-    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} mode!=infer", "oneDNN has no fp16 LSTM to {mode} with on this CPU", "bf16_mixed"),
-    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} instruction_sets!=avx512_fp16", "oneDNN has no fp16 LSTM to {mode} with on this CPU", "bf16_mixed"),
+    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} mode!=infer", "oneDNN has no fp16 LSTM for mode={mode} on this CPU", "bf16_mixed"),
+    Rule(f"model=lstm precision=fp16_mixed device=cpu {ON_TORCH} instruction_sets!=avx512_fp16", "oneDNN has no fp16 LSTM for mode={mode} on this CPU", "bf16_mixed"),
     # PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients.
     Rule(f"{FP16_ADAM} device=tpu,xla_cpu", UNDERFLOW, "bf16_mixed"),
     Rule(f"{FP16_ADAM} device=cpu model=lstm", UNDERFLOW, "bf16_mixed"),
     Rule(FP16_ADAM, UNDERFLOW, "fp16_mixed"),
     # Options
-    Rule("freeze mode=train", "freeze=true makes the weights constants, and training changes them", "mode=infer"),
+    Rule("freeze mode=train", "freeze=true: makes the weights constant, but training changes them", "mode=infer"),
     Rule("compile fused", "compile=true: XLA compiles every network anyway", "compile=false"),
-    Rule("channels_last fused", "channels_last=true: XLA lays out memory as it sees fit", "channels_last=false"),
-    Rule("cuda_graphs device!=gpu", "cuda_graphs=true is for NVIDIA GPUs, {device} has no CUDA graphs", "cuda_graphs=false"),
-    Rule("flush_denormals engine=keras", "flush_denormals=true is not for Keras", "engine=pytorch, or flush_denormals=false"),
+    Rule("channels_last fused", "channels_last=true: XLA chooses the memory layout itself", "channels_last=false"),
+    Rule("cuda_graphs device!=gpu", "cuda_graphs=true: only NVIDIA GPUs have CUDA graphs, not {device}", "cuda_graphs=false"),
+    Rule("flush_denormals engine=keras", "flush_denormals=true: Keras has no such option", "engine=pytorch, or flush_denormals=false"),
     Rule("flush_denormals fused", "flush_denormals=true: XLA flushes denormal numbers by itself", "flush_denormals=false"),
-    Rule("flush_denormals device!=cpu", "flush_denormals=true: a {device} is not slowed by them", "flush_denormals=false"),
+    Rule("flush_denormals device!=cpu", "flush_denormals=true: denormal numbers do not slow down a {device}", "flush_denormals=false"),
     Rule("compile device=gpu capability<7.0", "compile=true needs compute capability 7.0 or newer", "compile=false"),
     Rule("compile no_compiler", "compile=true needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)"),
     Rule("engine=aotinductor no_compiler", "engine=aotinductor needs a compiler, and {no_compiler} is not found: install one (on Debian, g++)"),
@@ -183,15 +183,15 @@ SKIPPED = (
     Rule(f"{SERVING} server.workers>1 device!=cpu,gpu", "server.workers={server.workers}: device={device} runs one instance of the network", "server.workers=1"),
     Rule(f"{SERVING} server.workers>1 engine=keras", "server.workers={server.workers}: engine=keras runs one instance of the network", "server.workers=1"),
     # Generation
-    Rule("mode=generate fused", "mode=generate: XLA would compile for each length of the cache: on {device} use mode=infer"),
+    Rule("mode=generate fused", "mode=generate: XLA would compile again for each length of the key-value cache: on {device} use mode=infer"),
     Rule("mode=generate devices>1", "devices={devices}: mode=generate runs on one device", "devices=1"),
-    Rule("mode=generate cuda_graphs", "cuda_graphs=true: not tried with a key-value cache: for mode=generate use cuda_graphs=false"),
-    Rule("mode=generate freeze", "freeze=true: not tried with a key-value cache: for mode=generate use freeze=false"),
+    Rule("mode=generate cuda_graphs", "cuda_graphs=true: not tested with a key-value cache: for mode=generate use cuda_graphs=false"),
+    Rule("mode=generate freeze", "freeze=true: not tested with a key-value cache: for mode=generate use freeze=false"),
 )
 
 # fmt: on
-# The settings of a cell that have an effect only under a condition: elsewhere a cell has their defaults, so that its id
-# does not depend on them.
+# The settings of a cell that have an effect only under a condition. If the condition does not hold, the cell has their
+# defaults, so that they do not change its id.
 USED = (
     Needs("data.augment data.train_images trainer", "mode!=infer"),
     Needs("model.batch_args", "mode!=generate"),

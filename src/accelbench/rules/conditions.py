@@ -1,7 +1,8 @@
-"""Reads the conditions of `combinations.py`.
+"""The conditions in `combinations.py`, and how they are evaluated.
 
-A condition is terms that hold together, separated by blanks: `engine=keras,pytorch`, `device!=cpu`, `devices>1`,
-`threads` (it was given) or `!fused` (it was not given, or the fact does not hold).
+A condition consists of terms, separated by blanks; it holds if all its terms hold. Examples of terms:
+`engine=keras,pytorch` (one of these values), `device!=cpu`, `devices>1`, `threads` (the setting was given) and `!fused`
+(the setting was not given, or the fact does not hold).
 """
 
 import operator
@@ -17,7 +18,7 @@ COMPARED = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 
 @dataclass(frozen=True)
 class Rule:
-    """A combination that is refused; in both texts, `{name}` stands for the value of a setting or a fact."""
+    """A combination that is refused. In its texts `{name}` stands for the value of a setting or of a fact."""
 
     when: str  # the condition
     refuse: str  # what is refused, and why
@@ -26,20 +27,20 @@ class Rule:
 
 @dataclass(frozen=True)
 class Needs:
-    """Settings that have an effect only with others."""
+    """Settings that have an effect only together with others."""
 
-    settings: str  # names of settings or of sections of them, separated by blanks
-    needed: str  # the condition under which they have an effect
-    among: str = ""  # the condition under which this counts
+    settings: str  # names of settings or of sections, separated by blanks
+    needed: str  # condition under which these settings have an effect
+    among: str = ""  # condition under which this rule applies
 
 
 @cache
 def terms(condition: str) -> list[tuple[str, str, str]]:
-    """The terms of a condition: name, sign and values. A name alone has an empty sign, or `!`."""
-    found = []
+    """The terms of a condition, each as name, sign and values. Of a name without values, the sign is "" or "!"."""
+    parts = []
     for no, name, sign, values in TERM.findall(condition):
-        found.append((name, sign or no, values))
-    return found
+        parts.append((name, sign or no, values))
+    return parts
 
 
 def text_of(value: object) -> str:
@@ -50,9 +51,9 @@ def text_of(value: object) -> str:
 
 
 class Asked:
-    """What was asked for, by the names that a user writes. Subclasses have facts about it as attributes."""
+    """The settings that a user asked for, by the names that a user writes. Subclasses add facts as attributes."""
 
-    places: ClassVar[Mapping[str, str]] = {}  # name -> where `whole` has it, if that differs
+    places: ClassVar[Mapping[str, str]] = {}  # name -> its path in `whole`, if the path differs from the name
 
     def __init__(self, whole: Any) -> None:
         self.whole = whole
@@ -61,7 +62,7 @@ class Asked:
         return getattr(self, name) if hasattr(type(self), name) else self._place(name)[1]
 
     def _place(self, name: str) -> tuple[Any, Any]:
-        """The section that a setting is in, and its value there; None if there is no such section."""
+        """The section of a setting, and the setting's value; None without such a section."""
         section = None
         value = self.whole
         for part in self.places.get(name, name).split("."):
@@ -69,7 +70,7 @@ class Asked:
         return section, value
 
     def is_given(self, name: str) -> bool:
-        """Whether a setting, or one of a section, differs from its default, or a fact holds."""
+        """Whether a setting differs from its default, or a setting of a section does, or a fact holds."""
         if hasattr(type(self), name):
             return bool(getattr(self, name))
         section, value = self._place(name)
@@ -92,19 +93,19 @@ class Asked:
         return set(words).isdisjoint(values.split(",")) == (sign == "!=")
 
     def refusals(self, rules: Iterable[Rule]) -> Iterator[str]:
-        """Yields a sentence for each rule that refuses what was asked for."""
+        """Yields a sentence for each rule that refuses these settings."""
         for rule in rules:
             if self.holds(rule.when):
                 text = f"{rule.refuse}: use {rule.instead}" if rule.instead else rule.refuse
-                yield re.sub(r"\{([\w.]+)\}", lambda found: text_of(self[found[1]]), text)
+                yield re.sub(r"\{([\w.]+)\}", lambda match: text_of(self[match[1]]), text)
 
     def useless(self, rules: Iterable[Needs]) -> Iterator[str]:
-        """Yields a sentence for each setting that was given, and has no effect without another one."""
+        """Yields a sentence for each given setting that has no effect, because another setting is missing."""
         for rule in rules:
             lacking = [term for term in rule.needed.split() if not self.holds(term)]
             if lacking and self.holds(rule.among):
-                given = filter(self.is_given, rule.settings.split())
-                yield from (f"{self._shown(name)}: {self._goes_with(lacking[0])}" for name in given)
+                names = filter(self.is_given, rule.settings.split())
+                yield from (f"{self._shown(name)}: {self._goes_with(lacking[0])}" for name in names)
 
     def _shown(self, name: str) -> str:
         value = self[name]

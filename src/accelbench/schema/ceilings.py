@@ -15,12 +15,12 @@ from accelbench.schema.vocab import Precision
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
 TRUE_PRECISIONS = tuple(word for word in Precision if word not in MIXED)
 
-# Fields of rates.
+# The fields of `Ceilings` that grow with the number of devices.
 RATES = ("memory_bytes_per_s", "host_to_device_bytes_per_s", "device_to_host_bytes_per_s")
 
 
 def formats_of(precision: str) -> list[Precision]:
-    """The true precisions that a precision computes in: two for a mixed one."""
+    """The true precisions that `precision` computes in: two for a mixed precision, else one."""
     lower = MIXED.get(Precision(precision))
     return [Precision(precision)] if lower is None else [lower, Precision.fp32]
 
@@ -29,47 +29,48 @@ def formats_of(precision: str) -> list[Precision]:
 class Ceilings:
     """The highest speeds that a probe reached on one device. What the device can't do is absent or None, never 0."""
 
-    device: str  # the device word, such as `gpu`
-    device_name: str | None  # such as `NVIDIA H200`; None if the backend does not know it
-    threads: AtLeastOne | None  # CPU threads that computed; None if the library takes no limit
-    # true precision -> operations per second; a convolution counts by its definition, whatever algorithm computes it
+    device: str  # the setting `device`, such as `gpu`
+    device_name: str | None  # such as `NVIDIA H200`; None if the backend does not report it
+    threads: AtLeastOne | None  # CPU threads that computed; None if the library has no setting for them
+    # true precision -> operations per second. The operations of a convolution are those of its definition, whichever
+    # algorithm computes it.
     flops_per_s: Mapping[str, Rate]
-    how: Mapping[str, str]  # true precision -> the operation that was fastest
-    memory_bytes_per_s: Rate  # bytes read and written by the program; a cache's additional reads are not counted
-    # host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device that uses the
-    # host's memory
+    how: Mapping[str, str]  # true precision -> the fastest operation
+    memory_bytes_per_s: Rate  # bytes that the program reads and writes; a cache's additional reads do not count
+    # host_to_device_bytes_per_s, device_to_host_bytes_per_s: copies from and to pinned memory; None for a device that
+    # uses the host's memory
     host_to_device_bytes_per_s: Rate | None
     device_to_host_bytes_per_s: Rate | None
-    launch_s: Seconds  # seconds until the call of an operator returned, in a chain of calls without waiting
+    launch_s: Seconds  # seconds until the call of an operator returns, in a chain of calls without a wait
     seconds: Seconds  # duration of the probe
     measured_at: str  # UTC, ISO 8601
-    # the true precisions that were tried, whether or not the device has them
+    # true precisions that were tried, also those that the device lacks
     probed: list[str] = field(default_factory=list)
-    # true precision -> what other load took during each of its probes, so that the ceiling is too low
+    # true precision -> the other load during each of its probes; such a ceiling is too low
     disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def ceiling_of(self, precision: str) -> float | None:
         """Operations per second in `precision`; None if it was not probed.
 
-        A mixed precision may compute in either of its two formats: the higher ceiling counts.
+        A mixed precision can compute in either of its two formats, so the higher ceiling counts.
         """
         rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
         return max(rates, default=None)
 
     def disturbance(self, precision: str) -> str | None:
-        """What other load took while the ceiling of `precision` was probed; None if it is known without."""
+        """The other load while the ceiling of `precision` was probed; None if one probe had no other load."""
         return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
-        """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
+        """The ceilings of `num` such devices together. `launch_s` stays, because they launch at the same time."""
         rates = {name: num * rate for name in RATES if (rate := getattr(self, name)) is not None}
         flops_per_s = {word: num * rate for word, rate in self.flops_per_s.items()}
         return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """The better value of two probes for each ceiling: other load on the machine can only make a probe slower.
+        """The better ceilings of two probes of one device: other load can only make a probe slower.
 
-        `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
+        `other` is the later probe. The result has its `measured_at`, and the seconds of both.
         """
         flops_per_s = {**self.flops_per_s}
         how = {**self.how}
@@ -96,14 +97,14 @@ class Ceilings:
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
-    """The ceilings in a record's environment; None if there are none, or if they do not fit, as another release's."""
+    """The ceilings in a record's environment; None if there are none, or if another release wrote other fields."""
     return load_if_fits(Ceilings, environment.get("ceilings"))
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
-    """The ceilings of this machine's devices that `root`/ceilings.json holds, by device word.
+    """The ceilings of this machine in `root`/ceilings.json, by device.
 
-    Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
+    Entries of another machine, other versions or other measuring code than in `environment` are ignored.
     """
     of_devices = {}
     for device, values in kept_of_machine(root, environment).items():
@@ -113,12 +114,12 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
 
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What ceilings.json has of this machine: ceilings by device word, and others' entries."""
+    """The entries of this machine in ceilings.json: ceilings by device, and entries of other kinds."""
     return entries_of(root / CEILINGS).get(_machine_key(environment), {})
 
 
 def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: object) -> None:
-    """Keeps an entry there, such as a device's ceilings; the others stay. Raises OSError: the file can't be written."""
+    """Keeps one entry of this machine in ceilings.json; all others stay. Raises OSError: the file can't be written."""
     of_machine = {**kept_of_machine(root, environment), name: values}
     write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})
 

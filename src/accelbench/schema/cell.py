@@ -1,4 +1,4 @@
-"""The settings of one measurement: a cell is one point of the grid, frozen, with a stable id."""
+"""The settings of one measurement. A cell is one point of the grid: a frozen object with a stable id."""
 
 import json
 import math
@@ -20,12 +20,12 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
-MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
+MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read (`serialize.MAX_MB`)
 OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols", "other modes"
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 _shown = partial(setting, column=True)
 _of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
-# The settings that a user chooses among; cells that differ in any other setting do different things.
+# The settings that a user chooses among. Cells that differ in another setting do different work.
 CHOSEN_SETTINGS = (
     "engine",
     "keras",
@@ -43,13 +43,13 @@ CHOSEN_SETTINGS = (
 
 
 def argument_text(name: str, value: object) -> str:
-    """A setting in a label, such as `units=128`; of a long value, the beginning of its digest."""
+    """A setting in a label, such as `units=128`. A long value is replaced by the beginning of its digest."""
     text = value_text(value)
     return f"{name}={text if len(text) <= MAX_ARGUMENT else digest(text)[:6]}"
 
 
 def value_text(value: object) -> str:
-    """The value of a setting for people. A text has quotes only if it reads like another value without them."""
+    """The value of a setting, as text for people. A string has quotes only if it would read as another JSON value."""
     if not isinstance(value, str):
         return canonical_json(value)
     try:
@@ -61,14 +61,14 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster, each off by default: docs/engines.md. The last two are of the cell's process."""
+    """Ways to make a network faster, each off by default: docs/engines.md. The last two apply to the cell's process."""
 
-    channels_last: bool = _shown(False, "whether the memory layout of images is channels last")
-    compile: bool = _shown(False, "whether the network is compiled with torch.compile")
-    freeze: bool = _shown(False, "whether the weights are folded into the network as constants (inference)")
-    cuda_graphs: bool = _shown(False, "whether a step is replayed as a CUDA graph")
-    flush_denormals: bool = _shown(False, "whether numbers near 0, which are slow on a CPU, are taken as 0")
-    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "the memory allocator of the process")
+    channels_last: bool = _shown(False, "whether images have the memory layout channels last")
+    compile: bool = _shown(False, "whether torch.compile compiles the network")
+    freeze: bool = _shown(False, "whether weights are constants of the compiled network (inference)")
+    cuda_graphs: bool = _shown(False, "whether a step is recorded once and replayed as a CUDA graph")
+    flush_denormals: bool = _shown(False, "whether numbers near 0, which are slow on a CPU, become 0")
+    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "memory allocator of the process")
 
     @property
     def _flags(self) -> list[str]:
@@ -76,17 +76,17 @@ class Options:
 
     @property
     def enabled(self) -> list[str]:
-        """Words for the options that are on, in the order of their definition: their names, and the allocator's."""
+        """The names of the options that are on, in the order of their definition; of the allocator, its value."""
         return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
 
     @property
     def of_network(self) -> list[str]:
-        """The names of those that are on and change the network or how it is run."""
+        """The names of the options that are on and change the network or the way it runs."""
         return [name for name in self._flags if name != "flush_denormals"]
 
     @property
     def change_output(self) -> bool:
-        """Whether the output may differ from the plain network's."""
+        """Whether the output may differ from the output of the network without options."""
         return bool(self._flags)
 
 
@@ -94,14 +94,14 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: its backend", empty=OTHER_ENGINE)
-    jit_compile: bool = _shown(False, "keras: whether it compiles with XLA", empty=OTHER_ENGINE)
+    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: backend", empty=OTHER_ENGINE)
+    jit_compile: bool = _shown(False, "keras: whether XLA compiles the network", empty=OTHER_ENGINE)
     steps_per_execution: AtLeastOne = _shown(1, "keras: steps in one call of the compiled function", empty=OTHER_ENGINE)
-    tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
+    tpu: str = setting("local", "keras: name of the TPU; local: this machine's")
 
     @property
     def non_defaults(self) -> list[str]:
-        """Words for the settings that differ from their defaults; part of a cell's label."""
+        """Words in a cell's label for the settings that differ from their defaults."""
         backend = self.backend.value if self.backend != vocab.KerasBackend.tensorflow else ""
         steps = f"{self.steps_per_execution}steps_per_execution" if self.steps_per_execution > 1 else ""
         return [word for word in (backend, "jit_compile" if self.jit_compile else "", steps) if word]
@@ -109,18 +109,18 @@ class KerasSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """How Lightning's Trainer runs the user's LightningModule; see Lightning's documentation."""
+    """How Lightning's Trainer runs the user's LightningModule. The names are those of Lightning's Trainer."""
 
     accumulate_grad_batches: AtLeastOne = _shown(
-        1, "batches of a training step of a LightningModule", empty="other networks"
+        1, "batches in a training step of a LightningModule", empty="other networks"
     )
     gradient_clip_val: NotNegative | None = _shown(
-        None, "the norm at which a LightningModule's gradients are cut", empty="they are not"
+        None, "norm at which the gradients of a LightningModule are clipped", empty="no clipping"
     )
 
     @property
     def non_defaults(self) -> list[str]:
-        """Words for the settings that differ from their defaults; part of a cell's label."""
+        """Words in a cell's label for the settings that differ from their defaults."""
         words = [] if self.accumulate_grad_batches == 1 else [f"accumulate{self.accumulate_grad_batches}"]
         return words + ([] if self.gradient_clip_val is None else [f"clip{self.gradient_clip_val:g}"])
 
@@ -129,114 +129,114 @@ class TrainerSettings:
 class Window:
     """The bounds of the `window` protocol: see docs/measuring.md.
 
-    Warm-up goes on for up to ten times its minimum until step times have settled. `width` is half of the 95 % interval
-    of the median block, as a share of the median.
+    Warm-up ends when step times have settled, at the latest after ten times its minimum. `width` is half of the 95 %
+    interval of the median block, over the median.
     """
 
-    warmup_steps: Count = setting(5, "steps before anything counts, at least")
-    warmup_s: NotNegative = setting(0.3, "seconds before anything counts, at least")
-    measure_s: Positive = setting(1.0, "seconds of blocks, at least; up to three times as many if the speed varies")
-    width: Positive = setting(0.02, "blocks end when the interval is this narrow, as a share of the speed")
-    block_s: Positive = setting(0.1, "seconds of a block, at least")
-    latency_s: NotNegative = setting(0.7, "seconds of single steps, at most")
-    latency_steps: Steps = setting(700, "single steps, at most")
+    warmup_steps: Count = setting(5, "minimum number of warm-up steps")
+    warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
+    measure_s: Positive = setting(1.0, "minimum seconds of blocks; if the speed varies, up to three times as many")
+    width: Positive = setting(0.02, "precision that ends the blocks: half of the 95 % interval over the median")
+    block_s: Positive = setting(0.1, "minimum seconds of a block")
+    latency_s: NotNegative = setting(0.7, "maximum seconds of single steps")
+    latency_steps: Steps = setting(700, "maximum number of single steps")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How requests arrive and how they are batched, of the protocols that serve: see docs/serving.md.
+    """How requests arrive and how they are batched, for protocols that serve: see docs/serving.md.
 
-    `max_batch` and `max_delay_ms` are Triton's settings: a batch is computed once it is full, or once its oldest
-    request has waited so long.
+    `max_batch` and `max_delay_ms` have the meaning of Triton's dynamic batching: a batch is computed once it is full,
+    or once its oldest request has waited for `max_delay_ms`.
     """
 
     rate: Positive = _of_requests(50.0, "protocol=server: requests that arrive per second")
     latency_ms: Positive = _of_requests(
-        50.0, "protocol=server: milliseconds that a request may take", column="limit_ms"
+        50.0, "protocol=server: latency limit of a request in milliseconds", column="limit_ms"
     )
     percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _of_requests(
         99.0,
-        "protocol=server: the share of requests, in per cent, that is to be within latency_ms",
+        "protocol=server: percentage of requests that must be within latency_ms",
         column="limit_percentile",
     )
-    duration_s: Positive = setting(20.0, "seconds for which requests arrive")
-    max_batch: AtLeastOne | None = setting(None, "requests of a batch, at most; unless given, batch_size")
-    max_delay_ms: NotNegative = _of_requests(0.0, "milliseconds that a request waits for others of its batch, at most")
-    workers: AtLeastOne = _of_requests(1, "instances of the network, which share the threads")
-    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: accelbench's own")
+    duration_s: Positive = setting(20.0, "seconds in which requests arrive")
+    max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
+    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits for others of its batch")
+    workers: AtLeastOne = _of_requests(1, "instances of the network; they share the threads")
+    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: generator of requests")
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
-        """Words for settings that differ from their defaults, and for the rate; part of a cell's label."""
+        """Words in a cell's label for the settings that differ from their defaults, and for the rate."""
         rate = [f"{self.rate:g}rps"] if protocol == vocab.Protocol.server else []
         delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
         return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
 
 
-ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; `metric` is `model.metric`
+ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; another word, `metric`, means `model.metric`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a training is to reach, of protocol=target: see docs/time-to-accuracy.md.
+    """The goal of a training with protocol=target: see docs/time-to-accuracy.md.
 
-    It is evaluated on a part of the training set, which it does not train on; the test set is only reported.
+    Evaluations use a part of the training set, on which the network does not train. The test set is only reported.
     """
 
     accuracy: Share | None = setting(
         None,
-        "protocol=target: the share of right answers to reach, such as 0.97",
+        "protocol=target: share of right answers to reach, such as 0.97",
         column="target_accuracy",
         empty="other metrics",
     )
     metric: str = _of_requests(
         ACCURACY,
-        "protocol=target: accuracy, loss, metric (of model.metric), or a name that your LightningModule logs",
+        "protocol=target: accuracy, loss, metric (model.metric), or a name that your LightningModule logs",
         column="target_metric",
     )
     value: Number | None = setting(
-        None, "protocol=target: what another metric than accuracy is to reach", column="target_value", empty="none"
+        None, "protocol=target: value to reach, if metric is not accuracy", column="target_value", empty="none"
     )
     lower: bool | None = setting(
-        None, "protocol=target: whether lower is better; unless given, of the loss, and of names with loss or error"
+        None, "protocol=target: whether lower is better. Default: yes for loss, and for names with loss or error"
     )
     definition: vocab.Definition = _of_requests(
         vocab.Definition.passage,
-        "protocol=target: passage, until the first evaluation that reaches it; fixed, all epochs and one evaluation",
+        "protocol=target: passage stops at the first evaluation that reaches it; fixed trains all epochs",
         column="target_definition",
     )
-    validation: Positive = setting(0.1, "protocol=target: the share of the training set to evaluate on")
+    validation: Positive = setting(0.1, "protocol=target: share of the training set to evaluate on")
     every: Positive = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25")
-    every_steps: AtLeastOne | None = setting(None, "protocol=target: steps between two evaluations, instead of epochs")
+    every_steps: AtLeastOne | None = setting(None, "protocol=target: steps between two evaluations; replaces every")
 
     @property
     def threshold(self) -> float:
-        """What the metric is to reach; `settings.to_cell` refuses a target without a value."""
+        """The value that the metric must reach. NaN without a value; `settings.to_cell` refuses such a target."""
         value = self.accuracy if self.metric == ACCURACY else self.value
         return math.nan if value is None else value
 
     @property
     def is_lower(self) -> bool:
-        """Whether lower values are better."""
+        """Whether lower values of the metric are better."""
         name = self.metric.lower()
         return self.lower if self.lower is not None else any(word in name for word in ("loss", "error"))
 
     def is_met(self, value: float | None) -> bool:
-        """Whether this value reaches it; None, of a loss that is not finite, does not."""
+        """Whether `value` reaches the target. None, which stands for a value that is not finite, does not reach it."""
         return value is not None and (value <= self.threshold if self.is_lower else value >= self.threshold)
 
     @property
     def text(self) -> str:
-        """Such as `accuracy at least 0.97`."""
+        """The target in words, such as `accuracy at least 0.97`."""
         return f"{self.metric} at {'most' if self.is_lower else 'least'} {self.threshold:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generate:
-    """What a language model generates, of mode=generate: see docs/generation.md."""
+    """The lengths of texts with mode=generate: see docs/generation.md."""
 
-    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: tokens of each prompt, drawn at random", empty=OTHER_MODES)
+    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: tokens of a prompt, drawn at random", empty=OTHER_MODES)
     new_tokens: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = _shown(
-        32, "mode=generate: tokens that continue each prompt, all of them", empty=OTHER_MODES
+        32, "mode=generate: tokens to generate after each prompt", empty=OTHER_MODES
     )
 
 
@@ -253,51 +253,51 @@ UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
+    """The settings of a cell that have the same names on the command line. A field added here is in both places."""
 
-    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train, or infer where requests are served")
+    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train; infer for protocols that serve")
     precision: vocab.Precision = _shown(help="number format that the network computes in")
-    # on the command line with `scaling=weak`, of each device
+    # With `scaling=weak` the command line's batch_size is that of each device.
     batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together. Default: the model's")
-    devices: AtLeastOne = _shown(1, "how many devices compute the cell")
+    devices: AtLeastOne = _shown(1, "number of devices that compute the cell")
     scaling: vocab.Scaling = _shown(
         vocab.Scaling.strong,
-        "of several devices: strong shares the batch among them, weak gives each a batch of that size",
+        "with several devices: strong divides the batch among them, weak gives each device a batch of that size",
         empty="one device",
     )
     protocol: vocab.Protocol = _shown(
-        help="what is timed: steps for some seconds (window), steps, epochs (fit), a training to a target, or requests"
+        help="what is timed: window (steps for some seconds), steps, fit (epochs), target (until a goal), or requests"
     )
     epochs: AtLeastOne = _shown(
         help="epochs to train; other protocols than fit and target extrapolate to them. Default: the model's"
     )
     warmup: Count = setting(10, "protocol=steps: steps before the timed ones")
-    steps: Steps = _shown(50, "protocol=steps: how many steps, at most", empty="protocols other than `steps`")
-    # of additional steps whose phases are timed. `fit` has none.
-    breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
+    steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="protocols other than `steps`")
+    # additional steps, whose phases are timed; none with `fit`
+    breakdown_s: NotNegative = setting(0.3, "seconds for the breakdown of a step into phases; 0: no breakdown")
     save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
-    # of the framework in each process; None: all cores, shared among `devices`
+    # the framework's threads in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
         None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="all cores"
     )
     python: str | None = _shown(  # None: accelbench's own
-        None, "another environment: its folder, as ../new/.venv, or its interpreter", empty="accelbench's"
+        None, "another environment: its folder, such as ../new/.venv, or its interpreter", empty="accelbench's"
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
-    repeat: Count = _shown(0, "the number of the process of the cell")
-    # of its process; the fewest steps that are published are measured anyway
+    repeat: Count = _shown(0, "number of the process: several processes of a cell differ in it")
+    # of the cell's process; the fewest steps that a published speed needs are measured in any case
     budget_s: NotNegative = setting(
-        0.0, "seconds for a cell; slow steps get less warm-up and fewer steps; 0: no limit. protocol=fit ignores it"
+        0.0, "seconds for a cell: slow cells get less warm-up and fewer steps; 0: no limit. protocol=fit ignores it"
     )
-    # after which the cell's process is killed; not part of the id
-    timeout_s: Positive = setting(600.0, "seconds after which a cell is ended, and its record is `timeout`")
+    # After this time the cell's process is killed. Not part of the id.
+    timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a longer one ends as `timeout`")
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
     generate: Generate = Generate()
 
 
-# Protocol -> the attributes of a cell that not all protocols use.
+# Protocol -> the attributes of a cell that not every protocol uses.
 BOUNDS = {
     vocab.Protocol.window: ["window"],
     vocab.Protocol.steps: ["warmup", "steps"],
@@ -313,9 +313,9 @@ def unused_by(protocol: vocab.Protocol) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
-    """One point of the grid: everything that decides what is measured, and nothing else."""
+    """One point of the grid: all settings that decide the measurement, and no others."""
 
-    suite: str  # the sweep that the cell belongs to; not part of the id
+    suite: str  # name of the cell's sweep; not part of the id
     engine: vocab.Engine
     device: vocab.Device
     model: ModelSpec
@@ -324,59 +324,59 @@ class Cell(RunSettings):
         False, "pytorch and lightning on a TPU: a process for each core", empty="other devices and engines"
     )
     options: Options = Options()
-    keras: KerasSettings | None = None  # None for another engine
-    trainer: TrainerSettings | None = None  # None for another network than a LightningModule
+    keras: KerasSettings | None = None  # None if the engine is not Keras
+    trainer: TrainerSettings | None = None  # None if the network is not a LightningModule
 
     def settings(self) -> dict[str, Any]:
         """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
 
-        Attributes that only another protocol uses are left out: changing them must not change this cell's id.
+        Attributes that the cell's protocol does not use are left out, so that they do not change the id.
         """
         return _settings(plain(self))
 
     @cached_property
     def id(self) -> str:
-        """12 hexadecimal digits: the digest of the settings, seed and repeat included. It takes long to compute."""
+        """12 hexadecimal digits: the digest of the settings, seed and repeat included. The computation is slow."""
         return digest(self.settings())[:12]
 
     def key_without(self, names: Collection[str]) -> str:
-        """Equal for cells that differ in no other settings than these."""
+        """A text that is equal for cells that differ only in settings of these names."""
         return canonical_json({name: value for name, value in self.settings().items() if name not in names})
 
     @property
     def own_code(self) -> dict[str, str]:
-        """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
+        """Settings that name the user's own code -> dotted path, such as `model.loss` -> `nets.my_loss`."""
         return self.model.own_code | ({"data.target": self.data.target} if self.data.target else {})
 
     @property
     def arguments(self) -> list[tuple[str, Any]]:
-        """Names and values of the arguments of the network, of its batches and of its data, for people."""
+        """Names and values of the arguments of the network, its batches and its data, for people."""
         return [*self.model.args.items(), *self.model.batch_args.items(), *self.data.args.items()]
 
     @property
     def batch_size_per_device(self) -> int:
-        """Samples per step on each device. `grid.support` skips cells whose batch can't be divided evenly."""
+        """Samples per step on each device. `grid.support` skips a cell whose batch is not divisible by its devices."""
         return self.batch_size // self.devices
 
     @property
     def num_instances(self) -> int:
-        """How many instances of the network compute in one process, which divide its threads among them."""
+        """Instances of the network in one process; they divide its threads among them."""
         return self.server.workers if self.protocol in vocab.SERVING else 1
 
     @property
     def num_processes(self) -> int:
-        """How many processes compute the cell: one per device, or one that drives them all."""
+        """Processes that compute the cell: one for each device, or one for all devices."""
         one_per_device = self.engine in vocab.ON_TORCH and (self.device not in vocab.XLA or self.xla_processes)
         return self.devices if one_per_device else 1
 
     @property
     def label(self) -> str:
-        """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that are not the defaults."""
-        # `plan_file.labels` adds those in which cells differ whose defaults conf/ and params.yaml decide.
+        """A short name for people, such as `cnn-cpu-bf16-b128-train`, with all settings that differ from defaults."""
+        # `plan_file.labels` adds settings whose defaults conf/ and params.yaml decide, if cells differ in them.
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:
-        """The same, with another name of the environment that it runs in."""
+        """As `label`, with another name for the environment that it runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:
@@ -390,7 +390,7 @@ class Cell(RunSettings):
             *self.options.enabled,
             self.scaling if self.scaling == vocab.Scaling.weak else "",
             "processes" if self.xla_processes else "",
-            # A LightningModule's library and its engine are one word.
+            # The library and the engine of a LightningModule have the same word.
             self.engine if self.engine not in (vocab.Engine.pytorch, model.library) else "",
             *(self.keras.non_defaults if self.keras else []),
             *(self.trainer.non_defaults if self.trainer else []),
@@ -407,16 +407,16 @@ class Cell(RunSettings):
             else "",
             environment,
         ]
-        if model.library != vocab.Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
+        if model.library != vocab.Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
             parts += [argument_text(name, value) for name, value in self.arguments]
-        # Near the end, so that a narrow terminal, which takes out a name's middle, shows the rate.
+        # The rate stands near the end: a narrow terminal cuts the middle of a name.
         parts += self.server.words(self.protocol) if self.protocol in vocab.SERVING else []
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
 
 
 def id_of(values: Mapping[str, Any]) -> str:
-    """`Cell.id` of the cell with these attributes, as JSON has them: 100 and 100.0 are two values there."""
+    """`Cell.id` of a cell with these attributes, read from JSON. In JSON 100 and 100.0 are different values."""
     return digest(_settings(values))[:12]
 
 
@@ -428,7 +428,7 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
         unused.add("generate")
     settings = {name: value for name, value in values.items() if name not in unused}
     settings["model"], settings["data"] = model, data = dict(values["model"]), dict(values["data"])
-    # These were added later, and are left out where they change nothing, so that older cells keep their ids.
+    # These settings were added later. They are left out at their defaults, so that older cells keep their ids.
     additions = [(settings, "python", None), (data, "train_images", None), (data, "pinned", True)]
     additions += [(model, "constant", False), (model, "collate", None), (model, "metric", None)]
     for group, name, usual in additions:

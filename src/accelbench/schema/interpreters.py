@@ -1,10 +1,10 @@
-"""What the environments are called that cells run in (`Cell.python`): by what differs, if that is one package alone."""
+"""Names of the environments that cells run in (`Cell.python`): the one package that differs, else the folders."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-USUAL = (".venv", "venv", ".env", "env")  # names of folders that say nothing: the name of the one above does
+USUAL = (".venv", "venv", ".env", "env")  # usual names of an environment's folder; the folder above has the better name
 OF_CUDA = (
     "nvidia-cudnn-cu12",
     "nvidia-nccl-cu12",
@@ -13,22 +13,25 @@ OF_CUDA = (
     "nvidia-nccl-cu13",
     "nvidia-cublas",  # of CUDA 13
 )
-WITH_TORCH = ("torchvision", "triton", *OF_CUDA)  # as torch asks
-UNASKED = ("flash-attn", "mamba-ssm", "causal-conv1d")  # used where they are installed; of others a cell says so
+WITH_TORCH = ("torchvision", "triton", *OF_CUDA)  # packages that a release of torch requires
+UNASKED = ("flash-attn", "mamba-ssm", "causal-conv1d")  # packages that are used, without a setting, if installed
 OWN, PYTHON = "accelbench's own", "Python"
 
 
 def folder_name(python: str) -> str:
-    """The name of the folder of an environment, such as `new` of `/home/me/new/.venv`; or of an interpreter."""
+    """The name of an environment's folder, such as `new` of `/home/me/new/.venv`; or of an interpreter."""
     path = PurePath(python)
     return (path.parent if path.name in USUAL else path).name or python
 
 
 def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[str]:
-    """What the environments are called, each with its `Cell.python` and what a record has of it; empty if all are one.
+    """A name for each environment. Empty names if all are the same environment.
 
-    Such as `torch 2.9.1` if they differ in one package alone and what comes with it, or `Python 3.12.1`; else by their
-    folders. A package that only some have does not count, since their cells do without it.
+    If the environments differ in one package only, names are such as `torch 2.9.1` or `Python 3.12.1`. Packages that
+    torch requires do not count. A package that an environment lacks does not count either, except one of `UNASKED`. If
+    several packages differ, names are folders.
+
+    `environments`: of each, its `Cell.python` and the environment in its records.
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)

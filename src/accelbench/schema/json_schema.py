@@ -1,6 +1,6 @@
-"""JSON Schema (draft 7) of the files that are kept, made of the types that they are read by.
+"""JSON Schema (draft 7) of accelbench's files, made from the types that read these files.
 
-What a field means stands in the comment beside its declaration, or in the declaration of a setting.
+The description of a field is the comment beside its declaration, the comment above it, or the help of a setting.
 """
 
 import inspect
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 
 
 def record() -> Schema:
-    """The schema of a record's file. Every field is there; null stands for what is unknown."""
+    """The schema of a record's file. A record has every field; null is an unknown value."""
     definitions = _definitions(Record, Environment)
     whole = definitions.pop("Record")
     whole["properties"]["environment"]["$ref"] = REFERENCE.format(name="Environment")
@@ -51,11 +51,11 @@ def plan() -> Schema:
 
 
 def processes(columns: Sequence[str]) -> Schema:
-    """The schema of what `export --format json` lists as `processes`: rows of processes.csv, which has these columns.
+    """The schema of `processes` in `export --format json`: rows of processes.csv, with the columns `columns`.
 
-    null stands for what is unknown; a later release may have more columns.
+    null is an unknown value. A later release may have more columns.
     """
-    kinds = {each.column: each.kind for each in declared(Cell) if each.said.column}
+    kinds = {setting.column: setting.kind for setting in declared(Cell) if setting.texts.column}
     types = [kinds.get(name, float | str | bool) | None for name in columns]
     schemas, definitions = msgspec.json.schema_components(types, ref_template=REFERENCE)
     row = {"type": "object", "properties": dict(zip(columns, schemas, strict=True)), "required": [*columns]}
@@ -63,7 +63,7 @@ def processes(columns: Sequence[str]) -> Schema:
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:
-    """The schemas of these classes and of those in their fields, by name, with the meanings of the fields."""
+    """The schemas of `classes` and of the classes in their fields, by name. Each field has its description."""
     _, definitions = msgspec.json.schema_components(classes, ref_template=REFERENCE)
     for name, part in definitions.items():
         if "properties" in part:
@@ -73,14 +73,14 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
                 if texts.get(field_name):
                     field["description"] = texts[field_name]
                 for kind in field.get("anyOf", ()):
-                    if "prefixItems" in kind:  # in later drafts
+                    if "prefixItems" in kind:  # a word of later drafts
                         kind["items"] = kind.pop("prefixItems")
     return definitions
 
 
 @cache
 def meanings(cls: Any) -> dict[str, str]:
-    """What each field of a class means: the help of a setting, or the comment beside or above its declaration."""
+    """Field of a class -> its description: the help of a setting, or the comment beside or above its declaration."""
     texts: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
         if vars(base).get("__annotations__"):

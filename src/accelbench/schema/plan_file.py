@@ -1,4 +1,4 @@
-"""plan.json: the cells of a sweep, with a record or not yet; and race.json: how a search for the best cell went."""
+"""plan.json: the cells of a sweep, with or without a record. race.json: the course of a search for the best cell."""
 
 import fnmatch
 import json
@@ -27,9 +27,9 @@ class WantedCell:
     """A planned cell."""
 
     cell: Cell
-    record_name: records.RecordName  # the name of its record's file without ending: `<cell_id>-<identity8>`
-    label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
-    planned_in: str = ""  # of a training to a target, the sweep that first planned it
+    record_name: records.RecordName  # name of its record's file without suffix: `<cell_id>-<identity8>`
+    label: str = ""  # name of the cell, different from others of its folder; by default `cell.label`
+    planned_in: str = ""  # for a training to a target: the sweep that first planned it
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -40,7 +40,7 @@ class WantedCell:
 class PlanFile:
     """The contents of a plan.json."""
 
-    schema_version: int = records.SCHEMA_VERSION  # the schema of the release that wrote the plan
+    schema_version: int = records.SCHEMA_VERSION  # schema of the release that wrote the plan
     suite: str  # see `settings.config.SweepOptions`
     title: str  # see `settings.config.SweepOptions`
     study: str | None  # see `settings.config.SweepOptions`
@@ -60,7 +60,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
-    Raises RefusedError: the system does not read the file now; UserError: it is missing or not readable.
+    Raises RefusedError: the system refuses to read the file now. Raises UserError: it is missing or not readable.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -68,7 +68,7 @@ def read_plan(folder: Path) -> PlanFile:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        ids = [id_of(entry["cell"]) for entry in values["cells"]]  # of the texts as they are in the file
+        ids = [id_of(entry["cell"]) for entry in values["cells"]]  # before `safe` changes texts
         values = safe(values)
         named = [entry.pop("cell_id") for entry in values["cells"]]
         for entry in values["cells"]:
@@ -88,9 +88,9 @@ def read_planned(folder: Path) -> records.Readable:
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names; without a readable plan, those of the records there.
+    """The cells that `folder`/plan.json names. Without a readable plan, the cells of the records there.
 
-    Raises RefusedError: the system does not read the plan now.
+    Raises RefusedError: the system refuses to read the plan now.
     """
     try:
         return read_plan(folder).cells
@@ -101,7 +101,7 @@ def cells_in(folder: Path) -> list[WantedCell]:
 
 
 def plan_of_records(folder: Path) -> PlanFile:
-    """A plan that names all readable records of `folder`, in the order in which they were measured.
+    """A plan with all readable records of `folder`, in the order in which they were measured.
 
     Its study and profile are unknown.
     """
@@ -115,16 +115,16 @@ def plan_of_records(folder: Path) -> PlanFile:
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
-    """The cells of `earlier` in their order, then those that only `new` has; `new` has the record of a cell in both."""
+    """The cells of `earlier`, then those that only `new` has. If a cell is in both, its record's name is from `new`."""
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
+    """The folders with a plan or records: `top` and those below it, sorted. Links are followed, hidden folders are not.
 
-    Of folders within each other, `MAX_DEPTH` are read: more of them than Python's limit of calls would end it.
+    Folders are read down to a depth of `MAX_DEPTH`, since links can form circles.
 
-    Folder -> None; or why the system does not list it, so that nobody knows what it holds.
+    Folder -> None. If the system refuses to list a folder, the error, because its contents are unknown.
     """
     folders: dict[Path, RefusedError | None] = {}
 
@@ -133,29 +133,31 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
             folder = Path(error.filename)
             folders[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
 
-    seen = set()
+    visited = set()
     for place, below, files in os.walk(top, onerror=refuse, followlinks=True):
         real = os.path.realpath(place)
-        is_last = real in seen or len(Path(place).parts) >= len(top.parts) + MAX_DEPTH
+        is_last = real in visited or len(Path(place).parts) >= len(top.parts) + MAX_DEPTH
         below[:] = [] if is_last else sorted(name for name in below if not name.startswith("."))
-        if real not in seen and (PLAN in files or fnmatch.filter(files, RECORDS)):
+        if real not in visited and (PLAN in files or fnmatch.filter(files, RECORDS)):
             folders[Path(place)] = None
-        seen.add(real)
+        visited.add(real)
     return dict(sorted(folders.items()))
 
 
 def record_paths(top: Path) -> list[Path]:
-    """The files of records in `top` and below it."""
+    """The record files in `top` and below it."""
     return [path for folder in sweep_folders(top) for path in sorted(folder.glob(RECORDS))]
 
 
 def labels(
     cells: Iterable[Cell],
-    known: Mapping[str, str] = MappingProxyType({}),
+    named: Mapping[str, str] = MappingProxyType({}),
     environments: Mapping[str | None, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ."""
-    # What is `known` by id stays as it is. `environments` has names for those of the setting `python`.
+    """Cell id -> label: `Cell.label`, and the settings in which cells of equal labels differ.
+
+    `named`: labels that stay, by cell id. `environments`: setting `python` -> name of that environment.
+    """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
         name = environments.get(cell.python)
@@ -171,42 +173,42 @@ def labels(
         for cell_id, settings in settings_of.items():
             words = [_word(name, settings[name]) for name in varied if name in settings]
             names[cell_id] = one_line("-".join([label, *words]))
-    return names | dict(known)
+    return names | dict(named)
 
 
 def _word(path: str, text: str) -> str:
-    # data.name is the only name in which cells of one label differ.
+    # Of all settings that end in `name`, only data.name can differ among cells of one label.
     name = path.removesuffix(".name").rpartition(".")[2]
     return argument_text(name, json.loads(text))
 
 
 class RaceOutcome(StrEnum):
-    """What became of a cell in a search."""
+    """The outcome of a cell in a search."""
 
-    best, leads, left = "best", "leads", "may be best"  # leads: it is not decided yet whether it is the best
+    best, leads, left = "best", "leads", "may be best"  # leads: first so far, not decided yet
     dropped, over = "dropped", "over the limit"
     failed, untried = "failed", "not tried"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RacedProcess:
-    """A process of a cell."""
+    """A process of a cell in a search."""
 
-    record: records.RecordName  # the name of its record's file without ending
-    cell: Count  # the number of its cell in `RaceFile.cells`
-    is_full: bool  # whether it measured the cell in full; else in a short window
+    record: records.RecordName  # name of its record's file without suffix
+    cell: Count  # index of its cell in `RaceFile.cells`
+    is_full: bool  # whether it measured the cell in full, not in a short window
     value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
-    took_s: NotNegative  # its seconds
+    took_s: NotNegative  # duration in seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class RacedCell:
-    """A cell of the search."""
+    """A cell of a search."""
 
     label: str  # as in the plan
-    group: str  # what it did; only cells of one group race against each other
+    group: str  # the work that the cell does; only cells of one group are compared
     outcome: RaceOutcome
-    value: float | None = None  # of its processes, as in `RacedProcess`; None if unknown
+    value: float | None = None  # value of its processes, as in `RacedProcess`; None if unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,11 +216,11 @@ class RaceFile:
     """The contents of a race.json."""
 
     by: str  # `throughput`, `latency` or `energy`
-    margin: NotNegative  # the share that was asked for
+    margin: NotNegative  # requested margin, as a share of the best value
     took_s: NotNegative  # seconds of all processes together
-    answers: list[str]  # what was found, in sentences, two for each group
-    cells: list[RacedCell]  # that can run here
-    processes: list[RacedProcess]  # in their order
+    answers: list[str]  # the results in sentences, two for each group
+    cells: list[RacedCell]  # cells that can run here
+    processes: list[RacedProcess]  # processes in the order in which they ran
 
     def write(self, folder: Path) -> None:
         """Writes `folder`/race.json."""
@@ -226,8 +228,8 @@ class RaceFile:
 
     @property
     def short(self) -> set[str]:
-        """The names of the records of short windows whose processes gave a number."""
-        return {each.record for each in self.processes if not each.is_full and each.value is not None}
+        """The record names of processes that measured a short window and gave a number."""
+        return {process.record for process in self.processes if not process.is_full and process.value is not None}
 
 
 def read_race(folder: Path) -> RaceFile | None:

@@ -1,4 +1,4 @@
-"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
+"""The record: one JSON file with all that is kept of one cell, raw samples included."""
 
 import contextlib
 import functools
@@ -33,39 +33,39 @@ from accelbench.schema.text import MAX_REASON, beginning, one_line
 from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
-# What reading a file raises that holds something else.
+# Errors of reading a file with other contents.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError)
-# The entries of `Record.environment` that were measured of the devices, and accelbench's own environment; all others
-# are the machine's fingerprint and part of an identity.
+# The entries of `Record.environment` that are measurements of the devices, or describe accelbench's own environment.
+# All others are the machine's fingerprint, and part of an identity.
 DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "tracking")
 
-TRACKING, UNTRACKED = "tracking", "none"  # the entry of the environment of a record that goes to no tracker
+TRACKING, UNTRACKED = "tracking", "none"  # entry of the environment, and its value if no tracker gets the record
 
-# Entries of an environment: records with equal ones ran in one place, or measured the same code.
+# Entries of an environment. Records with equal `PLACE` ran in one place. Records with equal `CODE` measured equal code.
 PLACE = ("machine", "versions", "variables")
 CODE = ("code", "files")
 
 RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
-MAX_NAMED = 5  # files in a list of those that can't be read
+MAX_NAMED = 5  # unreadable files that a message names
 
-# Fields of a record that name it or its cell. They hold settings, which are refused if they look like secrets.
+# Fields of a record that name it or its cell. They hold settings. A setting that looks like a secret is refused before.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
 
 Value = str | float | int | bool | None
-Row = dict[str, Any]  # a record's published numbers (`Value`), by column; see `judging.row.summarise`
+Row = dict[str, Any]  # column -> published number (`Value`) of a record; see `judging.row.summarise`
 
 
 def check_readable(version: object) -> None:
-    """Raises a ValueError if this release does not read records and plans of the schema `version`."""
+    """Raises ValueError if this release does not read records and plans of this schema version."""
     if version != SCHEMA_VERSION:
         raise ValueError(f"of schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
 
 
 @contextlib.contextmanager
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
-    """Raises a UserError that names the file for whatever the block raises as it reads it.
+    """Turns an error of the block, which reads a file, into a UserError that names the file.
 
-    A RefusedError stays: it says nothing about the contents of the file.
+    A RefusedError stays, because it does not concern the contents of the file.
     """
     try:
         yield
@@ -81,19 +81,17 @@ class Record(Ended):
     """The outcome of one cell."""
 
     cell: Cell
-    # digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses a record only
-    # for a cell of the same identity.
+    # digest of settings, data, machine, versions and measuring code. A sweep reuses a record of the same identity.
     identity: Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
     started_at: str  # UTC, ISO 8601
-    wall_s: Seconds  # seconds from the request to the outcome, process start included
-    # the fingerprint of machine, versions and measuring code, the digests of the user's own code, weights and allocator
-    # (`files`), git and `DEVICE_MEASUREMENTS`
+    wall_s: Seconds  # seconds from the request to the outcome, start of the process included
+    # fingerprint of machine, versions and measuring code; digests of files; git; measurements of the devices
     environment: Annotated[Mapping[str, Any], Environment]
-    data: Data | None = None  # None if the cell did not get that far
-    sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
-    of_search: bool = False  # whether it is of a search of rates: a speed of it only said where to begin
+    data: Data | None = None  # None if the cell ended before it read data
+    sweep_id: str | None = None  # start and suite of the sweep that measured the cell; None without a sweep
+    of_search: bool = False  # whether a search of rates measured it; its speed only chose the first rate
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
-    label: str = ""  # tells the cell apart from the others of its sweep; by default `cell.label`
+    label: str = ""  # name of the cell, different from others of its sweep; by default `cell.label`
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -101,27 +99,27 @@ class Record(Ended):
 
     @property
     def name(self) -> str:
-        """The file's name without its ending: `<cell_id>-<identity8>`."""
+        """The file's name without its suffix: `<cell_id>-<identity8>`."""
         return f"{self.cell.id}-{self.identity[:8]}"
 
     def was_cut(self, timeout_s: float) -> bool:
-        """Whether its time limit ended its measuring, or all of it, and was shorter than `timeout_s`."""
+        """Whether a time limit shorter than `timeout_s` ended the measurement or the whole cell."""
         is_partial = self.measurement is not None and self.measurement.is_partial
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, *** for secrets, with the cell's id and label."""
+        """Plain JSON values with *** for secrets, and with the cell's id and label."""
         values = cleared(plain(self))
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` gave, its texts made safe to show.
+    """The record whose `Record.to_json` are `values`, with texts that are safe to show.
 
-    Its environment may be that of other records too.
+    Records may share one environment object.
 
-    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or one that no cell can leave; the
-    message names the field.
+    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or no cell can have such a record.
+    The message names the field.
     """
     check_readable(values["schema_version"])
     parts = safe({name: part for name, part in values.items() if name not in ("cell_id", "environment")})
@@ -129,8 +127,8 @@ def from_values(values: Mapping[str, Any]) -> Record:
         parts["reason"] = beginning(one_line(reason), MAX_REASON)
     environment = read_environment(dumps(values["environment"]))
     record = load(Record, {**parts, "environment": environment})
-    refuse_unknown(parts["cell"], plain(record.cell), "cell")  # it would pass for a cell without that setting
-    vars(record)["environment"] = environment  # and no copy
+    refuse_unknown(parts["cell"], plain(record.cell), "cell")  # without the setting it would be another cell
+    vars(record)["environment"] = environment  # the shared object, not the copy that `load` made
     vars(record.cell)["id"] = id_of(values["cell"])
     if values["cell_id"] != record.cell.id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
@@ -145,12 +143,12 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's JSON with *** for secrets in all texts but its settings and names."""
+    """A record's JSON with *** for secrets in all texts except settings and names."""
     hide = masker()
     return {name: part if name in NAMING else safe(part, hide) for name, part in values.items()}
 
 
-# The records of a sweep have the same environment: it is checked once, and is one object.
+# Records of a sweep have the same environment. It is checked once, and is one object for all of them.
 @functools.lru_cache(256)
 def read_environment(text: bytes) -> Mapping[str, Any]:
     """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
@@ -177,17 +175,17 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating. A file that is missing has none."""
+    """The readable records of some files. Each iteration reads them, one at a time, and passes over missing files."""
 
     paths: Iterable[Path]
-    # file -> why it could not be read. Complete once the iteration has ended.
+    # file -> why it was not readable. Complete after an iteration.
     refused: dict[Path, UserError] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Record]:
         return (record for _, record in self.by_path())
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
-        """Each readable record with its file."""
+        """Yields each readable record with its file."""
         self.refused.clear()
         for path in self.paths:
             try:
@@ -201,8 +199,8 @@ class Readable:
             yield path, record
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
-        """A line for each file that could not be read: its name, the reason, and what to do about it."""
-        advice = "; delete it and run the sweep again"  # unless the system refused it: then it may be whole
+        """A line for each unreadable file: its name, the reason, and what to do about it."""
+        advice = "; delete it and run the sweep again"  # not if the system refused to read it: the file may be whole
         return [
             f"{name(path)}: {reason}{'' if isinstance(self.refused[path], RefusedError) else advice}"
             for path, reason in self.reasons.items()
@@ -210,32 +208,32 @@ class Readable:
 
     @property
     def reasons(self) -> dict[Path, str]:
-        """File -> why it could not be read."""
+        """File -> why it was not readable."""
         return {path: str(error).removeprefix(f"{path}: ") for path, error in self.refused.items()}
 
 
-read_all = Readable  # reads what can be read of some files and keeps, by file, why the others can't be
+read_all = Readable  # reads the readable ones of some files; `refused` has the reasons for the others
 
 
 def hardware(environment: Mapping[str, Any]) -> str:
-    """Equal for one machine: another release of Python or of the kernel does not make another one."""
+    """A text that is equal for records of one machine, also with another release of Python or of the kernel."""
     machine = environment.get("machine", {})
     return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
 
 
 def node_of(environment: Mapping[str, Any]) -> str | None:
-    """The node of a cluster that a cell ran on; None on a machine alone."""
+    """The cluster node that a cell ran on; None on a single machine."""
     name = environment.get("node", {}).get("name")
     return None if name is None else str(name)
 
 
 def number_of(row: Row, column: str) -> float | None:
-    """The number in a column; None if it is unknown or no number."""
+    """The number in a column; None if the value is unknown or not a number."""
     value = row[column]
     return float(value) if isinstance(value, int | float) else None
 
 
 def listed(refused: Sequence[str]) -> list[str]:
-    """The first of `refused`, and how many more there are."""
+    """The first texts of `refused`, and how many more there are."""
     more = len(refused) - MAX_NAMED
     return [*refused[:MAX_NAMED], *([f"and {more} more"] if more > 0 else [])]

@@ -1,4 +1,4 @@
-"""Secrets, which no record keeps; and the environment variables that one keeps, which tune the computing libraries."""
+"""Secrets, which no record keeps, and the environment variables that a record keeps: those that tune libraries."""
 
 import functools
 import html
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-MIN_LENGTH = 8  # of a variable's value that is looked for in texts: a shorter one may be a word of them
-SMALL = 10**5  # a number below it is a size, such as `user_tokens=2048`, and no secret
-# Names of variables.
+MIN_LENGTH = 8  # characters of a secret value that is searched for in texts; a shorter one may be an ordinary word
+SMALL = 10**5  # a smaller number is a size, such as `user_tokens=2048`, and not a secret
+# Names of secret environment variables.
 VARIABLE = re.compile(
     "(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$"
 )
-# Names of arguments, such as `db_password` and `api_key`, unlike `num_tokens` and `key_dim`.
+# Names of secret arguments, such as `db_password` and `api_key`, but not `num_tokens` and `key_dim`.
 OWNERS = (
     "access|account|admin|api|auth|bearer|client|database|db|encryption|license|login|master|private|refresh|root|secret|"
     "security|service|session|signing|smtp|ssh|storage|user|anthropic|aws|azure|cohere|comet|gcp|gemini|git|github|gitlab|"
@@ -26,7 +26,7 @@ ARGUMENT = re.compile(
     rf"(?i:(?!(?:num|n|max|min)[_-])[\w.-]*?(?:secret|passw(?:or)?d|passphrase|credential|(?:{OWNERS})[_-]?(?:key|token|pass)s?(?![a-z]))"
     r"[\w-]*|(?:[\w.-]*[_.-])?(?:o?auth|authorization|cookie|jwt|pwd)(?:[_-][\w-]*)?|token|pass)"
 )
-# What stands before a secret in an address, and the secret: a password, a token in place of a user's name, a signature.
+# Secrets in an address: a password, a token in place of a user name, a signature. The group is the text before it.
 ADDRESSES = [
     re.compile(pattern)
     for pattern in (
@@ -39,22 +39,22 @@ ADDRESSES = [
 
 @functools.cache
 def is_secret(name: str) -> bool:
-    """Whether the environment variable `name` holds a secret, by its name."""
+    """Whether the name of an environment variable suggests that it holds a secret."""
     return VARIABLE.search(name) is not None
 
 
 def is_secret_argument(name: str) -> bool:
-    """Whether the argument `name` of a user's code holds a secret, by its name."""
+    """Whether the name of an argument of a user's code suggests that it holds a secret."""
     return ARGUMENT.fullmatch(name) is not None
 
 
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
-    """The place of a value that looks like a secret, by its name or by itself, such as `cfg.api_key`; None without."""
+    """The place of the first value that looks like a secret by its name or its text, such as `cfg.api_key`; or None."""
     return next(_secret_places(arguments, False, masker()), None)
 
 
 def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """The places in `value` of secrets. `is_named`: the name of what holds `value` looks like that of a secret."""
+    """The places of secrets in `value`. `is_named`: the name of an object around `value` looks like a secret's."""
     if isinstance(value, str):
         if value and (is_named or hide(value) != value):
             yield ""
@@ -68,14 +68,15 @@ def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> It
 
 
 def masked(text: str) -> str:
-    """The text with *** for secrets: see `masker`."""
+    """The text with *** in place of secrets: see `masker`."""
     return masker()(text)
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """A function that replaces secrets in a text by ***: values of variables with secret names, and `ADDRESSES`.
+    """A function that replaces secrets in a text by ***.
 
-    A value that is the path of a file or shorter than `MIN_LENGTH` stays. One of several lines is looked for by line.
+    Secrets are the values of environment variables with secret names, and what `ADDRESSES` match. The path of an
+    existing file is no secret, nor is a value shorter than `MIN_LENGTH`. Each line of a value is a secret by itself.
     """
     values = set[str]()
     for name, value in environ.items():
@@ -101,7 +102,7 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
 
 
 def _quoted(value: str) -> Iterator[str]:
-    """The value as it is, and as repr, JSON, HTML, an address or an ini file quote it."""
+    """The value itself, and the value as repr, JSON, HTML, an address and an ini file quote it."""
     yield value
     yield repr(value)[1:-1]
     yield json.dumps(value)[1:-1]
@@ -115,14 +116,14 @@ def _quoted(value: str) -> Iterator[str]:
 
 @functools.cache
 def tuning() -> frozenset[str]:
-    """The environment variables that tune the computing libraries (variables.txt), each by its exact name."""
-    # A prefix would let in others' variables, such as NVIDIA_API_KEY or Terraform's TF_TOKEN_..., which hold secrets.
+    """The names of the environment variables that tune the computing libraries, from variables.txt."""
+    # Names are exact: a prefix would admit other variables that hold secrets, such as NVIDIA_API_KEY and TF_TOKEN_...
     lines = Path(__file__).with_name("variables.txt").read_text().splitlines()
     named = [line for line in lines if not line.startswith("#")]
     return frozenset(name for line in named for name in line.split())
 
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a record keeps of these environment variables, sorted by name; `***` for a secret in a value."""
+    """The environment variables that a record keeps, sorted by name. A secret in a value is `***`."""
     hide = masker(environ)
     return {name: hide(environ[name]) for name in sorted(tuning() & environ.keys())}

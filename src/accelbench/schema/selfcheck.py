@@ -1,4 +1,4 @@
-"""selfcheck.json: what the verdicts of machines are worth, as `accelbench selfcheck` measured it."""
+"""selfcheck.json: how small a difference each machine can detect, measured by `accelbench selfcheck`."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SELFCHECK = "selfcheck.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """The slow-down that `compare` finds in 80 % of all tries with so many processes a side."""
+    """The slow-down that `compare` detects in 80 % of all tries, with `num_processes` processes on each side."""
 
     num_processes: AtLeastOne
     slowdown: Share
@@ -26,24 +26,24 @@ class Detectable:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineError:
-    """How far the two sides of a comparison of a cell with itself were apart."""
+    """The difference between the two sides when a cell is compared with itself."""
 
-    num_rounds: Count  # of two processes each
-    low: Number  # of the 95 % interval of the second side's speed over the first one's, less 1
-    high: Number
-    detectable: Annotated[list[Detectable], Meta(min_length=1)]  # for five processes a side and more
+    num_rounds: Count  # rounds of two processes
+    low: Number  # lower end of the 95 % interval of the second side's speed over the first side's, minus 1
+    high: Number  # upper end of that interval
+    detectable: Annotated[list[Detectable], Meta(min_length=1)]  # for five and more processes on each side
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCheck:
-    """What one machine's verdicts are worth."""
+    """How small a difference one machine can detect."""
 
-    measured_at: str  # ISO 8601, UTC
-    took_s: NotNegative  # seconds
-    cells: Annotated[dict[str, MachineError], Meta(min_length=1)]  # what each cell's rounds say, by the cell's name
+    measured_at: str  # UTC, ISO 8601
+    took_s: NotNegative  # duration in seconds
+    cells: Annotated[dict[str, MachineError], Meta(min_length=1)]  # name of a cell -> result of its rounds
 
     def detectable(self) -> dict[int, float]:
-        """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""
+        """Processes on each side -> the slow-down that is detected in 80 % of all tries; the largest of all cells."""
         largest: dict[int, float] = {}
         for cell in self.cells.values():
             for row in cell.detectable:
@@ -52,27 +52,27 @@ class SelfCheck:
 
     @property
     def sentence(self) -> str:
-        """How far two settings have to be apart."""
+        """How far apart two settings must be."""
         parts = ", ".join(f"{percent(slowdown)} with {num}" for num, slowdown in self.detectable().items())
         return f"On this CPU two settings have to differ by {parts} processes of each to be told apart 4 times in 5."
 
 
 def percent(share: float) -> str:
-    """Such as `4.2 %` or `12 %`, rounded up."""
+    """A share as per cent, rounded up, such as `4.2 %` or `12 %`."""
     digits = 1 if share < 0.1 else 0
-    steps = math.ceil(round(share * 100 * 10**digits, 6))  # 4.1 is no 4.1000000001, which it is in binary
+    steps = math.ceil(round(share * 100 * 10**digits, 6))  # rounded first: in binary, 4.1 may be 4.1000000001
     return f"{steps / 10**digits:.{digits}f} %"
 
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
-    """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable."""
+    """The entry of a machine in `folder`/selfcheck.json; None if there is none, or if it is not readable."""
     with suppress(RefusedError):
         return load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
     return None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], check: SelfCheck) -> None:
-    """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
+    """Writes the entry of a machine into `folder`/selfcheck.json. Entries of other machines stay.
 
     Raises RefusedError, OSError: the file can't be read or written.
     """

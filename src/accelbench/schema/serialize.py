@@ -1,4 +1,4 @@
-"""Typed values <-> JSON: loading, canonical text, digests, and files that are written whole or not at all."""
+"""Typed values <-> JSON: loading, canonical text and digests. Files are written whole or not at all."""
 
 import contextlib
 import errno
@@ -23,23 +23,23 @@ Key = TypeVar("Key")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 NUMBERS = {float, int, bool, type(None)}
-ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
-PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
-plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; its lists are copies
-dumps = msgspec.json.encode  # the JSON of typed values; it raises UnicodeEncodeError for a lone surrogate
-ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
-# Of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a
-# plan of a hundred thousand cells 210 MB. What is larger is nothing that accelbench has written.
+ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record whose texts are words of `vocab`
+PREFIX, SUFFIX = ".accelbench-", ".tmp"  # name of a file while it is being written: its beginning and end
+plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; lists are copies
+dumps = msgspec.json.encode  # the JSON of typed values; raises UnicodeEncodeError if a text has a lone surrogate
+ABANDONED_S = 3600.0  # age of a hidden file that no process writes any more, not even on another machine
+# Limit of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a plan
+# of a hundred thousand cells 210 MB. accelbench writes no larger file.
 MAX_MB = 512
 
 
 def load(cls: type[T], values: Any, place: str = "") -> T:
-    """The value of the type `cls`, such as a dataclass, from plain JSON.
+    """The value of type `cls`, such as a dataclass, from plain JSON.
 
-    A field that `values` lack takes its default. One that a dataclass lacks is ignored, as of another release.
+    A field that `values` lack takes its default. A field that the dataclass lacks is ignored: another release has it.
 
     Raises ValueError: `values` lack a field without a default, a value does not fit its type, or a Struct that forbids
-    unknown fields lacks one; the message begins with the value's path below `place`, such as
+    unknown fields lacks one. The message begins with the value's path below `place`, such as
     `measurement.blocks[3].seconds`.
     """
     try:
@@ -51,17 +51,17 @@ def load(cls: type[T], values: Any, place: str = "") -> T:
         raise ValueError(one_line(text).removeprefix(".").removeprefix(": ")) from None
 
 
-def refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], place: str) -> None:
-    """Raises a ValueError if `values` have an entry that `known`, the JSON of what was made of them, lacks."""
+def refuse_unknown(values: Mapping[str, Any], loaded: Mapping[str, Any], place: str) -> None:
+    """Raises ValueError if `values` have an entry that `loaded` lacks: the JSON of the object made from `values`."""
     for name, value in values.items():
-        if name not in known:
+        if name not in loaded:
             raise ValueError(f"{place}: unknown field {name!r}")
         if isinstance(value, dict):
-            refuse_unknown(value, known[name], f"{place}.{name}")
+            refuse_unknown(value, loaded[name], f"{place}.{name}")
 
 
 def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:
-    """The JSON with texts that are safe to show, and cut (`text.beginning`); or changed otherwise."""
+    """JSON `value` with `change` applied to each text. By default texts become safe to show, and short: `beginning`."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -77,50 +77,50 @@ def safe(value: Any, change: Callable[[str], str] = beginning) -> Any:
 
 
 def without_secrets(value: T) -> T:
-    """JSON or a dataclass with `masked` texts, nested ones too, but not names and the entries `ENUMERATED`."""
+    """JSON or a dataclass with `masked` texts, also within it. Names and the entries `ENUMERATED` stay."""
     return msgspec.convert(safe(plain(value), masker()), type(value))
 
 
 def load_if_fits(cls: type[T], values: Any) -> T | None:
-    """As `load`, of `safe` values; None if they do not fit, as after a change of release."""
+    """As `load`, from `safe` values. None if they do not fit, for example after a change of release."""
     with contextlib.suppress(ValueError):
         return load(cls, safe(values))
     return None
 
 
 def changed(value: T, **changes: Any) -> T:
-    """As `dataclasses.replace`, in a fifth of the time: no check runs again, and nothing that was cached is dropped."""
+    """As `dataclasses.replace`, in a fifth of the time: checks do not run again, and cached properties stay."""
     made = object.__new__(type(value))
     vars(made).update(vars(value), **changes)
     return made
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal texts on every machine.
+    """JSON with sorted keys and without spaces. Equal values give equal texts on every machine.
 
-    Raises ValueError: it has a number that is not finite.
+    Raises ValueError: `value` has a number that is not finite.
     """
     return CANONICAL.encode(value)
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings by their dotted names, each value as JSON."""
-    found: dict[str, str] = {}
+    """Nested settings as one mapping: dotted name -> value as JSON."""
+    texts: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            texts |= flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = canonical_json(value)
-    return found
+            texts[prefix + name] = canonical_json(value)
+    return texts
 
 
 def digest(value: object) -> str:
-    """The sha256 of `value`'s canonical JSON, as 64 hexadecimal digits."""
+    """The SHA-256 of the canonical JSON of `value`, as 64 hexadecimal digits."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def grouped(items: Iterable[T], key_of: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """Key -> the items that have it, in their order."""
+    """Key -> the items with that key, in their order."""
     groups: dict[Key, list[T]] = {}
     for item in items:
         groups.setdefault(key_of(item), []).append(item)
@@ -128,9 +128,9 @@ def grouped(items: Iterable[T], key_of: Callable[[T], Key]) -> dict[Key, list[T]
 
 
 def open_regular(path: Path) -> FileIO:
-    """Opens a regular file to be read in large parts. A link to one is followed.
+    """Opens a regular file for reading in large parts. A link to a regular file is followed.
 
-    Raises OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+    Raises OSError: there is no such file, or it is a folder, a pipe or a device (whose reading might never end).
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -138,11 +138,11 @@ def open_regular(path: Path) -> FileIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file, as `open_regular` opens it.
+    """The contents of a file, opened with `open_regular`.
 
     Raises:
-        OSError: as there, or the file is larger than `MAX_MB`.
-        RefusedError: the system does not read the file now: this says nothing about its contents.
+        OSError: as `open_regular`, or the file is larger than `MAX_MB`.
+        RefusedError: the system refuses to read the file now. Its contents may be whole.
     """
     try:
         with open_regular(path) as file:
@@ -156,7 +156,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def is_missing(path: Path) -> bool:
-    """Whether there is no such file; a file that can't be looked at is there, and reading it says why."""
+    """Whether there is no such file. If the system refuses to look at a file, it counts as present."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -165,23 +165,23 @@ def is_missing(path: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """The checksum of a file, in hexadecimal digits. Raises OSError, as `open_regular`."""
+    """The SHA-256 of a file, as hexadecimal digits. Raises OSError, as `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a regular file. Numbers are finite, text has no lone surrogates.
+    """The JSON in a regular file. Numbers are finite; texts have no lone surrogates.
 
     Raises:
         OSError, RefusedError: see `read_bytes`.
-        ValueError: the file holds no such JSON, or is nested too deep.
+        ValueError: the file holds no such JSON, or JSON that is nested too deep.
     """
     return loads(read_bytes(path))
 
 
 def loads(text: bytes) -> Any:
-    """The JSON of a text, as `read_json` takes it, in a fifth of the time of `json.loads`."""
+    """The JSON in a text, as `read_json` accepts it. Takes a fifth of the time of `json.loads`."""
     try:
         return msgspec.json.decode(text)
     except RecursionError:
@@ -189,7 +189,7 @@ def loads(text: bytes) -> Any:
 
 
 def entries_of(path: Path) -> dict[str, dict[str, Any]]:
-    """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
+    """The entries of a JSON file with an entry for each machine; empty if it is missing or has other contents.
 
     Raises RefusedError: see `read_bytes`.
     """
@@ -199,22 +199,22 @@ def entries_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON atomically (`writing`): whatever happens, `path` has either its old text or the whole new one."""
+    """Writes JSON atomically (`writing`): at any time `path` has its old text or the whole new one."""
     with writing(path) as file:
-        # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
+        # A lone surrogate becomes a question mark; otherwise `read_json` would refuse the whole file.
         file.write_text(json_text(value), encoding="utf-8", errors="replace")
 
 
 def json_text(value: object) -> str:
-    """What `write_json` writes of plain or typed values."""
-    # `json.dump` takes twice as long
+    """The text that `write_json` writes for plain or typed values."""
+    # `json.dump` takes twice as long.
     return json.dumps(plain(value), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Gives a file to write instead of `path`, which it replaces, synced, if the block ends without error."""
-    # A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
+    """Yields a hidden file to write. If the block ends without error, the file is synced and replaces `path`."""
+    # A killed process leaves its hidden file; a later call in this folder removes it.
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):

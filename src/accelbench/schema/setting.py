@@ -1,7 +1,7 @@
-"""The declaration of a setting: a dataclass's field with its type and default, and all that is said of it elsewhere.
+"""The declaration of a setting: a field of a dataclass, with its type, its default, and its texts in other places.
 
-From this one place come the limits of its values (the range of its type), `accelbench run --help`, docs/settings.md,
-the shell's completion, its column of cells.csv with the line in docs/columns.md, and its parameter in MLflow.
+Other parts of accelbench read from it: the limits of values (the range of the type), `accelbench run --help`,
+docs/settings.md, the shell's completion, the column of cells.csv, its line in docs/columns.md, and MLflow's parameter.
 """
 
 import dataclasses
@@ -10,54 +10,55 @@ from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-KEY = "setting"  # of a field's metadata
+KEY = "setting"  # the key of a `Setting` in the metadata of a field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is said of a setting besides its type and default."""
+    """The texts of a setting."""
 
-    help: str  # what it means
-    # whether cells.csv has it as a column, and MLflow as a parameter; a text: by this name, and not the field's
+    help: str  # meaning of the setting
+    # whether the setting is a column of cells.csv and a parameter in MLflow. A text is the name of that column.
     column: bool | str = False
-    empty: str = ""  # when the column has no value; "" for never
+    empty: str = ""  # when the column has no value; "": it always has one
 
 
-def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **said: Any) -> Any:
-    """A dataclass's field that is a setting; `said` is as in `Setting`."""
-    metadata = {KEY: Setting(help=help, **said)}
+def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **texts: Any) -> Any:
+    """A field of a dataclass that is a setting. `texts`: other fields of `Setting`."""
+    metadata = {KEY: Setting(help=help, **texts)}
     return dataclasses.field(default=default, default_factory=factory, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A setting in its place."""
+    """A setting and its place in a dataclass."""
 
-    path: str  # its dotted name, from the class that was asked for
-    kind: Any  # its type, with its range
-    field: "dataclasses.Field[Any]"  # its default, and what is said of it
+    path: str  # dotted name, from the dataclass that was searched
+    kind: Any  # type, with the range of values
+    field: "dataclasses.Field[Any]"  # field with the default and the `Setting`
 
     @property
-    def said(self) -> Setting:
-        said: Setting = self.field.metadata[KEY]
-        return said
+    def texts(self) -> Setting:
+        texts: Setting = self.field.metadata[KEY]
+        return texts
 
     @cached_property
     def column(self) -> str:
-        return self.said.column if isinstance(self.said.column, str) else self.field.name
+        return self.texts.column if isinstance(self.texts.column, str) else self.field.name
 
     def value(self, whole: Any) -> Any:
-        """Its value in an instance of the class; None if the group of settings that it belongs to is None there."""
+        """The setting's value in an instance of the dataclass; None if its group of settings is None there."""
         for name in self.path.split("."):
             whole = None if whole is None else getattr(whole, name)
         return whole
 
 
 def declared(kind: Any, prefix: str = "") -> Iterator[Declared]:
-    """Yields the settings of a dataclass and of those in its fields, in the order of their declaration."""
+    """Yields the settings of a dataclass and of the dataclasses in its fields, in the order of their declaration."""
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
-        inner = [each for each in (hints[field.name], *get_args(hints[field.name])) if dataclasses.is_dataclass(each)]
+        kinds = (hints[field.name], *get_args(hints[field.name]))
+        inner = [inner_kind for inner_kind in kinds if dataclasses.is_dataclass(inner_kind)]
         if KEY in field.metadata:
             yield Declared(path=prefix + field.name, kind=hints[field.name], field=field)
         elif inner:

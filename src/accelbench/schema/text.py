@@ -1,15 +1,15 @@
-"""Text that others wrote, such as an exception's message, made safe to print."""
+"""Makes text from other programs, such as an exception's message, safe to print."""
 
 import re
 
 from accelbench.schema.secrets import masked
 
-MAX_TEXT = 4000  # characters of any text of a record or a plan; more would fill the pages that show it
+MAX_TEXT = 4000  # characters of any text in a record or a plan: a longer one would fill the pages that show it
 MAX_REASON = 500
-MIN_SUMMARY = 60  # characters: a shorter line, such as Keras' `Exception encountered in Net.call().`, has no cause yet
-# C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
+MIN_SUMMARY = 60  # a shorter first line, such as Keras' `Exception encountered in Net.call().`, has no cause yet
+# Control characters except tab and newline, bidirectional overrides and isolates (they reorder text), lone surrogates.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
+# Parts of frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
 OUT_OF_MEMORY = (
     "can't allocate memory",
     "not enough memory",
@@ -17,27 +17,28 @@ OUT_OF_MEMORY = (
     "RESOURCE_EXHAUSTED",
     "ALLOC_FAILED",
     "ALLOCATION_FAILED",
-    "unable to find an engine",  # cuDNN's, whose workspace finds no room
+    "unable to find an engine",  # cuDNN, if there is no memory for its workspace
 )
 
 
 def clean(text: str) -> str:
-    """`text` without characters that command a terminal, reorder text or can't be encoded."""
-    # A control character or a bidirectional override becomes its visible escape, such as `\x1b`; a lone surrogate
-    # becomes U+FFFD. Newline, tab and all other characters stay. Cleaning twice is the same as cleaning once.
-    # Nothing that is unsafe is printable, and most texts are: the quick test comes first.
+    """`text` without characters that control a terminal, reorder text or can't be encoded."""
+    # A control character or a bidirectional override becomes a visible escape, such as `\x1b`. A lone surrogate becomes
+    # U+FFFD. All other characters stay, also newline and tab. Cleaning twice equals cleaning once.
+    # A printable text has no unsafe character. Most texts are printable, so this quick test comes first.
     return text if text.isprintable() else UNSAFE.sub(_visible, text)
 
 
 def one_line(text: str) -> str:
-    """`clean(text)` on one line: each run of spaces, tabs and line breaks is one space."""
+    """`clean(text)` on one line: each run of spaces, tabs and line breaks becomes one space."""
     return clean(" ".join(text.split()))
 
 
 def summary(text: str) -> str:
     """The beginning of an exception's message, on one line.
 
-    That is its first line, and the next ones if it is short or names no cause yet; with another's traceback its last.
+    It is the first line. If that is short or names no cause, the next lines follow. If the message contains the
+    traceback of another exception, the last line follows the first.
     """
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if "Traceback (most recent call last)" in text:
@@ -50,7 +51,7 @@ def summary(text: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The exception's message with *** for secrets, before anyone cuts it; empty if it fails to make one."""
+    """The exception's message with *** for secrets, not cut. Empty if the exception can't make its message."""
     try:
         return masked(str(error)).strip()
     except Exception:
@@ -58,19 +59,19 @@ def message_of(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says that memory has run out, of the host or of a device."""
+    """Whether the exception reports that the host or a device ran out of memory."""
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or any(words in message_of(error) for words in OUT_OF_MEMORY)
 
 
 def beginning(text: str, most: int = MAX_TEXT) -> str:
-    """`clean(text)`, or its beginning with an ellipsis if it is longer than `most` characters."""
+    """`clean(text)`. If it is longer than `most` characters, its beginning and an ellipsis."""
     cleaned = clean(text)
     return cleaned if len(cleaned) <= most else cleaned[: most - 1] + "…"
 
 
 def ending(text: str, most: int = MAX_TEXT) -> str:
-    """`clean(text)`, or its end after an ellipsis if it is longer than `most` characters."""
+    """`clean(text)`. If it is longer than `most` characters, an ellipsis and its end."""
     cleaned = clean(text)
     return cleaned if len(cleaned) <= most else "…" + cleaned[1 - most :]
 

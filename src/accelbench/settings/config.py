@@ -318,7 +318,7 @@ def _about(setting: Declared) -> About:
             kinds.append(KINDS.get(part) or (LIST if get_origin(part) in (list, tuple) else MAPPING))
     return About(
         name=setting.path,
-        meaning=setting.said.help,
+        meaning=setting.texts.help,
         choices=choices,
         kind=" or ".join(kinds),
         default=None if default in (NO_DEFAULT, MISSING) else default,

@@ -288,7 +288,7 @@ def _params(record: Record) -> dict[str, str]:
     settings = {each.path: each for each in declared(Cell)}
     for path, text in flat(record.cell.settings()).items():
         each = settings.get(path)
-        name = each.column if each and each.said.column else path.removesuffix(".name")  # `model` is `model.name`
+        name = each.column if each and each.texts.column else path.removesuffix(".name")  # `model` is `model.name`
         default = each.field.default if each else MISSING
         if name in PARAMS or (text != "null" and (default is MISSING or text != canonical_json(default))):
             params[name] = value_text(json.loads(text))
