@@ -105,7 +105,7 @@ def joules_within(
 
 
 def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:
-    """Mean power in watts by an energy counter; None if unknown. `boot_s`: interval in seconds since the machine start."""
+    """Mean power in watts by an energy counter, in the interval `boot_s`; None if unknown."""
     if system.started_boot_s is None:
         return None
     low, high = (moment - system.started_boot_s for moment in boot_s)
