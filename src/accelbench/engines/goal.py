@@ -175,7 +175,7 @@ class GoalRun:
         """Records an evaluation that ends now, and decides whether the training is over."""
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order = self.order
-        steps = min(rest * self.in_call, len(self.order))
+        steps = min(rest * self.in_call, len(order))
         num_samples = epochs * order.num_samples + min(steps * order.batch_size, order.num_samples)
         self.add(value, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
 

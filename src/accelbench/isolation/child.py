@@ -96,6 +96,7 @@ def respond(request: Request) -> Outcome:
 
 
 def _measured(engine: Any, request: Request) -> Outcome:
+    """Measures a cell with its engine, and checks the measurement."""
     paths = {"weights": request.weights, "exported": request.exported, "requests": request.requests}
     options: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
     if request.work is not None:
@@ -118,6 +119,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
+    """The outcome of an exception: its status, its reason, and the traceback or the user's calls."""
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)

@@ -194,6 +194,7 @@ class _Run:
         return failure
 
     def _timeout(self) -> Outcome:
+        """The outcome after the time limit, with the call stacks of the processes that hang."""
         for rank in self.ranks:
             if rank.process.is_alive():  # otherwise, another process may have its id
                 with contextlib.suppress(ProcessLookupError):

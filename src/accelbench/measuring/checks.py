@@ -223,6 +223,7 @@ def _rows_agree(
 def _compare(
     measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> None:
+    """Compares the whole output with that of a new network, and adds the result to `findings`."""
     output = measured.output
     if not _has_numbers(output):
         findings.not_compared(NO_TENSOR)

@@ -276,6 +276,7 @@ class Runner:
         return Block(num_steps=num_steps, num_samples=ran.num_samples, seconds=ran.seconds)
 
     def _run_free(self, num_steps: int) -> Ran:
+        """Runs steps without a wait between them."""
         now = self.now
         fetch = self.step.fetch
         copy_in = self.step.copy_in
@@ -297,6 +298,7 @@ class Runner:
         return num_steps * int(self.step.num_samples(batch))
 
     def _run_parts(self) -> Ran:
+        """Runs one step with a wait after each part."""
         now, step, wait = self.now, self.step, self.wait
         self.ranks.begin(1)
         start = now()

@@ -148,6 +148,7 @@ def _num_parts(runner: Runner, steps: int) -> int:
 
 
 def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
+    """Measures one part: a block if the device queues steps, then single steps."""
     timing, single = runner.timing, list[Block]()
     num_single = num_steps // 2 if runner.queues else num_steps
     if runner.queues:
@@ -165,7 +166,7 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
 def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
     """Why measuring ends after this part; None if another part should be measured. The last part took `part_s`."""
     timing = runner.timing
-    steps_s = [block.seconds / block.num_steps for block in runner.timing.blocks]
+    steps_s = [block.seconds / block.num_steps for block in timing.blocks]
     is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
     if (stop := runner.why_end(part_s, steps_s[-1], is_least=is_least)) is not None:
         return stop
@@ -181,6 +182,7 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
 
 @contextmanager
 def _steady(runner: Runner, reference: Now) -> Iterator[None]:
+    """The context of the steady state. Records its start and end, the drift of the clock, and compilations."""
     timing, now = runner.timing, runner.now
     runner.begin_steady()
     num_compiled = runner.compiles()[0]
@@ -200,6 +202,7 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 
 def _warm_up(runner: Runner, window: Window) -> Clock[float]:
+    """Runs steps until their times settle or time is short. Returns the typical seconds of a step."""
     timing = runner.timing
     steps = list[float]()
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
@@ -276,7 +279,7 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
 def _why_stop(runner: Runner, window: Window) -> Stop | None:
     """Why measuring of blocks ends; None if another block should be measured."""
     timing = runner.timing
-    blocks = [block.seconds for block in runner.timing.blocks]
+    blocks = [block.seconds for block in timing.blocks]
     elapsed = sum(blocks)
     is_least = len(blocks) < MIN_SAMPLES
     step_s = blocks[-1] / timing.blocks[-1].num_steps

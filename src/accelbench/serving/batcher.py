@@ -145,6 +145,7 @@ class Arrivals:
             self._is_closed = True
 
     def _ends(self, now: int, waiting: int) -> bool:
+        """Whether the run ends early: its time is over, or the queue surely grows (checked every `LOOK_NS`)."""
         at_s, waited = self._looks
         if at_s and now < at_s[-1] * 1e9 + LOOK_NS:
             return False

@@ -102,6 +102,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
+    """Serves requests that arrive at random times, whether or not earlier ones have been answered."""
     with Arrivals(server, seed, until_s) as arrivals:
         crew.answered = arrivals.answered
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
@@ -114,6 +115,7 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 
 
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
+    """Serves queries that follow one another, or full batches without a pause."""
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
     memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # mmap, so that only used pages take memory with any allocator

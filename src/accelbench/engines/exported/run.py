@@ -168,6 +168,7 @@ class _Run(NetworkOutputs):
             torch.set_default_dtype(self.dtype)
 
     def _calibration(self) -> tuple[list[Call], int]:
+        """Full batches of the training set for calibration. Returns their calls, and the number of samples."""
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
         for batch in self.workload.feed_of("train"):  # never the test set, which measures the accuracy

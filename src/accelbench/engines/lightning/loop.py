@@ -130,6 +130,7 @@ class ClockHooks:
             self._running = phase
 
     def _advance(self, ran: Ran | None) -> None:
+        """Sends times to the clock, and prepares the steps that it asks for next. At the end, raises Stopped."""
         try:
             self.ask = self.clock.send(ran)
         except StopIteration:

@@ -74,6 +74,7 @@ class CountedLoader:
         return batch
 
     def _following(self) -> Any:
+        """The next batch of the user's loader. Starts the loader again at its end, if it is endless."""
         if self._batches is not None:
             try:
                 return next(self._batches)
@@ -122,6 +123,7 @@ class UserModule:
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
+        """Builds the measured module and its data, finds the loader, and checks what the cell needs."""
         start = time.perf_counter()
         self.module = self._new_module()
         self.build_s = time.perf_counter() - start

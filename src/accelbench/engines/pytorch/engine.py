@@ -123,6 +123,7 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
 
 
 def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
+    """Runs one step of the cell's network on `device` ("meta": with fake tensors). Returns the work of the step."""
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     seed_generators(cell.seed)
     with device:
@@ -299,7 +300,7 @@ class Run(NetworkOutputs):
     def _evaluating(self) -> Iterator[None]:
         """A context for evaluation: the network is in evaluation mode, and gradients are off."""
         network = self.program.network
-        modes = training.modes_of(self.program.network)
+        modes = training.modes_of(network)
         network.eval()
         # gloo and torch_xla have no inference mode.
         with torch.no_grad() if self.backend.fused or self.ranks.num > 1 else torch.inference_mode():

@@ -216,6 +216,7 @@ class Counter(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        """Runs an operator and counts it. Without a formula, counts the parts of a composite operator."""
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
             self.uncounted.add(str(func))

@@ -141,6 +141,7 @@ class Graphed(nn.Module):
         return self._graphs[key](*tensors)
 
     def _recorded(self, leaves: Sequence[Any], structure: Any, tensors: Sequence[Tensor]) -> Run:
+        """Records the network for inputs of one kind. Returns the call that replays the CUDA graph."""
         network = _OfTensors(self._orig_mod, leaves, structure)
         network.train(self.training)
         try:
