@@ -1,4 +1,4 @@
-"""Writes what is computed: settings.md, and tables of records.md, columns.md and serving.md."""
+"""Writes what is computed: settings.md, and tables of columns.md and serving.md."""
 
 import re
 import sys
@@ -11,9 +11,7 @@ import yaml
 
 from accelbench.rules.combinations import NEEDS, SKIPPED, USED
 from accelbench.rules.conditions import Rule
-from accelbench.schema import json_schema
 from accelbench.schema.cell import Cell
-from accelbench.schema.json_schema import Schema
 from accelbench.schema.setting import declared
 from accelbench.settings.config import every_setting
 
@@ -26,8 +24,6 @@ CONF = DOCS.parent / "conf"
 BEFORE, AFTER = "| `arguments` | arguments of the network, of its batches and its data |\n", "\n## Outcome\n"
 WRONG = "| what is done | it reports | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
-FIELDS = "`python docs/pages.py` makes this list from the code:\n\n"  # before the list in docs/records.md
-MAX_NAMES = 7  # fields of an object that the list names
 MAX_CELL = 118  # characters of a table's cell
 MAX_TERMS = 2  # of a rule that the page lists
 SETTING = re.compile(
@@ -45,7 +41,7 @@ def pages() -> dict[str, str]:
         if isinstance(group, dict):
             defaults |= group
     defaults |= {"model.name": defaults["model"]}
-    made = {"columns.md": columns, "records.md": records, "serving.md": serving}
+    made = {"columns.md": columns, "serving.md": serving}
     return {"settings.md": settings(defaults), **{name: make() for name, make in made.items()}}
 
 
@@ -74,58 +70,6 @@ def _shared(names: Iterable[str], meaning: str) -> Iterator[str]:
     """Rows of a table for names with one meaning, as many to a row as fit into its cell."""
     for line in textwrap.wrap(", ".join(f"`{name}`" for name in names), MAX_CELL):
         yield f"| {line.rstrip(',')} | {meaning} |\n"
-
-
-def records() -> str:
-    """docs/records.md as it is, with a line for each field of a record and of the objects in it.
-
-    The cell's fields are settings. A field of a measurement that has a column is explained there. Of objects deeper in
-    the record, only the names of the fields are listed.
-    """
-    before, _, _ = (DOCS / "records.md").read_text().partition(FIELDS)
-    schema = json_schema.record()
-    first_cells = re.findall(r"^[|] (`.*?) [|]", columns(), re.MULTILINE)
-    explained = re.findall(r"`(\w+)`", " ".join(first_cells))
-    meanings = {}
-    for name, field in _fields(schema, schema["definitions"]):
-        if name.partition(".")[0] in ("cell", "unfinished"):  # the latter is of earlier releases
-            continue
-        has_column = name.startswith("measurement.") and name.rpartition(".")[2] in explained
-        meaning = _meaning(name, field, schema["definitions"])
-        if meaning and not has_column:
-            meanings[name] = meaning
-    lines = [f"- `{name}`: {meaning}\n" for name, meaning in meanings.items()]
-    return "".join([before, FIELDS, *lines])
-
-
-def _fields(schema: Schema, known: dict[str, Schema], prefix: str = "") -> Iterator[tuple[str, Schema]]:
-    """Yields the dotted name and the schema of each field, also of fields in objects; `[]` ends the name of a list."""
-    for name, field in schema["properties"].items():
-        inner, is_list = _inner(field, known)
-        path = f"{prefix}{name}[]" if is_list else f"{prefix}{name}"
-        yield path, field
-        if not prefix and not is_list and "properties" in inner:
-            yield from _fields(inner, known, f"{path}.")
-
-
-def _inner(field: Schema, known: dict[str, Schema]) -> tuple[Schema, bool]:
-    """The schema of the object that a field has, if it has one; whether it has a list of them."""
-    inner = next(each for each in field.get("anyOf", [field]) if each.get("type") != "null")
-    is_list = inner.get("type") == "array"
-    if is_list and isinstance(inner["items"], dict):
-        inner = inner["items"]
-    if "$ref" in inner:
-        return known[str(inner["$ref"].rpartition("/")[2])], is_list
-    return {}, is_list
-
-
-def _meaning(name: str, field: Schema, known: dict[str, Schema]) -> str:
-    """What a field means, in one sentence; of an object in an object, also the names of its fields, if they are few."""
-    meaning = field.get("description", "").replace("None", "null").partition(". ")[0]
-    inner, _ = _inner(field, known)
-    if meaning and "." in name and len(inner.get("properties", ())) in range(1, MAX_NAMES + 1):
-        meaning += f" ({', '.join(inner['properties'])})"
-    return str(meaning)
 
 
 def serving() -> str:

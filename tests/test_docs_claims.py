@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.judging.row import summarise
+from accelbench.schema import json_schema
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,7 +22,7 @@ def script(name):
     return module
 
 
-@pytest.mark.parametrize("name", ["columns.md", "records.md", "serving.md", "settings.md"])
+@pytest.mark.parametrize("name", ["columns.md", "serving.md", "settings.md"])
 def test_a_made_page_is_what_the_code_makes(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == script("pages").pages()[name], "run: python docs/pages.py"
 
@@ -39,3 +40,14 @@ def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() ->
     named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
     assert len(named) > 5
     assert named <= {*COLUMNS, "counts"}
+
+
+def test_the_fields_that_the_pages_name_are_those_of_a_record() -> None:
+    table = (ROOT / "docs/records.md").read_text().partition("| field | meaning |")[2].partition("\n\n")[0]
+    names = re.findall(r"`([a-z_.]+)(?:\[\])?`", " ".join(line.split("|")[1] for line in table.splitlines()[2:]))
+    schema = json_schema.record()
+    parts = {"measurement": "Measurement", "environment": "Environment", "system": "SystemSeries", "data": "Data"}
+    assert len(names) > 25
+    for name in names:
+        parent, _, field = name.rpartition(".")
+        assert field in (schema["definitions"][parts[parent]] if parent else schema)["properties"], name
