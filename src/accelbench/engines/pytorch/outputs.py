@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.flops import needs_gradients, watched
+from accelbench.engines.pytorch.flops import Counter, needs_gradients, watched
 from accelbench.engines.pytorch.global_state import (
     DETERMINISTIC,
     flush_denormals,
@@ -188,13 +188,21 @@ class NetworkOutputs(CellRun):
         """Whether inference mode changes the output, as for networks that use gradients of torch.func: they are 0."""
         if self.grad_mode != INFERENCE_MODE or not self.measured or not self.is_plain:
             return False
-        batch, output = self.measured[0].batch, self.measured[0].output
-        most = limit(self.cell.precision)
-        with self.observations.checking(), suppress(Exception):  # fails if the network keeps inference tensors
-            with torch.inference_mode(False), torch.no_grad():
-                is_other = error_of(arrays_in(self.further_result(batch)), output) > most
-            return is_other and error_of(arrays_in(self.further_result(batch)), output) <= most
+        measured, most = self.measured[0], limit(self.cell.precision)
+        with self.observations.checking():
+            if measured.rows is not None:
+                with suppress(Exception):  # the network may take no other number of rows
+                    if self._error_in_no_grad(*measured.rows) <= most:
+                        return False
+            with suppress(Exception):  # fails if the network keeps inference tensors
+                is_other = self._error_in_no_grad(measured.batch, measured.output) > most
+                return is_other and error_of(self._again(measured.batch), measured.output) <= most
         return False
+
+    def _error_in_no_grad(self, batch: Any, output: Output) -> float:
+        """How far the output for a batch is from one without inference mode."""
+        with torch.inference_mode(False), torch.no_grad():
+            return error_of(arrays_in(self.further_result(batch)), output)
 
     def plain_network(self) -> nn.Module:
         """The measured network without torch.compile."""
@@ -204,13 +212,25 @@ class NetworkOutputs(CellRun):
         self.note_resources()
         if self.is_plain and self.checks_output:
             with self.observations.checking():
-                batch = self._fed(self.workload.example())
-                with watched(self.observations.products) as counter:
-                    self._result_of(batch)
-                is_whole = self.backend.on_host and not self.observations.products.in_other_threads
-                if is_whole and self.cell.mode == Mode.infer:
-                    self.watched_work = counter.work()
+                self._watch(self.workload.example())
         super().keep_output()
+
+    def _watch(self, batch: Any) -> None:
+        """Watches the operators of a further step on a few rows, or on the whole batch if its work is to be counted."""
+        counts_work = self.cell.mode == Mode.infer and self.known_work is None and self.backend.on_host
+        if not counts_work and (rows := outer_rows(batch)) is not None:
+            with suppress(Exception):  # the network may take no other number of rows
+                self._watch_step(rows)
+                return
+        counter = self._watch_step(batch)
+        if counts_work and not self.observations.products.in_other_threads:
+            self.watched_work = counter.work()
+
+    def _watch_step(self, batch: Any) -> Counter:
+        fed = self._fed(batch)
+        with watched(self.observations.products) as counter:
+            self._result_of(fed)
+        return counter
 
     def look(self) -> Measured:
         batch, is_unseen = self.workload.unseen()
