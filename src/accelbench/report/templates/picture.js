@@ -2,7 +2,7 @@
 // The picture of the first screen: a row for each job, around what its user runs today; on it a mark for each other
 // setting at the same batch. The panel has the figures of the selected mark. The page draws it before it reads the cells.
 const GAINS = JSON.parse(place("gains").textContent), JOBS = GAINS.jobs;
-const MAX_ALL = 14, MAX_JOBS = 12, MAX_BARS_OF_JOB = 6, GLYPH = 7.6, NOTE_GLYPH = 5.8;  // rows; of more, until all are asked for; bars in the panel; pixels of a letter, and of a note's
+const MAX_ALL = 12, MAX_JOBS = 10, MAX_BARS_OF_JOB = 5, GLYPH = 7.6, NOTE_GLYPH = 5.8;  // rows; of more, until all are asked for; bars in the panel; pixels of a letter, and of a note's
 const DIAMOND = "M0-7L6 0 0 7-6 0Z", HEXAGON = "M-6 0L-3-5.4H3L6 0 3 5.4H-3Z";
 const OF_KIND = {
   "PyTorch": ["pytorch", "M0-5.4A5.4 5.4 0 1 0 0 5.4A5.4 5.4 0 1 0 0-5.4Z"],
@@ -89,7 +89,7 @@ function drawPicture() {
   const kinds = KINDS.map(kind => make("li", {}, make("svg", {viewBox: "0 0 18 18", "aria-hidden": "true"}, markOf(kind, "likely")), kind));
   const drawn = jobs.flatMap(gainsOf), sureness = ["sure", "likely", "can't tell"].filter(word => drawn.some(gain => SURENESS[gain.word] === SURENESS[word]));
   const how = [...sureness.map(word => make("li", {}, make("svg", {viewBox: "0 0 18 18", "aria-hidden": "true"}, markOf("PyTorch", word)), word)),
-    ...drawn.some(gain => gain.bounds) ? [make("li", {}, drawn.some(gain => gain.bounds && !gain.exactly) ? "line: what both 95 % intervals allow" : "line: 95 %")] : [], ...drawn.some(isDoubtful) ? [make("li", {}, "!: in doubt")] : []];
+    ...drawn.some(gain => gain.bounds) ? [make("li", {}, drawn.some(gain => gain.bounds && !gain.exactly) ? "line: both 95 % intervals" : "line: 95 %")] : [], ...drawn.some(isDoubtful) ? [make("li", {}, "!: in doubt")] : []];
   box.classList.toggle("narrow", isNarrow);
   box.replaceChildren(make("ul", {class: "kinds"}, ...kinds), svg,
     make("ul", {class: "kinds how"}, ...how,
@@ -98,11 +98,11 @@ function drawPicture() {
   select(shown.includes(picture.job) ? picture.job : shown[0], picture.gain);
 }
 
-// A note stands above its mark, or below where the one before it is too close, or has no place.
+// A note stands above its mark, or below where the one before it is too close, or has no place. The row's end names the best.
 const noteOf = gain => gain.note + (isDoubtful(gain) ? "!" : "");
 function placesOfNotes(gains, x) {
   const ends = new Map([[-8, -Infinity], [16, -Infinity]]), places = new Map();  // of the last note above and below
-  for (const gain of gains.filter(each => each.note).reverse()) {
+  for (const gain of [...gains].reverse()) {
     const half = noteOf(gain).length * NOTE_GLYPH / 2, from = x(gain.ratio) - half;
     const place = [...ends.keys()].find(each => ends.get(each) < from);
     if (place === undefined) continue;
@@ -126,7 +126,7 @@ function drawRow(job, [times, setting], {y, height, width, left, right, isNarrow
     make("tspan", {class: "times"}, times), make("tspan", best ? {} : {class: "faint"}, setting.length > room ? `${setting.slice(0, room - 1)}…` : setting)));
   const spots = gains.map((gain, index) => line + (index - (gains.length - 1) / 2) * step);
   if (best) row.append(make("line", {class: `stem of-${OF_KIND[best.kind][0]}`, x1: x(1), x2: x(best.ratio), y1: spots[gains.indexOf(best)], y2: spots[gains.indexOf(best)]}));
-  const places = hasNotes ? placesOfNotes(gains, x) : new Map();
+  const places = hasNotes ? placesOfNotes(gains.filter(gain => gain.note && gain !== best), x) : new Map();
   gains.map((gain, index) => [gain, spots[index]]).reverse().forEach(([gain, at]) => {
     const group = make("g", {class: `one of-${OF_KIND[gain.kind][0]}`});
     if (gain.bounds) group.append(...[[gain.bounds[0], gain.bounds[1], 0, 0], ...gain.bounds.map(end => [end, end, -3.5, 3.5])]
@@ -181,7 +181,7 @@ function drawPanel(job, gain, gains, wished) {
   place("panel").replaceChildren(make("h2", {}, job.name, " ", small(job.data)), make("p", {class: "figure"}, ...head), make("dl", {},
     ...entry("use", make("b", {}, used.setting), `, batch ${used.batch.toLocaleString("en-US")}`),
     ...entry("speed", used.speed, isKept ? "" : ` (${gain.today.speed.split(" ")[0]} today)`),
-    ...used.step ? entry("median step", used.step) : [], ...used.error ? entry("output", `differs by ${used.error} from fp32's`) : [],
+    ...used.step ? entry("median step", used.step) : [], ...used.error ? entry("output", `${used.error} off fp32's`) : [],
     ...gain.why && !gain.told ? entry("why", gain.why) : [], ...doubts.length ? entry("doubt", doubts.length > 1 ? make("details", {}, make("summary", {}, `${doubts.length} doubts`), make("div", {}, doubts.join("; "))) : doubts[0]) : []),
   barsOf(job, gains),
   make("p", {class: "acts"}, ...used.command ? [copyButton("copy command", used.command)] : [],

@@ -53,19 +53,22 @@ function foldOf(reason, cells) {
   const names = isOpen ? "" : make("div", {class: "names"}, cells.map(cell => cell.label).join(", "));
   return make("tr", {class: "fold", "data-reason": reason}, make("td", {colspan: COLUMNS.filter(isListed).length}, button, names));
 }
+// What a button was asked to add comes first.
 function rowsOf(cells) {
   const folds = grouped(cells.filter(isFolded), because), most = new Map();
   for (const {job, share} of cells) most.set(job, Math.max(share, most.get(job) ?? 0));
-  const draw = cell => () => rowOf(cell, most);
-  return [...cells.filter(cell => !isFolded(cell)).map(draw), ...[...folds].flatMap(([reason, alike]) =>
-    [() => foldOf(reason, alike), ...(unfolded.has(reason) ? alike.map(draw) : [])])];
+  const draw = cell => [isAsked(cell), () => rowOf(cell, most)];
+  const rows = [...cells.filter(cell => !isFolded(cell)).map(draw), ...[...folds].flatMap(([reason, alike]) =>
+    [[isAsked(alike[0]), () => foldOf(reason, alike)], ...(unfolded.has(reason) ? alike.map(draw) : [])])];
+  return rows.sort(([a], [b]) => b - a).map(([, row]) => row);
 }
 
 // The table has measured cells only, until others are asked for: by a button, by the filter of the status, or on paper.
 let isPaper = false;
+const isAsked = cell => state.also.has(cell.outcome);
 function wantedOf(cells) {
   if (isPaper || state.filters.outcome?.size || !cells.some(cell => cell.outcome === "ok")) return cells;
-  return cells.filter(cell => cell.outcome === "ok" || state.also.has(cell.outcome));
+  return cells.filter(cell => cell.outcome === "ok" || isAsked(cell));
 }
 function drawAlso(cells) {
   const focused = document.activeElement.dataset.outcome;
