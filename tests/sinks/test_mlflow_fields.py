@@ -28,7 +28,7 @@ def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_th
     row, run = summarise(of), of_process(of)
     assert run.metrics["speed"] == pytest.approx(row["samples_per_s"], rel=0.005)
     assert run.metrics["speed"] == float(f"{run.metrics['speed']:.2e}")
-    assert run.metrics["latency_p50_ms"] == row["latency_p50_ms"]
+    assert run.metrics["latency_p50_ms"] == float(f"{row['latency_p50_ms']:.4g}")
     assert (run.metrics["batch_size"], run.metrics["peak_host_mb"]) == (128, 392)
     assert row["accuracy"] is None
     assert not run.metrics.keys() & {"accuracy", "compile_s", "peak_device_mb", "latency_p99_ms"}
@@ -54,6 +54,27 @@ def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protoco
     assert len(run.params) == 25
     assert "model.args.x14=14" in run.params["more"]
     assert len([tag for tag in run.tags | whole.tags if not tag.startswith("mlflow.")]) == 4
+
+
+def test_a_runs_table_has_the_settings_of_its_batch_which_its_answer_compares():
+    cells = [cell(batch_size=size, precision=word) for size in (32, 128) for word in (Precision.fp32, Precision.bf16)]
+    processes = [Process.of(record(of, number=number)) for number, of in enumerate(cells)]
+    for run in of_cells(cells_of(processes)):
+        answer, table, *_ = run.tags[NOTE].split("\n\n")
+        assert table.count(f"batch {run.params['batch_size']} |") == 2
+        assert table.count("| reference |") == 1
+        assert "times as fast" in answer or answer.startswith("**reference**")
+    batches = of_cells(cells_of(processes[::2]))  # of a single setting
+    assert all("batch 32 |" in run.tags[NOTE] and "batch 128 |" in run.tags[NOTE] for run in batches)
+
+
+def test_a_metric_has_four_digits_and_a_count_all_of_them():
+    of = record(cell(batch_size=123_456), number=1)
+    metrics = of_process(of).metrics
+    assert metrics["batch_size"] == 123_456
+    assert all(
+        len(f"{value:g}".replace(".", "").strip("0")) <= 4 for name, value in metrics.items() if name != "batch_size"
+    )
 
 
 def test_defaults_are_no_parameters():

@@ -154,6 +154,10 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
         elif gain is not None:
             word = gain.word
             answer = f"{gain.text} as {others.text(gain.second)} ({word})"
+        # The table shows what the answer compares: settings of the same batch, or batches of a single setting.
+        alike = [other for other in others.cells if other.cell.batch_size == cell.cell.batch_size]
+        if len(alike) > 1:
+            others = replace(others, cells=alike)
     run = _run(cell, records, answer, share, others)
     params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
     return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
@@ -256,17 +260,20 @@ def _end_ms(record: Record) -> int:
 
 
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
-    """The figures of a run. The series over its epochs also count as metrics, and leave less room for these."""
+    """The figures of a run: speed and share in three digits, the others in four.
+
+    The series over its epochs also count as metrics, and leave less room for these.
+    """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
     metrics = {name: float(f"{value:.2e}") for name, value in rounded.items() if value is not None}
     # The three: speed, share, and `NUM_PROCESSES` of a cell. So a cell and its only process have the same columns.
     most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
-    known = [name for name in COLUMNS if process.row[name] is not None]
-    for name in (NUM_PROCESSES, *known[:most]):
+    columns = [name for name in COLUMNS if process.row[name] is not None]
+    for name in (NUM_PROCESSES, *columns[:most]):
         value = process.row.get(name)
         if value is not None:
-            metrics[name] = float(value)
+            metrics[name] = float(value) if isinstance(value, int) else float(f"{value:.4g}")
     return metrics
 
 
