@@ -49,7 +49,7 @@ def test_an_altered_manifest_is_refused(tmp_path):
     make(tmp_path / "a", stand_in_reason="no network")
     path = tmp_path / "a" / MANIFEST
     path.write_text(path.read_text().replace('"stand_in": true', '"stand_in": false'))
-    with pytest.raises(DataError, match="its digest is not that of its contents"):
+    with pytest.raises(DataError, match="its digest does not fit its contents"):
         read_manifest(tmp_path / "a")
 
 

@@ -62,7 +62,7 @@ def test_each_folder_of_pictures_is_a_class(place, pictures):
 def test_fewer_than_two_classes_are_refused(place, tmp_path, names):
     for name in names:
         picture(tmp_path / "pictures" / name, 0)
-    with pytest.raises(DataError, match="it has [01] folders with pictures .*: a class is such a folder"):
+    with pytest.raises(DataError, match="it has [01] folders with pictures .*, and at least two are needed"):
         prepare.prepare_own(place, of_folder(tmp_path / "pictures"))
 
 
@@ -80,7 +80,7 @@ def test_a_link_to_a_folder_is_not_followed(place, pictures, tmp_path):
     (pictures / "bee" / "link.png").symlink_to(tmp_path / "elsewhere.png")
     (pictures / "folder").symlink_to(tmp_path)
     obtained = prepare.prepare_own(place, of_folder(pictures))
-    assert obtained.refused == ["folder: no picture by its name"]
+    assert obtained.refused == ["folder: its name is not that of a picture"]
     assert read_classes(place.data / "mine") == ["Apples", "bee", "cat 1"]
 
 
@@ -125,7 +125,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
         ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
         ({"images": IMAGES, "labels": LABELS[:9]}, r"labels is int64 of the shape \(9,\)"),
-        ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),
+        ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set needs at least two classes"),
         ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),
         ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
     ],

@@ -99,7 +99,7 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     assert refused.pop("Cat/2.jpg").startswith("damaged")
     assert refused == {
         "Cat/0.jpg": "empty",
-        "Cat/Thumbs.db": "no picture by its name",
+        "Cat/Thumbs.db": "its name is not that of a picture",
         "Cat/link.jpg": "no file, but a folder, a device or a link to nothing",
         "Dog/more.jpg": "no file, but a folder, a device or a link to nothing",
         "Dog/pipe.jpg": "no file, but a folder, a device or a link to nothing",
@@ -118,9 +118,9 @@ LAYOUTS = {  # a name -> its label and split, or why it is left out
         "test/cats/2.jpg": (0, "test"),
         "validation/dogs/3.jpg": (1, "test"),
         "odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder",
-        "test1/17.jpg": "of no class (cat, dog) by its folder or name",  # Kaggle's, which have no labels
-        "readme[1].txt": "no picture by its name",
-        "__MACOSX/Cat/._0.jpg": "no picture by its name",  # macOS adds these to archives
+        "test1/17.jpg": "neither its folder nor its name is a class (cat, dog)",  # Kaggle's, which have no labels
+        "readme[1].txt": "its name is not that of a picture",
+        "__MACOSX/Cat/._0.jpg": "its name is not that of a picture",  # macOS adds these to archives
     },
 }
 

@@ -1,4 +1,4 @@
-"""A prepared data set: the arrays, which every engine reads, and manifest.json, which describes them."""
+"""A prepared data set: its arrays, which every engine reads, and manifest.json, which describes the arrays."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,28 +18,28 @@ from accelbench.schema.serialize import digest, load, read_json, safe, sha256_of
 from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
-DRAWN = "normal random numbers, drawn for each cell from its seed"  # the source of random images
+DRAWN = "normal random numbers, drawn for each cell from its seed"  # description of the source of random images
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """One split."""
+    """The images and labels of one split."""
 
-    images: NDArray[np.uint8]  # uint8, N x height x width, or N x height x width x 3 for colour
-    labels: NDArray[np.uint8]  # uint8, N: the class's index
+    images: NDArray[np.uint8]  # uint8, N x height x width; or N x height x width x 3 for colour
+    labels: NDArray[np.uint8]  # uint8, N: index of the class
 
     def part(self, rows: Sequence[int]) -> "Arrays":
-        """These rows of it, in this order."""
+        """A part of the split: these rows, in this order."""
         return Arrays(self.images[rows], self.labels[rows])
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The encoded picture files of one split."""
+    """The picture files of one split, not decoded."""
 
-    content: NDArray[np.uint8]  # uint8, the bytes of all files, concatenated
-    ends: NDArray[np.int64]  # int64, N: where each file ends in `content`
-    labels: NDArray[np.uint8]  # uint8, N: the class's index
+    content: NDArray[np.uint8]  # uint8, the concatenated bytes of all files
+    ends: NDArray[np.int64]  # int64, N: end of each file in `content`
+    labels: NDArray[np.uint8]  # uint8, N: index of the class
 
     def __getitem__(self, index: int) -> bytes:
         start = int(self.ends[index - 1]) if index else 0
@@ -48,7 +48,7 @@ class Encoded:
 
 @contextmanager
 def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
-    """A uint8 .npy file to which the bytes of whole rows are written, each of `shape`: the array is never in memory."""
+    """A uint8 .npy file for rows of `shape`. The caller writes their bytes, so that they need not fit into memory."""
     with path.open("wb") as file:
         start = _write_head(file, (0, *shape))
         yield file
@@ -58,30 +58,30 @@ def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
 
 
 def _write_head(file: BinaryIO, shape: tuple[int, ...]) -> int:
-    # numpy pads it for the first axis to grow: its length does not depend on the number of rows.
+    # numpy pads the header so that the first axis can grow: its length does not depend on the number of rows.
     npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
     return file.tell()
 
 
 def label_type(num_classes: int) -> type[np.integer[Any]]:
-    """What labels are kept as: uint8, or int64 for more classes than that has."""
+    """The type of labels: uint8, or int64 for more than 256 classes."""
     return np.uint8 if num_classes <= 256 else np.int64
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:
-    """The file of a split's array: its `images`, `labels`, or `encoded` and `ends` (see `Encoded`)."""
+    """The file of an array of a split. `kind`: `images`, `labels`, `encoded` or `ends` (see `Encoded`)."""
     return folder / f"{split}_{kind}.npy"
 
 
 def how_to_prepare(folder: Path) -> str:
-    """The end of a message: how to prepare the data set of `folder`."""
+    """The end of a message: how to prepare the data set of `folder` again."""
     removed = f"remove {folder}: the next run prepares it again"
     return removed if project_folder() is None else f"prepare it with: dvc repro data@{folder.name}"
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turns what goes wrong with a file into a DataError that names the file and what to do."""
+    """Turns an error of reading a file into a DataError that names the file and what to do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -91,9 +91,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
-    """Maps a split, or its first `num` images, into memory, copy-on-write: changes do not reach the file.
+    """Maps a split, or its first `num` images, into memory. Changes of the arrays do not reach the files.
 
-    Raises DataError: it is not readable; UnsupportedError: it has fewer images.
+    Raises DataError: the split is not readable. Raises UnsupportedError: it has fewer than `num` images.
     """
     images = _map(folder, split, "images")
     labels = _map(folder, split, "labels")
@@ -103,7 +103,7 @@ def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
 
 
 def load_encoded(folder: Path, split: str) -> Encoded:
-    """Maps the encoded picture files of a split into memory. Raises UnsupportedError: the set does not keep them."""
+    """Maps the picture files of a split into memory. Raises UnsupportedError: the data set does not keep them."""
     if not array_path(folder, split, "encoded").exists():
         raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
     ends = _map(folder, split, "ends").astype(np.int64)
@@ -111,7 +111,7 @@ def load_encoded(folder: Path, split: str) -> Encoded:
 
 
 def save_split(folder: Path, split: str, arrays: Arrays) -> None:
-    """Writes a split that is in memory."""
+    """Writes a split whose arrays are in memory."""
     np.save(array_path(folder, split, "images"), arrays.images)
     np.save(array_path(folder, split, "labels"), arrays.labels)
 
@@ -124,14 +124,14 @@ def _map(folder: Path, split: str, kind: str) -> NDArray[np.uint8]:
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """The digest of a manifest, without `digest` itself and `source`, since equal data may have several sources."""
+    """The digest of a manifest. It ignores the entries `digest` and `source`: equal data may have several sources."""
     return digest({key: value for key, value in manifest.items() if key not in ("digest", "source")})
 
 
 def read_manifest(folder: Path) -> Data:
-    """The data set prepared in `folder`, as records describe it. Raises DataError: it is not there, or was altered.
+    """The description of the data set in `folder`, as records keep it. Random images have no folder.
 
-    Random images have no folder.
+    Raises DataError: it is missing, or it was altered.
     """
     if folder.name == RANDOM:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)
@@ -141,28 +141,28 @@ def read_manifest(folder: Path) -> Data:
 
 
 def check_arrays(folder: Path) -> None:
-    """Checks the arrays in `folder` against the manifest's checksums. Raises DataError: something was altered."""
+    """Checks the arrays in `folder` against the manifest's checksums. Raises DataError: an array was altered."""
     for name, described in _read(folder)["files"].items():
         with _reading(folder / name):
             if sha256_of(folder / name) != described["sha256"]:
-                raise ValueError("altered: not the manifest's checksum")
+                raise ValueError("altered: its checksum is not that of the manifest")
 
 
 def _read(folder: Path) -> dict[str, Any]:
     with _reading(folder / MANIFEST):
         manifest: dict[str, Any] = read_json(folder / MANIFEST)
         if manifest["digest"] != digest_of(manifest):
-            raise ValueError("altered: its digest is not that of its contents")
+            raise ValueError("altered: its digest does not fit its contents")
     return manifest
 
 
 def read_counts(folder: Path) -> dict[str, int]:
-    """Number of images of each split."""
+    """Split -> number of its images."""
     return {split: sum(of_class.values()) for split, of_class in _counts(folder).items()}
 
 
 def read_classes(folder: Path) -> list[str]:
-    """The classes' names, in the order of the labels; none for random images."""
+    """The names of the classes, in the order of their labels; none for random images."""
     return list(_counts(folder).get("train", ()))
 
 

@@ -9,22 +9,24 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from accelbench.errors import DataError
 
-Image.preinit()  # at import, so that processes forked from this one need not do it
+Image.preinit()  # here, so that processes forked from this one inherit it
 
-# More than any photograph has; a malicious picture (a decompression bomb) could fill the memory.
+# No photograph has more. A malicious picture (a decompression bomb) could otherwise fill the memory.
 MAX_PIXELS = 50_000_000
-# Pillow reads more formats, but some start programs (PostScript) or are not pictures.
+# Pillow reads more formats. Some of them start programs (PostScript) or are not pictures.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
 def decode(content: bytes, side: int) -> NDArray[np.uint8]:
-    """Decodes a picture of one of `FORMATS`, whatever its name says.
+    """Decodes a picture of one of `FORMATS`. Its name does not matter.
 
-    The Exif orientation is applied; grey, palette and CMYK become RGB, transparent pixels white. Of several frames the
-    first is taken. Pictures are resized to `side` x `side` with Pillow's antialiased bilinear filter, without keeping
-    the aspect ratio. The result is uint8, side x side x 3.
+    The Exif orientation is applied. Grey, palette and CMYK pictures become RGB; transparent pixels become white. If
+    there are several frames, the first is used. The picture is resized to `side` x `side` with Pillow's antialiased
+    bilinear filter; its aspect ratio is not kept. Pillow may warn of unusual Exif data.
 
-    Pillow may warn of unusual Exif data. Raises DataError: the bytes are no picture, or only a part of one.
+    Returns: uint8, side x side x 3.
+
+    Raises DataError: `content` is no picture, or only a part of one.
     """
     if not content:
         raise DataError("empty")
@@ -48,7 +50,7 @@ def decode(content: bytes, side: int) -> NDArray[np.uint8]:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
-        raise DataError("of 16 bits a pixel, which Pillow would clip at 255")
+        raise DataError("16 bits a pixel: Pillow would clip them at 255")
     if image.has_transparency_data:  # an alpha channel, or one transparent colour
         above = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", above.size, "white"), above)

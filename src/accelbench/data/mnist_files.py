@@ -1,4 +1,4 @@
-"""Data sets of four files in MNIST's idx format: checked against known digests, read."""
+"""Data sets of four files in MNIST's idx format (http://yann.lecun.com/exdb/mnist/), checked by their digests."""
 
 import gzip
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ NAMES = (
 
 
 def like_mnist(sha256s: Sequence[str], **described: Any) -> FileSet:
-    """The data set of four files with these checksums, in the order of `NAMES`; `described` are fields of `FileSet`."""
+    """A data set of four files; their SHA-256 digests are in the order of `NAMES`. `described`: other fields."""
     files = [File(name, sha256) for name, sha256 in zip(NAMES, sha256s, strict=True)]
 
     def read(folder: Path, target: Target) -> Obtained:

@@ -1,4 +1,4 @@
-"""What a data set is, and how it is obtained: from original files, else by download, else as a marked stand-in."""
+"""The sources of a data set: original files of the user, else a download, else a marked stand-in."""
 
 import hashlib
 import importlib
@@ -18,20 +18,20 @@ from accelbench.data import sets
 from accelbench.errors import DataError, DownloadError, UnknownChoiceError, UserError
 from accelbench.schema.serialize import digest, read_bytes, sha256_of, writing
 
-# After this long without data a mirror is given up.
+# A mirror that sends nothing for this many seconds is given up.
 STALL_S = 4.5
-DOWNLOADS = "data/.downloads"  # relative to the project
+DOWNLOADS = "data/.downloads"  # relative to the project's folder
 
 
 @dataclass(frozen=True)
 class File:
-    """A file with a known checksum."""
+    """A file whose checksum is known."""
 
-    name: str  # the file name, which is also appended to a mirror's address
-    sha256: str  # in hexadecimal digits
+    name: str  # file name; a mirror's address and this name form the file's address
+    sha256: str  # 64 hexadecimal digits
 
     def read(self, path: Path) -> bytes:
-        """The very bytes at `path` that were checked. Raises DataError: it is missing, or not this file."""
+        """The checked bytes of the file at `path`. Raises DataError: it is missing, or it is another file."""
         try:
             content = read_bytes(path)
         except OSError as error:
@@ -42,7 +42,7 @@ class File:
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
-    """Downloads what is missing in `folder` or not intact. Raises DownloadError, with the reason of each mirror."""
+    """Downloads the files that `folder` lacks, or that are damaged. Raises DownloadError: no mirror has them all."""
     folder.mkdir(parents=True, exist_ok=True)
     failures = ""
     for mirror in mirrors:
@@ -58,7 +58,7 @@ def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> Non
 
 
 def _fetch(url: str, file: File, path: Path) -> None:
-    from rich.console import Console  # here, since the parent asks this module for names
+    from rich.console import Console  # not at the top: the parent process imports this module only for names
     from rich.progress import wrap_file
 
     request = urllib.request.Request(url, headers={"User-Agent": "accelbench"})
@@ -74,59 +74,59 @@ def _fetch(url: str, file: File, path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Obtained:
-    """A data set whose arrays are written."""
+    """The description of a data set whose arrays have been written."""
 
-    classes: Sequence[str] = ()  # the classes' names, in the order of the labels
-    source: str = ""  # where the data came from, in words; no absolute path
-    # why this is a stand-in, or only a part of the set; None if it is the real data set
+    classes: Sequence[str] = ()  # names of the classes, in the order of their labels
+    source: str = ""  # where the data came from, in words, without absolute paths
+    # why this is a stand-in or a part of the data set; None for the whole real data set
     stand_in_reason: str | None = None
-    refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
-    part: str = ""  # how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was
+    refused: Sequence[str] = ()  # a line for each file that was left out: its name and the reason
+    part: str = ""  # the part of the source that was read, such as `400 of 24,946 pictures`; empty for all of it
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a data set's arrays are written, and how."""
+    """Where the arrays of a data set are written, and its settings."""
 
-    folder: Path  # gets {train,test}_{images,labels}.npy
-    settings: Mapping[str, int] = field(default_factory=dict)  # of this data set, such as `image_size`
+    folder: Path  # folder of {train,test}_{images,labels}.npy
+    settings: Mapping[str, int] = field(default_factory=dict)  # settings of this data set, such as `image_size`
 
 
 class DataSet:
-    """What `DATA_SET` of each module of `accelbench.data.sets` has."""
+    """The interface of `DATA_SET` in each module of `accelbench.data.sets`."""
 
-    home: str | None = None  # where original files are looked for first, relative to the project; None without any
+    home: str | None = None  # place of original files, relative to the project; None if the set has no files
     settings: Mapping[str, int] = {}  # name in params.yaml -> default
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays. `source` is `auto`, `download`, or a path from `root`. Raises DataError."""
+        """Writes the arrays. `source` is `auto`, `download`, or a path relative to `root`. Raises DataError."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet(DataSet):
-    """A data set of original files: local ones, else a download, else a stand-in."""
+    """A data set of original files: the user's, else downloaded ones, else a stand-in."""
 
-    title: str  # the name in messages
+    title: str  # name in messages
     home: str
     classes: Sequence[str]
-    files: Sequence[File]  # that are downloaded from `mirrors`: addresses that a file's name is appended to
-    mirrors: Sequence[str]
+    files: Sequence[File]  # files to download
+    mirrors: Sequence[str]  # beginnings of addresses, to which a file's name is appended
     # verifies the original files at a path and writes their arrays; raises DataError
     read: Callable[[Path, Target], Obtained]
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
-    shape: tuple[int, ...]  # of an image, channels first, unless the setting `image_size` says another side
-    num_samples: tuple[int, int]  # of the original set, to train and to test
+    shape: tuple[int, ...]  # shape of an image, channels first, unless the setting `image_size` changes its sides
+    num_samples: tuple[int, int]  # samples of the original training and test set
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays. `auto` uses the files in `home`, else a download, earlier or new, else the stand-in."""
+        """Writes the arrays. `auto`: from the files in `home`, else from a download, else from the stand-in."""
         if source not in ("auto", "download"):
-            is_private = source.startswith(("/", "~"))  # a manifest names no folder above it
+            is_private = source.startswith(("/", "~"))  # the manifest then has only the file's name
             shown = Path(source).name if is_private else source
             return self._read(root / os.path.expanduser(source), f"from {shown}", target)
         home = root / self.home
-        if source == "auto" and (home.is_file() or any(home.glob("*"))):  # the user's files: wrong ones are an error
+        if source == "auto" and (home.is_file() or any(home.glob("*"))):  # no fallback: wrong files are an error
             return self._read(home, f"from {self.home}", target)
         folder = root / DOWNLOADS / name
         try:
@@ -137,7 +137,7 @@ class FileSet(DataSet):
             return Obtained(
                 classes=self.classes,
                 source=f"stand-in for {self.title}: {self.stand_in(target)}",
-                stand_in_reason=f"{self.home} is not there; {error}",
+                stand_in_reason=f"{self.home} is missing; {error}",
             )
         return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
 
@@ -151,31 +151,32 @@ class FileSet(DataSet):
 
 
 def names() -> list[str]:
-    """The names of the data sets: each is one module of `accelbench.data.sets`. Imports none of them."""
+    """The names of the data sets. Each is one module of `accelbench.data.sets`; none of them is imported."""
     return sorted(module.name for module in pkgutil.iter_modules(sets.__path__))
 
 
 def find(name: str) -> DataSet:
-    """The data set `name`, as its module defines it. Raises UnknownChoiceError: no module has this name."""
+    """The data set of the module `name`. Raises UnknownChoiceError: there is no such module."""
     if name not in names():
         raise UnknownChoiceError("data", name, names())
     return cast(DataSet, importlib.import_module(f"{sets.__name__}.{name}").DATA_SET)
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """What `listed` says of a set's source, so that DVC prepares the set again when its files change."""
+    """The source of a data set, with what `listed` returns. DVC prepares the set again when it changes."""
     home = find(name).home
-    # No files, or known by their checksum wherever they come from. If there is no source, preparing says so.
+    # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():
         return {"source": source}
     return listed(root / (home if source == "auto" else os.path.expanduser(source)), source, f"data.{name}.source")
 
 
 def listed(place: Path, source: str, flag: str) -> dict[str, Any]:
-    """How many files are at `place`, and a digest of their names, sizes and times of change.
+    """The number of files at `place`, and a digest of their names, sizes and times of change.
 
-    `source` is what the list calls it. The files' content is checked when they are read. Raises a UserError, which
-    names `flag`: they can't be listed.
+    Contents are checked when the files are read. `source`: the place, as the user wrote it.
+
+    Raises UserError: the files can't be listed; the message begins with `flag`.
     """
     files = []
     try:

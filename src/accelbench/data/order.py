@@ -1,4 +1,4 @@
-"""The samples of each batch: the same for every engine, device and pipeline."""
+"""The samples of each batch. They are the same for every engine, device and pipeline."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,25 +10,28 @@ from accelbench.errors import UnsupportedError
 
 Indices = NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
-VALIDATION = "validation"  # the split of what is held out of a training set, to train to a target
-SPLIT_SEED = 40  # of that, whatever the seed of a cell
+VALIDATION = "validation"  # the split held out of a training set, for a training to a target
+SPLIT_SEED = 40  # random seed of this split, for every seed of a cell
 
-# Random batches that are drawn ahead and used in turn, so that the next one is not in the caches.
+# Random batches that are drawn ahead and used in turn. With several of them, the next one is not in the caches.
 NUM_RANDOM_BATCHES = 8
 MAX_RANDOM_BYTES = 512 << 20
 
 
 def num_drawn_ahead(num_bytes: int) -> int:
-    """How many random batches of `num_bytes` each are drawn ahead."""
+    """How many random batches are drawn ahead, if a batch has `num_bytes`."""
     return max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
 
 
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
-    """The samples of a training set of `num` to train on, and those to evaluate on, ascending, without overlap.
+    """Divides the indices of `num` training samples: those to train on, and those to evaluate on. Both are ascending.
 
-    They are the same for all seeds and settings: otherwise two settings would aim at different targets.
+    The division is the same for all seeds and settings: otherwise two settings would aim at different targets.
 
-    Raises an UnsupportedError if one of the two is empty.
+    Args:
+        share: the share of the samples to evaluate on.
+
+    Raises UnsupportedError: one of the two is empty.
     """
     num_held_out = round(share * num)
     if not 0 < num_held_out < num:
@@ -41,17 +44,20 @@ def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
 
 
 class Order:
-    """Batches as indices of samples.
+    """Batches, as indices of samples.
 
-    An iterator makes one pass over the data, or, if `endless`, one after another. If shuffled, each pass has a new
-    order, from a generator that depends only on the seed.
+    An iterator makes one pass over the data, or if `endless` one pass after another. If `shuffle`, each pass has a new
+    order, which depends only on `seed` and on the number of the pass.
 
-    `num` is the number of samples; of `endless` passes none has a short last batch. `last` says what a pass does with
-    one: `pad` (with black images labelled -1) is for devices that compile each shape anew. `part`, (index, number), is
-    which of how many equal parts of every batch to give: a short one that can't be divided evenly is dropped. With
-    `among`, the samples are those `num` ones of a larger data set.
+    Args:
+        num: number of samples.
+        last: what to do with a short last batch of a pass. `pad` (later, with black images labelled -1) is for devices
+            that compile each shape anew. Endless passes drop it.
+        part: (index, number): which one of `number` equal parts of every batch to yield. A short batch that is not
+            divisible by `number` is dropped.
+        among: indices of `num` samples in a larger data set; the batches consist of these.
 
-    Raises UnsupportedError: the data set does not fill a single batch.
+    Raises UnsupportedError: the data set has fewer samples than a batch.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class Order:
         self.shuffles = shuffle
         self.endless = endless
         self.index, self.num_parts = part
-        self.part_size = batch_size // self.num_parts  # samples of a full batch that belong to this part
+        self.part_size = batch_size // self.num_parts  # samples of this part of a full batch
         uneven = last == "keep" and num % batch_size % self.num_parts
         self.last = "drop" if endless or uneven else last
         self.generator = np.random.default_rng(seed)
@@ -87,7 +93,7 @@ class Order:
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass, over all parts, without padding; of an endless order, in the data set."""
+        """Samples in one pass, over all parts, without padding. If endless, the samples of the data set."""
         return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
 
     def __iter__(self) -> Iterator[Indices]:
@@ -96,7 +102,7 @@ class Order:
             yield from self.one_epoch()
 
     def epochs(self) -> Iterator[Indices]:
-        """The same indices as iterating gives, one array per pass."""
+        """The indices of each pass as one array, as iterating gives them in batches."""
         yield np.concatenate(list(self.one_epoch()))
         while self.endless:
             yield np.concatenate(list(self.one_epoch()))
@@ -108,6 +114,6 @@ class Order:
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
         for start in range(0, end, self.batch_size):
             batch = order[start : start + self.batch_size]
-            # The last parts of a batch that is padded later may be short or empty.
+            # If a batch is padded later, its last parts may be short or empty.
             size = self.part_size if self.last == "pad" else len(batch) // self.num_parts
             yield batch[self.index * size : (self.index + 1) * size]

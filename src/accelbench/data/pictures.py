@@ -1,4 +1,4 @@
-"""Pictures -> arrays: found in a folder or an untrusted archive, divided, decoded in parallel, written as they come."""
+"""Pictures -> arrays. Pictures are listed from a folder or an untrusted archive, divided into splits, and decoded."""
 
 import hashlib
 import lzma
@@ -23,16 +23,16 @@ from accelbench.data.obtain import Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 
-MAX_FILE_BYTES = 64 << 20  # of a picture's file
-MAX_UNPACKED = 100  # bytes that an archive unpacks to, for each of its own; pictures hardly shrink
+MAX_FILE_BYTES = 64 << 20  # size of a picture file
+MAX_UNPACKED = 100  # unpacked bytes for each byte of an archive; pictures hardly shrink
 # The errors of reading a damaged or an encrypted archive.
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, MemoryError)
 TEST_SHARE = 0.2
 SEED = 0
-MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
-MAX_REFUSED_SHARE = 0.5  # if more of a class is refused, the source as a whole is damaged
-MAX_THREADS = 8  # each holds a picture, of half a gigabyte at most
-CHUNK = 64  # pictures that are decoded before they are written, so that memory does not grow with their number
+MIN_PICTURES = 3  # pictures of a class that give a test split of one picture: round(0.2 * 3)
+MAX_REFUSED_SHARE = 0.5  # share of a class; if more pictures are refused, the whole source is damaged
+MAX_THREADS = 8  # each thread holds a picture, of half a gigabyte at most
+CHUNK = 64  # pictures that are decoded before they are written; it bounds the memory
 SAME = "the same bytes as"
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 SPLIT_WORDS = {
@@ -48,7 +48,7 @@ class Folder:
     path: Path
 
     def names(self) -> list[str]:
-        """Every file, and every link to a folder, below it. Raises DataError: a folder below it can't be read."""
+        """The names of all files and links below the folder. Raises DataError: a folder below it can't be read."""
 
         def refuse(error: OSError) -> None:
             raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
@@ -60,7 +60,7 @@ class Folder:
         return [path.relative_to(self.path).as_posix() for path in paths]
 
     def read(self, name: str) -> bytes:
-        """One file's bytes. Raises DataError: it is too large or no file; OSError: the disk fails."""
+        """The bytes of one file. Raises DataError: it is too large, or no file. Raises OSError: the disk fails."""
         path = self.path / name
         if not path.is_file():
             raise DataError("no file, but a folder, a device or a link to nothing")
@@ -70,7 +70,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Zip:
-    """The files in a zip archive. They are read without unpacking them onto the disk, so that any name is harmless."""
+    """The files in a zip archive. They are not unpacked onto the disk, so no name can do harm."""
 
     path: Path
     max_file_bytes: int = MAX_FILE_BYTES
@@ -80,18 +80,18 @@ class Zip:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The names of the members, without folders. Raises DataError: this is no zip archive, or it is a bomb."""
+        """The names of the files. Raises DataError: this is no zip archive, or a decompression bomb."""
         try:
             members = self._archive.infolist()
         except DAMAGED as error:
-            raise DataError(f"{self.path.name}: no readable zip archive ({error})") from error
+            raise DataError(f"{self.path.name}: not a readable zip archive ({error})") from error
         num_bytes = sum(member.file_size for member in members)
         if num_bytes > MAX_UNPACKED * self.path.stat().st_size:
-            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, over {MAX_UNPACKED} times its own")
+            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, over {MAX_UNPACKED} times its own size")
         return [member.filename for member in members if not member.is_dir()]
 
     def read(self, name: str) -> bytes:
-        """One member's bytes; several threads may read. Raises DataError: it is damaged or too large."""
+        """The bytes of one file. Several threads may read. Raises DataError: it is damaged or too large."""
         _check_size(self._archive.getinfo(name).file_size, self.max_file_bytes)
         try:
             return self._archive.read(name)
@@ -121,21 +121,23 @@ class Picture:
     """A picture file."""
 
     name: str  # path within the source
-    label: int  # index of the class
-    split: str | None  # one of `SPLITS`; None if the path doesn't say
-    refused: str = ""  # why it was left out; empty before it is read, and if it was taken
+    label: int  # index of its class
+    split: str | None  # one of `SPLITS`; None if the path names no split
+    refused: str = ""  # why it was left out; empty if it was used, or before it is read
 
 
-# The classes, their pictures, sorted by name, and the name of any other file -> why it is left out.
+# The names of the classes; the pictures, sorted by name; name of any other file -> why it is left out.
 Layout = tuple[list[str], list[Picture], dict[str, str]]
 
 
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
-    """Finds the pictures of each class, and their splits if there are folders for training and for testing.
+    """Finds the pictures of each class, and their splits if there are folders for training and testing.
 
-    Of known classes, the class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the
-    beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class, directly in the source or
-    in its folders for training and for testing. Raises DataError: there are fewer than two classes.
+    If `classes` are given, the class of a picture is the nearest folder named after a class (`Cat`, `cats`), else the
+    beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class. Such folders are directly
+    in the source, or in its folders for training and testing.
+
+    Raises DataError: there are fewer than two classes.
     """
     surplus = {}
     paths = {}
@@ -143,9 +145,9 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
         path = PurePosixPath(name.replace("\\", "/"))
         is_hidden = any(part.startswith(".") for part in path.parts)
         if is_hidden or path.suffix.lower() not in ENDINGS:
-            surplus[name] = "no picture by its name"
+            surplus[name] = "its name is not that of a picture"
         elif classes is not None and _class_in(path, classes) is None:
-            surplus[name] = f"of no class ({', '.join(classes)}) by its folder or name"
+            surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})"
         else:
             paths[name] = path
     split_of = {name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()}
@@ -164,8 +166,8 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     labels = {label: index for index, label in enumerate(classes or sorted(set(class_of.values())))}
     if len(labels) < 2:
         raise DataError(
-            f"it has {len(labels)} folders with pictures ({', '.join(sorted(ENDINGS))}): a class is such a folder, "
-            "directly below it, or below train/ and test/ (or val/), and two are needed"
+            f"it has {len(labels)} folders with pictures ({', '.join(sorted(ENDINGS))}), and at least two are needed. "
+            "Each class has a folder, directly below it, or below train/ and test/ (or val/)"
         )
     pictures = [
         Picture(name, labels[label], split_of[name] if is_divided else None) for name, label in class_of.items()
@@ -187,9 +189,9 @@ def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
 
 
 def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
-    """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
+    """Divides pictures into training and test set: of each class the same share, in a seeded random order.
 
-    Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
+    Pictures whose path names a split keep it. The result depends on the names, not on the order of `pictures`.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
@@ -206,15 +208,19 @@ def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Pict
 
 
 def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
-    """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
+    """Writes the arrays of the pictures of `source` into `folder`. The memory does not grow with their number.
 
-    `folder` gets {train,test}_{images,labels}.npy, and the files' bytes, concatenated, and where each ends, for
-    `data.pipeline=jpeg`. `classes` are names in lower case and singular, in the order of the labels; None: those of the
-    folders. Of more than `max_images` pictures (0: any number), so many are taken, the same share of each split, in its
-    random order.
+    `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg` it also gets the bytes of the files
+    (`Encoded`).
+
+    Args:
+        classes: names in lower case and singular, in the order of their labels; None: the folders' names.
+        side: height and width of the images.
+        max_images: number of pictures to use, the same share of each split, in its random order; 0: all.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
+    class_names, pictures, surplus = find(source.names(), classes)
     known, pictures, surplus = find(source.names(), classes)
     splits = divide(pictures)
     part = ""
@@ -223,17 +229,17 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
         share = max_images / len(pictures)
         splits = {split: chosen[: round(share * len(chosen))] for split, chosen in splits.items()}
     refused = [f"{name}: {reason}" for name, reason in surplus.items()]
-    _check_classes(splits, known, refused)
-    seen: dict[bytes, str] = {}
-    for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-        _write(source, splits[split], folder, split, side, seen)
-        _check_refused(splits[split], known)
+    _check_classes(splits, class_names, refused)
+    names: dict[bytes, str] = {}
+    for split in reversed(SPLITS):  # test first: if a picture is in both splits, it is missing in training
+        _write(source, splits[split], folder, split, side, names)
+        _check_refused(splits[split], class_names)
         refused += _lines(splits[split])
         splits[split] = [picture for picture in splits[split] if not picture.refused]
         labels = [picture.label for picture in splits[split]]
-        np.save(array_path(folder, split, "labels"), np.array(labels, label_type(len(known))))
-    _check_classes(splits, known, refused)
-    return Obtained(refused=refused, part=part, classes=known)
+        np.save(array_path(folder, split, "labels"), np.array(labels, label_type(len(class_names))))
+    _check_classes(splits, class_names, refused)
+    return Obtained(refused=refused, part=part, classes=class_names)
 
 
 def _write(
@@ -242,15 +248,15 @@ def _write(
     folder: Path,
     split: str,
     side: int,
-    seen: dict[bytes, str],
+    names: dict[bytes, str],
 ) -> None:
-    """Writes the good pictures of a split, and notes in the others why they are refused, such as a copy.
+    """Writes the good pictures of a split. In the others it notes why they are refused, such as a copy.
 
-    `seen` has the name of the first picture by the digest of its file. A copy in both splits would leak into the test.
+    `names`: digest of a file -> name of the first picture with it. A copy in both splits would leak into the test set.
     """
 
     def read(picture: Picture) -> tuple[bytes, bytes] | None:
-        """The bytes of the file and of its pixels. Pillow computes without Python's lock: a thread for each core."""
+        """The bytes of the file and of its pixels. Pillow releases the GIL, so there is a thread for each core."""
         try:
             content = source.read(picture.name)
             return content, decode(content, side).tobytes()
@@ -262,7 +268,7 @@ def _write(
 
     sizes = []
     with (
-        warnings.catch_warnings(action="ignore"),  # of unusual Exif data; in all threads
+        warnings.catch_warnings(action="ignore"),  # warnings of unusual Exif data, in all threads
         row_file(array_path(folder, split, "images"), (side, side, 3)) as images,
         row_file(array_path(folder, split, "encoded"), ()) as encoded,
         ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool,
@@ -273,7 +279,7 @@ def _write(
                 if done is None:
                     continue
                 content, pixels = done
-                first = seen.setdefault(hashlib.sha256(content).digest(), picture.name)
+                first = names.setdefault(hashlib.sha256(content).digest(), picture.name)
                 if first != picture.name:
                     picture.refused = f"{SAME} {first}"
                     continue

@@ -1,4 +1,4 @@
-"""Obtains a data set of params.yaml or of the user's own, converts it once, and describes it in its manifest."""
+"""Obtains a data set of params.yaml or of the user, converts it once, and describes it in its manifest."""
 
 import hashlib
 import shutil
@@ -21,8 +21,8 @@ from accelbench.schema.workload import DataSpec
 SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING = 1_000_000
 MAX_SIDE = 4096
-IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
-MAX_SHARED = 0.01  # of the test images: public sets have a few that are training images, too
+IMAGE_SIZE = "image_size"  # setting with the height and width of the images of a folder
+MAX_SHARED = 0.01  # share of the test images; in public data sets a few are training images, too
 EXPECTED = (
     "expected are images and labels, or x_train, y_train, x_test, y_test: images are uint8 of the shape (n, height, "
     "width) or (n, height, width, 3), labels are whole numbers of the shape (n)"
@@ -30,9 +30,14 @@ EXPECTED = (
 
 
 def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
-    """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
+    """Writes the data set into the folder `name` of `place.data`: arrays and manifest.json. Returns its description.
 
-    `asked` are its settings in params.yaml, such as its `source`. Raises UserError, of which DataError is one.
+    The arrays are {train,test}_{images,labels}.npy.
+
+    Args:
+        asked: the data set's settings in params.yaml, such as `source`.
+
+    Raises UserError: a setting is wrong. Raises DataError: no data could be read.
     """
     data_set = find(name)
     source, settings = _checked(name, data_set, asked)
@@ -54,17 +59,17 @@ def summary(folder: Path, name: str, obtained: Obtained) -> str:
 
 
 def warning(name: str, obtained: Obtained) -> str | None:
-    """Says that a stand-in or a part of the set was prepared; None if it is the set itself."""
+    """A warning that a stand-in or a part of the data set was prepared; None for the whole data set."""
     if obtained.stand_in_reason is None:
         return None
     return (
         f"warning: data/{name} is NOT {name} but {obtained.source}.\nThe reason: {obtained.stand_in_reason}\n"
-        f"For the set itself, set data.{name}.source to download or to the path of the original files."
+        f"For the real data set, set data.{name}.source to download or to the path of the original files."
     )
 
 
 def describe(obtained: Obtained, name: str, folder: Path) -> None:
-    """Writes the manifest of the arrays in `folder` beside them."""
+    """Writes the manifest of the arrays in `folder` into `folder`."""
     files: dict[str, Any] = {}
     for path in sorted(folder.glob("*.npy")):
         array = np.load(path, mmap_mode="r")
@@ -92,7 +97,7 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 
 
 def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    """The source, and the other settings, with their defaults."""
+    """The source, and the other settings with their defaults."""
     choices = [*data_set.settings, *(["source"] if data_set.home else [])]
     for key, value in asked.items():
         if key not in choices:
@@ -108,17 +113,18 @@ def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[st
 
 
 def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
-    """Replaces the prepared data set `name` by one whose arrays `write` writes into an empty folder.
+    """Replaces the prepared data set `name`. `write` writes the new arrays into an empty folder.
 
-    One folder can't be renamed over another in one step: a process that is killed in that moment leaves none. Raises
-    BusyError: another process is replacing the same folder; DataError: the folder can't be written.
+    A folder can't replace another in one step. If the process is killed between the two steps, there is no folder.
+
+    Raises BusyError: another process is replacing the same folder. Raises DataError: the folder can't be written.
     """
     path = resolved(place.data / name)
     new = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
-            shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(new, ignore_errors=True)  # left by a killed process
             new.mkdir()
             try:
                 obtained = write(new)
@@ -133,7 +139,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 
 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether the arrays are those of the user's files, as told by their names, sizes and times of change."""
+    """Whether the prepared arrays are of the user's files, judged by names, sizes and times of change of the files."""
     try:
         return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):
@@ -141,8 +147,8 @@ def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
-    """Writes `data.name`/ below `place.data`, as `prepare.prepare` does. Raises DataError: they make no data set."""
-    files = _files(data)  # before they are read: if they change meanwhile, they are read again the next time
+    """Prepares the user's own files as the data set `data.name`. Raises DataError: they make no data set."""
+    files = _files(data)  # listed before they are read: if they change while they are read, they are read again later
     path = Path(str(data.path))
 
     def write(folder: Path) -> Obtained:
@@ -171,7 +177,7 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
     train, test = _read_arrays(path)
     classes = np.union1d(train.labels, test.labels)
     if len(classes) < 2:
-        raise DataError(f"all labels are {classes.tolist()}: a data set has at least two classes")
+        raise DataError(f"all labels are {classes.tolist()}: a data set needs at least two classes")
     if train.images.shape[1:] != test.images.shape[1:]:
         raise DataError("the images for training and testing differ in their shape")
     for split, arrays in (("train", train), ("test", test)):
@@ -183,7 +189,7 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
 
 
 def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
-    """The images and labels to train and to test with."""
+    """The images and labels of the training set and of the test set."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.files)

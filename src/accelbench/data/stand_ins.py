@@ -1,6 +1,6 @@
-"""Stand-ins for data sets that can't be had: each class is a digit, drawn in random places, sizes, angles and colours.
+"""Stand-ins for data sets that are not available. Each class is a digit, drawn in random places, sizes and colours.
 
-They make everything run without a network. Accuracies on them compare with nothing, and a network learns them quickly.
+With them everything runs without a network. A network learns them fast, so compare their accuracies with nothing.
 """
 
 from functools import lru_cache
@@ -14,12 +14,12 @@ from accelbench.data.arrays import Arrays, save_split
 
 NUM_DRAWN = {"train": 1_500, "test": 500}
 MAX_TURN_DEGREES = 20.0
-MAX_SHIFT = 0.12  # of the picture's side
-NOISE = 12.0  # standard deviation of each value, 0 to 255
+MAX_SHIFT = 0.12  # share of the picture's side
+NOISE = 12.0  # standard deviation of the noise of a value, which is from 0 to 255
 
 
 def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) -> NDArray[np.uint8]:
-    """One picture of the digit `label`: uint8, side x side, or side x side x 3 in colour; light on dark."""
+    """A light digit on dark ground: uint8, side x side, or side x side x 3 in colour."""
     place = side * (0.5 + rng.uniform(-MAX_SHIFT, MAX_SHIFT, 2))
     image = Image.new("L", (side, side))
     font = _font(round(side * rng.uniform(0.7, 1.0)))
@@ -35,7 +35,7 @@ def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) ->
 
 
 def save_drawn(folder: Path, side: int, *, in_colour: bool) -> str:
-    """Draws ten classes in turn and writes them into `folder`: the same bytes each time; returns a description."""
+    """Draws ten classes in turn into `folder`; the bytes are the same each time. Returns a description."""
     for seed, (split, num) in enumerate(NUM_DRAWN.items()):
         rng = np.random.default_rng(seed)
         images = np.stack([draw(index % 10, side, rng, in_colour=in_colour) for index in range(num)])

@@ -1,4 +1,4 @@
-"""Memory allocators: where this machine has the library of one, how a process gets it, and which one a process has."""
+"""Memory allocators: which this machine has, how a process gets one, and which one a process has."""
 
 import contextlib
 import ctypes
@@ -13,24 +13,25 @@ from typing import NamedTuple
 from accelbench.schema.serialize import sha256_of
 from accelbench.schema.vocab import Allocator
 
-# Allocator -> the names of its library, the first one preferred, and Debian's package.
+# Allocator -> the file names of its library, the preferred one first; and Debian's package.
 LIBRARIES = {
     Allocator.jemalloc: (("libjemalloc.so.2",), "libjemalloc2"),
     Allocator.tcmalloc: (("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"), "libtcmalloc-minimal4"),
 }
-# Beginnings of the names of files, and the word of what they hold.
+# Beginning of the name of a library's file -> the allocator in it.
 WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
-# No block is mapped by itself, and the heap is not trimmed: what a step frees, the next one gets without page faults.
+# No block is mapped by itself, and the heap is not trimmed. So a step gets the memory that the last one freed, without
+# page faults.
 REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
-# More than glibc's heap has free by chance. The block is never written to, so that it takes no memory.
+# Larger than any free space in glibc's heap. The block is never written to, so it takes no memory.
 LARGE_BYTES = 256 << 20
 
 
 class Running(NamedTuple):
-    """What gives this process its memory."""
+    """The memory allocator of this process."""
 
     word: str  # a word of `Allocator`, `glibc`, or the name of another library's file
-    library: str  # the file's name, and the beginning of its checksum
+    library: str  # name of the library's file, and the beginning of its checksum
 
 
 @cache
@@ -50,12 +51,12 @@ def library(allocator: Allocator) -> Path | None:
 
 @cache
 def checksum(path: Path) -> str:
-    """The sha256 of the library."""
+    """The SHA-256 of the library's file."""
     return sha256_of(path)
 
 
 def why_missing(allocator: Allocator) -> str | None:
-    """Why no process of this machine can have the allocator; None if it can."""
+    """Why no process on this machine can have the allocator; None if one can."""
     if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
         return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
     if allocator not in LIBRARIES or library(allocator) is not None:
@@ -64,18 +65,18 @@ def why_missing(allocator: Allocator) -> str | None:
     return f"allocator={allocator}: {names[0]} is not installed: install it (on Debian, {package})"
 
 
-def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that give a new process the allocator; what those of this one preload and tune otherwise stays."""
-    if allocator == Allocator.glibc_reuse:  # of two values, glibc takes the later one
-        return {"GLIBC_TUNABLES": ":".join(filter(None, [given.get("GLIBC_TUNABLES"), REUSE]))}
-    path = library(allocator)  # of two libraries, the program gets the functions of the first one
-    return {} if path is None else {"LD_PRELOAD": ":".join(filter(None, [str(path), given.get("LD_PRELOAD")]))}
+def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables that give a new process the allocator. They keep other settings of `variables`."""
+    if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
+        return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
+    path = library(allocator)  # if two libraries have a function, the first one's is used
+    return {} if path is None else {"LD_PRELOAD": ":".join(filter(None, [str(path), variables.get("LD_PRELOAD")]))}
 
 
 def running() -> Running | None:
-    """What gives this process its memory, as the linker has resolved the function; None if that can't be told."""
+    """The memory allocator of this process, by the library of the function that the linker chose; None if unknown."""
     program = ctypes.CDLL(None)
-    # The function that frameworks get their tensors' memory from.
+    # Frameworks allocate tensors with this function.
     path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""The CPU: its name and features, and how much of it this process may use."""
+"""The CPU: its name and features, and the cores and memory that this process may use."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from accelbench.devices.proc import cpu_quota, memory_limit_bytes
 from accelbench.devices.registry import DeviceReport
 from accelbench.schema.vocab import Device
 
-# By these, as /proc/cpuinfo names them, oneDNN chooses its kernels.
+# The features by which oneDNN chooses its kernels, as /proc/cpuinfo names them.
 INSTRUCTION_SETS = (
     "avx2",
     "avx_vnni",
@@ -22,18 +22,18 @@ INSTRUCTION_SETS = (
     "amx_fp16",
     "amx_int8",
 )
-# With any of these, a CPU multiplies 8-bit integers faster than fp32.
+# With any of these features, a CPU multiplies 8-bit integers faster than fp32 numbers.
 FAST_INTEGERS = ("avx_vnni", "avx512_vnni", "amx_int8")
 
 
 def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
-    """Whether the CPU of a report has one of these, by the names of `INSTRUCTION_SETS`."""
+    """Whether the CPU of a report has one of these features of `INSTRUCTION_SETS`."""
     return not set(instruction_sets).isdisjoint(report.details.get("instruction_sets", "").split())
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
-    """The CPU's report; `root` holds proc/ and sys/."""
-    import psutil  # here, since the bare worker uses this module where psutil is not installed
+    """The CPU's report. `root`: folder with proc/ and sys/."""
+    import psutil  # not at the top: the bare worker imports this module, and may lack psutil
 
     quota = cpu_quota(root)
     memory_bytes = psutil.virtual_memory().total
@@ -55,12 +55,12 @@ def look(root: Path = Path("/")) -> DeviceReport:
 
 
 def name(root: Path = Path("/")) -> str:
-    """The processor's name; the architecture's if it has none."""
+    """The processor's name, or if it has none, the architecture's."""
     return _cpuinfo(root).get("model name") or platform.machine()
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Logical cores that this process may keep busy: the affinity, limited by the cgroup's quota rounded up."""
+    """Logical cores that this process may use: its affinity, limited by its cgroup's quota (rounded up)."""
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))

@@ -1,4 +1,4 @@
-"""Energy counters of the hardware, and the idle power that they show."""
+"""Energy counters of the hardware, and the idle power that they measure."""
 
 import functools
 import time
@@ -9,14 +9,17 @@ import pynvml
 
 from accelbench.devices import gpu
 
-IDLE_S = 1.0  # duration of the measurement of idle power
+IDLE_S = 1.0  # seconds for which idle power is measured
 
-# Name of the series -> a function that reads the joules so far; it returns None if the counter can't be read.
+# Name of a series -> a function that returns the joules so far, or None if the counter can't be read.
 Counters = dict[str, Callable[[], float | None]]
 
 
 class Rapl:
-    """Joules of all processor packages since it was made, wraps undone (Linux, Documentation/power/powercap)."""
+    """Joules of all processor packages since this object was made (Linux, Documentation/power/powercap).
+
+    It corrects for wraps of the counters.
+    """
 
     def __init__(self, packages: list[Path]) -> None:
         self._packages, self._total = packages, 0
@@ -24,7 +27,7 @@ class Rapl:
         self._last = self._read()
 
     def __call__(self) -> float | None:
-        """Joules so far; None if a counter can't be read now."""
+        """The joules so far; None if a counter can't be read now."""
         try:
             now = self._read()
         except (OSError, ValueError):
@@ -39,8 +42,8 @@ class Rapl:
 
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
-    """The processor's counter; None if it has none, or if this user may not read it, as most but root may not."""
-    # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it. AMD's counters have the same names.
+    """The processor's energy counter; None if there is none, or if this user may not read it (often only root may)."""
+    # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of a package. AMD's counters have the same names.
     folders = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
     try:
@@ -51,24 +54,24 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
 
 
 def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
-    """The available counters: the processor's, and one per GPU for the first `num_gpus` visible ones."""
+    """The available counters: that of the processor, and those of the first `num_gpus` visible GPUs."""
     rapl = find_rapl(root)
-    found: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
+    readers: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
         query = functools.partial(gpu.ask, lambda one: pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
         if query() is not None:  # GPUs before Volta have no counter
-            found[f"gpu_{index}_energy_j"] = query
-    return found
+            readers[f"gpu_{index}_energy_j"] = query
+    return readers
 
 
-def idle_w(found: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
-    """The power of each counter's device, in watts, while this process sleeps for `seconds`."""
-    if not found:
+def idle_w(readers: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
+    """The power in watts of each counter's device, while this process sleeps for `seconds`."""
+    if not readers:
         return {}
     start = time.monotonic()
-    before = [read() for read in found.values()]
+    before = [read() for read in readers.values()]
     sleep(seconds)
-    after = [read() for read in found.values()]
+    after = [read() for read in readers.values()]
     took = time.monotonic() - start
-    pairs = zip(found, before, after, strict=True)
+    pairs = zip(readers, before, after, strict=True)
     return {name: (end - begin) / took for name, begin, end in pairs if begin is not None and end is not None}

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
+"""NVIDIA GPUs: those that a CUDA process here would use. Both the driver and the installed torch must support them."""
 
 import os
 import time
@@ -15,22 +15,22 @@ from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 BUSY_PERCENT = 5
-NUM_LOOKS, LOOK_S = 4, 0.5  # longer than NVML's utilisation is a mean over
+NUM_LOOKS, LOOK_S = 4, 0.5  # together longer than the time over which NVML averages utilisation
 Handle = Any  # an opaque pointer of the library
 Answer = TypeVar("Answer")
 
 
 class Gpu(NamedTuple):
-    """One GPU, or one MIG instance of it. What its driver doesn't report is None."""
+    """One GPU, or one MIG instance of a GPU. A value that the driver does not report is None."""
 
     name: str
     memory_bytes: int | None
     compute_capability: tuple[int, int] | None  # (major, minor), such as (8, 0) for an A100
-    multiprocessors: int | None  # how many; most drivers report it of a MIG instance alone
+    multiprocessors: int | None  # number of streaming multiprocessors; most drivers report it only for MIG instances
 
 
 def look(torch_folder: Path | None = None) -> DeviceReport:
-    """The visible GPUs' report; without `torch_folder`, the installed torch counts."""
+    """The report of the visible GPUs. Without `torch_folder`, the installed torch is examined."""
     try:
         gpus = visible_gpus()
         driver = pynvml.nvmlSystemGetDriverVersion()
@@ -47,7 +47,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
     if int(torch_cuda.split(".")[0]) > cuda:
         return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
-    capability = gpus[0].compute_capability  # of the first one, which every cell uses
+    capability = gpus[0].compute_capability  # every cell uses the first GPU
     details = {"driver": driver, "torch_cuda": torch_cuda}
     details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}
     return DeviceReport(
@@ -61,7 +61,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
-    """The answer to one query; None if this GPU or driver doesn't support it."""
+    """The answer of the driver to a query; None if this GPU or driver does not support the query."""
     try:
         return query(*args)
     except pynvml.NVMLError:
@@ -69,13 +69,15 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 
 
 def visible_handles() -> list[Handle]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all if it is unset. Raises pynvml.NVMLError.
+    """The GPUs that CUDA_VISIBLE_DEVICES makes visible, in its order; all GPUs if it is not set.
 
-    As CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or prefixes of them, MIG
-    UUIDs, up to the first word that names no GPU. Indices follow the PCI bus (`cuda_variables`); unless it is set, the
-    fastest GPU is the first.
+    The variable has indices, UUIDs or prefixes of UUIDs, and UUIDs of MIG instances. The list ends at the first word
+    that names no GPU (CUDA C++ Programming Guide, "CUDA environment variables"). Indices are in the order of the PCI
+    bus (`cuda_variables`). If the variable is not set, the fastest GPU is first.
+
+    Raises pynvml.NVMLError: there is no driver.
     """
-    # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
+    # Repeated calls are cheap: the library counts them. It needs no shutdown.
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -86,14 +88,14 @@ def visible_handles() -> list[Handle]:
 
 
 def _speed(handle: Handle) -> tuple[int, int]:
-    """What orders GPUs: the newer is the faster, and of two that are as new the larger."""
+    """A sort key: newer GPUs are faster, and of equally new ones those with more memory."""
     major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return 10 * major + minor, memory.total if memory else 0
 
 
 def cuda_variables() -> dict[str, str]:
-    """The variables with which a CUDA process numbers GPUs as `visible_handles` does."""
+    """Environment variables with which a CUDA process numbers GPUs as `visible_handles` does."""
     variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         with suppress(pynvml.NVMLError):
@@ -104,7 +106,7 @@ def cuda_variables() -> dict[str, str]:
 
 
 def first_handles(num: int) -> list[Handle]:
-    """The first `num` of them, or fewer; [] without a driver. With a `num` of 0 no driver is asked."""
+    """The first `num` visible GPUs, or fewer; none without a driver. If `num` is 0, the driver is not asked."""
     try:
         return visible_handles()[:num] if num else []
     except pynvml.NVMLError:
@@ -112,10 +114,10 @@ def first_handles(num: int) -> list[Handle]:
 
 
 def visible_gpus() -> list[Gpu]:
-    """The same, each as its driver describes it."""
-    found = []
+    """The visible GPUs, as the driver describes them."""
+    gpus = []
     for handle in visible_handles():
-        # A MIG instance has the compute capability of the whole GPU.
+        # A MIG instance has the compute capability of its GPU.
         whole = ask(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
         memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
         attributes = ask(pynvml.nvmlDeviceGetAttributes, handle)
@@ -125,18 +127,18 @@ def visible_gpus() -> list[Gpu]:
             compute_capability=ask(pynvml.nvmlDeviceGetCudaComputeCapability, whole),
             multiprocessors=None if attributes is None else attributes.multiprocessorCount,
         )
-        found.append(gpu)
-    return found
+        gpus.append(gpu)
+    return gpus
 
 
 def in_use(num: int) -> str | None:
-    """What processes do on the first `num` GPUs while no cell runs, such as `77 % of GPU 0 by python (pid 12, 5.1 GB)`.
+    """The load of other processes on the first `num` GPUs, such as `77 % of GPU 0 by python (pid 12, 5.1 GB)`.
 
-    None if none of these GPUs is busy. Processes that only hold memory slow no one down.
+    None if none of these GPUs is busy. Processes that only hold memory are no load.
     """
     for index, handle in enumerate(first_handles(num)):
         if processes := ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle):
-            # The last cell counts for up to a second; an instance (MIG) has no utilisation.
+            # The utilisation includes the last cell for up to a second. A MIG instance reports none.
             percents = [ask(pynvml.nvmlDeviceGetUtilizationRates, handle)]
             while len(percents) < NUM_LOOKS and percents[-1] is not None and percents[-1].gpu >= BUSY_PERCENT:
                 time.sleep(LOOK_S)
@@ -162,4 +164,5 @@ def _named(handles: list[Handle], word: str) -> Handle | None:
         return ask(pynvml.nvmlDeviceGetHandleByUUID, word)
     if not word.startswith("GPU-"):
         return None
-    return next((each for each in handles if (ask(pynvml.nvmlDeviceGetUUID, each) or "").startswith(word)), None)
+    uuids = ((handle, ask(pynvml.nvmlDeviceGetUUID, handle) or "") for handle in handles)
+    return next((handle for handle, uuid in uuids if uuid.startswith(word)), None)

@@ -1,4 +1,4 @@
-"""Other interpreters that cells may run in (`python=`), which find accelbench alone, and the user's folders."""
+"""Other Python interpreters that cells may run in (`python=`). There they import accelbench and the user's folders."""
 
 import json
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 from accelbench.devices.packages import COMPUTING, DISTRIBUTIONS, INSTALLED
 from accelbench.errors import UserError
 
-PYTHONS = ((3, 11), (3, 14))  # accelbench's code runs on the first and up to below the second, as pyproject.toml says
-TORCH = (2, 9)  # the first release whose settings accelbench reads back, as pyproject.toml says
-ASKED_S = 60.0  # for an answer: the first start from a slow disk takes seconds
-# Of the names of distributions, and after `--` of modules, it says which there are. Python 3.8 can run it.
+PYTHONS = ((3, 11), (3, 14))  # accelbench runs from the first release to below the second; see pyproject.toml
+TORCH = (2, 9)  # first release whose settings accelbench can read back; see pyproject.toml
+ASKED_S = 60.0  # seconds to wait for an answer: a first start from a slow disk is slow
+# Arguments: names of distributions, `--`, names of modules. It prints which of them there are. Python 3.8 can run it.
 SCRIPT = """
 import json, os, platform, sys
 from importlib import metadata, util
@@ -37,17 +37,20 @@ print("\\n" + json.dumps([platform.python_version(), versions, modules, library]
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What an interpreter said of itself."""
+    """The answers of an interpreter."""
 
     version: str
-    versions: Mapping[str, str]  # of the distributions in `COMPUTING` that it has
-    modules: Mapping[str, str]  # those asked for that it has, and their folders; empty for one without __init__.py
-    library: Sequence[str] = ()  # the folders of its standard library
+    versions: Mapping[str, str]  # distribution of `COMPUTING` -> its version, if it has it
+    modules: Mapping[str, str]  # requested module -> its folder, if it has it; empty without an __init__.py
+    library: Sequence[str] = ()  # folders of its standard library
 
 
 def other(python: str) -> str | None:
-    """The setting `python` as an absolute path, of an environment its folder; None for our own. Raises UserError."""
-    path = Path(os.path.abspath(os.path.expanduser(python)))  # not resolved: an environment's is a link to another one
+    """The setting `python` as an absolute path, of an environment its folder; None for accelbench's own environment.
+
+    Raises UserError: see `executable`.
+    """
+    path = Path(os.path.abspath(os.path.expanduser(python)))  # links stay: an environment's interpreter is a link
     file = executable(path)
     if file == str(path) and (path.parent.parent / "pyvenv.cfg").is_file():
         path = path.parent.parent
@@ -56,26 +59,28 @@ def other(python: str) -> str | None:
 
 
 def executable(python: str | Path) -> str:
-    """The path of the file that is run. Raises UserError: there is no such file or folder, or no file in it."""
+    """The path of the interpreter. Raises UserError: `python` is neither a file nor an environment's folder."""
     path = Path(python)
-    found = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
-    if found is None:
+    file = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
+    if file is None:
         what = "no interpreter in its bin/" if path.is_dir() else "no such file or folder"
         raise UserError(f"python={python}: {what}: name an interpreter, or the folder of its environment")
-    return str(found)
+    return str(file)
 
 
 def own_folders() -> list[str]:
-    """The user's own folders of modules: the working folder and those before the standard library, as of PYTHONPATH."""
-    # What is behind it, such as packages that are installed to be edited, is of accelbench's environment alone.
+    """The user's own folders of modules: the working folder, and those before the standard library (PYTHONPATH)."""
+    # Folders after the library, such as those of editable packages, belong to accelbench's environment.
     library = Path(sysconfig.get_path("stdlib"))
-    paths = [Path.cwd(), *map(Path, takewhile(lambda each: not Path(each).is_relative_to(library), sys.path))]
-    own = [path for path in paths if path.is_dir() and not INSTALLED.intersection(path.parts)]
-    return [str(path) for path in dict.fromkeys(own) if path != Path(sys.executable).parent]  # of a script's file
+    before = takewhile(lambda folder: not Path(folder).is_relative_to(library), sys.path)
+    paths = [Path.cwd(), *map(Path, before)]
+    # The folder of the interpreter is that of a started script, not one of the user's.
+    folders = [path for path in paths if path.is_dir() and not INSTALLED.intersection(path.parts)]
+    return [str(path) for path in dict.fromkeys(folders) if path != Path(sys.executable).parent]
 
 
 def own_variables() -> dict[str, str]:
-    """Those of a process of our own interpreter: it finds modules in Python's library, the working folder, our path."""
+    """Environment variables of a process of our own interpreter, which imports modules from the same folders."""
     home = os.path.dirname(os.__file__)
     library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])
@@ -83,7 +88,7 @@ def own_variables() -> dict[str, str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """Those of a process of `file`, whose environment is active; it finds modules in `folders` and the user's too."""
+    """Environment variables of a process of `file`: its environment is active, and it imports from `folders` too."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
     return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}
@@ -91,16 +96,16 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 
 @cache
 def look(python: str, *modules: str) -> Interpreter:
-    """Asks the interpreter what it has, of `modules` too, once. Raises UserError: it is not there, or no Python."""
+    """The interpreter's answers, also about `modules`. Raises UserError: it is missing, or it is no Python."""
     file = executable(python)
     done = None
     words = [file, "-c", SCRIPT, os.pathsep.join(own_folders()), *COMPUTING, "--", *DISTRIBUTIONS, *modules]
-    environment = {**variables(file), "PYTHONPATH": ""}  # nothing of the user's is imported for Python's own
+    environment = {**variables(file), "PYTHONPATH": ""}  # a module of the user must not replace one of Python
     try:
         done = subprocess.run(
             words, capture_output=True, timeout=ASKED_S, env=environment, errors="replace", cwd=os.path.dirname(file)
         )
-        return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # its start may print something before
+        return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # Python's start may print other lines
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
     except (ValueError, TypeError, IndexError):

@@ -1,9 +1,10 @@
-"""The thresholds of glibc's malloc, which it learns from the blocks that a process frees.
+"""The thresholds of glibc's malloc, which malloc adapts to the blocks that a process frees.
 
-They decide which blocks are mapped by themselves, and when the heap goes back to the system. A forked process inherits
-what its parent learnt while it imported other libraries too, and then meets half as many page faults as a script that
-imports only torch. glibc has no function to read them, and stops learning once `mallopt` sets them. So a process that
-ends at once sets them, and sees which words of the library's data change (`struct malloc_par` of glibc's malloc.c).
+They decide which blocks are mapped by themselves, and when the heap returns memory to the system. A forked process
+inherits the thresholds of its parent, which imported other libraries, too. So it has half as many page faults as a
+script that imports only torch. glibc has no function to read the thresholds, and stops adapting them once `mallopt`
+sets them. To find their addresses, a short-lived child process sets them, and compares the library's data before and
+after (`struct malloc_par` in glibc's malloc.c).
 """
 
 import contextlib
@@ -13,28 +14,28 @@ import struct
 import warnings
 from collections.abc import Iterator, Sequence
 
-# Of glibc's malloc.h: mallopt's names of the threshold for giving memory back, and of that for mapping a block.
+# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h.
 OPTIONS = (-1, -3)
-UNLIKELY = 0x123450  # bytes: nobody sets such a threshold
+UNLIKELY = 0x123450  # bytes: a threshold that no program sets
 _places: list[int] = []  # addresses of the thresholds in this process
 _noted: list[int] = []
 
 
 def note() -> None:
-    """Keeps the present thresholds for `restore`; does nothing without glibc."""
+    """Keeps the present thresholds for `restore`. Without glibc it does nothing."""
     with contextlib.suppress(OSError):  # no process could be started
-        _places[:] = _places or _found()
+        _places[:] = _places or _addresses()
     _noted[:] = _values()
 
 
 def restore() -> None:
-    """Sets the thresholds to those that were kept; malloc goes on learning from there."""
+    """Sets the thresholds to the kept ones. malloc continues to adapt them."""
     _set(_noted)
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context that leaves the thresholds as they were; does nothing before `note`."""
+    """A context that restores the thresholds at its end. Before `note` it does nothing."""
     values = _values()
     try:
         yield
@@ -51,14 +52,14 @@ def _set(values: Sequence[int]) -> None:
         ctypes.c_size_t.from_address(place).value = value
 
 
-def _found() -> list[int]:
-    """Their addresses, in the order of `OPTIONS`; none if they were not found."""
+def _addresses() -> list[int]:
+    """The addresses of the thresholds, in the order of `OPTIONS`; empty if they could not be found."""
     data = _data_of_library()
     if data is None:
         return []
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # The child takes no lock that a thread may hold.
+        # The child takes no lock that a thread may hold, so the warning does not apply.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -75,7 +76,7 @@ def _found() -> list[int]:
 
 
 def _place_of(option: int, start: int, size: int) -> int:
-    """Where `mallopt` keeps an option in the library's data; 0 if that is not one place."""
+    """The address at which `mallopt` keeps an option; 0 if not exactly one place changes."""
     before = ctypes.string_at(start, size)
     ctypes.CDLL("libc.so.6").mallopt(option, UNLIKELY)
     words = zip(struct.iter_unpack("N", before), struct.iter_unpack("N", ctypes.string_at(start, size)), strict=True)
@@ -84,7 +85,7 @@ def _place_of(option: int, start: int, size: int) -> int:
 
 
 def _data_of_library() -> tuple[int, int] | None:
-    """The address and the size of the C library's writable data; None if it is not glibc."""
+    """The address and the size of the C library's writable data; None without glibc."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             if "libc.so.6" in line and " rw-p " in line:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from accelbench.schema.interpreters import OF_CUDA
 
-INSTALLED = {"site-packages", "dist-packages"}  # names of folders of packages
-# The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
+INSTALLED = {"site-packages", "dist-packages"}  # names of folders with installed packages
+# From this release on, no hostile file corrupts memory in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = "2.10"
-# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
-# neither does accelbench's own version, since its measuring code has a digest.
+# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number.
+# accelbench's version is not here, because its measuring code has a digest.
 COMPUTING = (
     "torch",
     "torchvision",
@@ -42,7 +42,7 @@ COMPUTING = (
     "triton",
     *OF_CUDA,
 )
-# The modules that the processes of cells may need -> the distributions that have them.
+# Module that the process of a cell may need -> its distribution.
 DISTRIBUTIONS = {
     **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "jax", "keras")},
     **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
@@ -52,13 +52,13 @@ DISTRIBUTIONS = {
 
 
 def folder(package: str) -> Path | None:
-    """The folder of a top-level package; None if it isn't installed."""
+    """The folder of a top-level package; None if it is not installed."""
     spec = importlib.util.find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def version(distribution: str) -> str | None:
-    """An installed distribution's version; None if it isn't installed."""
+    """The version of an installed distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -66,16 +66,16 @@ def version(distribution: str) -> str | None:
 
 
 def torch_built_for(kind: str, torch_folder: Path | None) -> str | None:
-    """The release of `cuda` or `xpu` that torch was built for, such as `12.8`; None: it was not. Imports no torch."""
+    """The release of CUDA or XPU that torch was built for, such as `12.8`; None for another build. Imports no torch."""
     text = (torch_folder / "version.py").read_text() if torch_folder else ""
     match = re.search(rf"^{kind}\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 
 
 def is_safe_torch(version: str) -> bool:
-    """Whether this version of torch may read files with `torch.load`, if only with `weights_only=True`."""
-    from packaging.version import InvalidVersion, Version  # here, since the bare worker may lack it
+    """Whether this version of torch may read files with `torch.load(weights_only=True)`."""
+    from packaging.version import InvalidVersion, Version  # not at the top: the bare worker may lack it
 
     with contextlib.suppress(InvalidVersion):
-        return Version(version) >= Version(SAFE_TORCH)  # what was built before it may lack the correction
+        return Version(version) >= Version(SAFE_TORCH)  # earlier builds may lack the correction
     return False

@@ -1,4 +1,4 @@
-"""What /proc and /sys say of this process's clocks, memory and cores, and of the limits that a container puts on it."""
+"""Reads /proc and /sys: the clocks, memory and cores of this process, and the limits of its container."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -7,40 +7,40 @@ from typing import NamedTuple
 
 from accelbench.errors import UserError
 
-REPLACES = "libfaketime"  # the library that makes clocks and sleeps jump, run faster or stand still
+REPLACES = "libfaketime"  # a library that shifts, speeds up or stops clocks and sleeps
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# The words of a processor's line in /proc/stat, after its name (proc_stat(5)).
+# Column numbers in a processor's line in /proc/stat (proc_stat(5)).
 USER, NICE, SYSTEM, STEAL = 1, 2, 3, 8
 
 
 def check_clocks() -> None:
-    """Checks that no library replaces the clocks that steps are timed with. Raises UserError: one does."""
+    """Checks that no library replaces the clocks. Raises UserError: a library does."""
     with open("/proc/self/maps") as maps:
         if any(REPLACES in line for line in maps):
             raise UserError(f"{REPLACES} replaces the clocks, so nothing can be timed: run without it (LD_PRELOAD)")
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """When a process was forked, on CLOCK_BOOTTIME, to .01 s (proc_pid_stat(5), field 22). OSError: it is gone."""
+    """The time of a process's fork on CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22). OSError: it has ended."""
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 
 def high_water_bytes() -> int | None:
-    """The kernel's high-water mark of this process's resident memory; None if it is not reported."""
+    """The kernel's high-water mark of this process's resident memory; None if the kernel does not report it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
 class PciDevice(NamedTuple):
-    """A device on the PCI bus; its numbers are texts such as `0x1ae0`."""
+    """A device on the PCI bus. Its numbers are texts such as `0x1ae0`."""
 
     vendor: str
     device: str
-    kind: str  # the class
+    kind: str  # class
 
 
 def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
-    """All of this machine's; `root` holds sys/. A file that is missing is empty."""
+    """The devices on the PCI bus of this machine. `root`: folder with sys/. The text of a missing file is empty."""
     return [
         PciDevice(*("".join(_words(folder / name)) for name in ("vendor", "device", "class")))
         for folder in sorted(root.glob("sys/bus/pci/devices/*"))
@@ -50,12 +50,12 @@ def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
 class CpuTimes(NamedTuple):
     """Seconds since the machine started, summed over cores."""
 
-    busy_s: float  # that processes computed
-    stolen_s: float  # that a hypervisor gave to others while a process was ready
+    busy_s: float  # seconds in which processes computed
+    stolen_s: float  # seconds that the hypervisor gave to other machines while a process was ready
 
 
 def cpu_times(cores: Collection[int]) -> CpuTimes:
-    """The times of these logical cores. Raises OSError: the system has no /proc."""
+    """The times of these logical cores. Raises OSError: the system has no /proc/stat."""
     names = {f"cpu{core}" for core in cores}
     text = Path("/proc/stat").read_text()
     lines = [line.split() for line in text.splitlines() if line.partition(" ")[0] in names]
@@ -65,7 +65,7 @@ def cpu_times(cores: Collection[int]) -> CpuTimes:
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit."""
-    # Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
+    # It is the lowest quota of the group and its ancestors, from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1)
     # (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
     quotas = []
     for folder in _cgroups(root, "cpu"):
@@ -77,26 +77,26 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that the cgroup and its ancestors allow; None without a limit."""
+    """The memory that the cgroup and its ancestors allow, in bytes; None without a limit."""
     words = []
     for folder in _cgroups(root, "memory"):
         words += [*_words(folder / "memory.max"), *_words(folder / "memory.limit_in_bytes")]
-    # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
+    # For "no limit", v1 has the largest multiple of the page size that fits into 63 bits.
     return min((int(word) for word in words if word != "max" and int(word) < 2**62), default=None)
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
-    """The files that count for how long the cgroup's quota stopped its processes; finding them takes longest."""
+    """The files with the time for which the cgroup's quota stopped its processes. The search for them is slow."""
     return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
-    """Seconds for which the quota has stopped the group so far; None if no file of `throttle_files` says."""
+    """Seconds for which the quota has stopped the group so far; None if no file of `throttle_files` has them."""
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 
 def oom_kills() -> int:
-    """Processes that the kernel killed for memory since the machine started; 0 if it does not count them."""
+    """Processes that the kernel killed for lack of memory since the machine started; 0 if it does not count them."""
     return int(_counts(Path("/proc/vmstat")).get("oom_kill", 0))
 
 
@@ -107,14 +107,14 @@ def _throttled_s(file: Path) -> float | None:
 
 
 def _counts(file: Path) -> dict[str, str]:
-    """The words of a file of pairs, such as `throttled_usec 1000`."""
+    """The pairs in a file of words, such as `throttled_usec 1000`."""
     words = _words(file)
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's cgroup and of its ancestors, for `controller`."""
-    # In a container /proc/self/cgroup may give the host's path, of which only ancestors exist, such as the mount's.
+    # In a container, /proc/self/cgroup may have the host's path. Then only ancestors of it exist, such as the mount.
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

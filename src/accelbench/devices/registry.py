@@ -1,4 +1,4 @@
-"""What each device module says of the machine, found by the device's word."""
+"""The reports of the device modules, by the name of the device."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from accelbench.schema.vocab import ON_TORCH, Device
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceReport:
-    """One kind of device on this machine."""
+    """The report on one kind of device on this machine."""
 
     device: Device
     present: bool  # whether cells can run on such a device here
-    reason: str | None = None  # why not, in one line that says what helps, if anything does; None if present
-    name: str = ""  # the name of the hardware; empty if absent
+    reason: str | None = None  # if not present, why not, and what helps, in one line
+    name: str = ""  # name of the hardware; empty if absent
     count: int = 0  # devices of this kind that a process here may use; 0 if absent
-    memory_bytes: int | None = None  # memory of one device, the smallest; None if unknown
+    memory_bytes: int | None = None  # memory of one device, of the smallest; None if unknown
     # further facts for users and for `grid.support`; keys are snake_case words with their unit
     details: Mapping[str, str] = field(default_factory=dict)
 
 
 def absent(device: Device, reason: str) -> DeviceReport:
-    """The report of a device that cells can't run on here."""
+    """The report on a device that cells can't use here."""
     return DeviceReport(device=device, present=False, reason=reason)
 
 
@@ -33,17 +33,17 @@ FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
 
 @cache
 def fastest_for(engine: str) -> Device:
-    """The fastest kind of device here for an engine. Others than PyTorch's run anywhere on the CPU, and few elsewhere.
+    """The fastest kind of device here for an engine. Only engines on PyTorch use other devices than the CPU.
 
-    It is looked up once per process.
+    The search runs once in a process.
     """
     if engine not in ON_TORCH:
         return Device.cpu
     return next((device for device in FASTEST if look(device).present), Device.cpu)
 
 
-def look(device: Device, **known: Any) -> DeviceReport:
-    """The report of `device` here, whose module gets what is `known`. Imports no framework and opens no device."""
-    # Imported only now: a machine need not have the libraries that other devices' modules import.
-    report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**known)
+def look(device: Device, **options: Any) -> DeviceReport:
+    """The report on `device` here. `options` go to its module. No framework is imported, and no device is opened."""
+    # Imported here: the machine may lack libraries that the modules of other devices import.
+    report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**options)
     return report

@@ -1,6 +1,6 @@
-"""A Cloud TPU attached to this machine, recognised in the same way as torch_xla does.
+"""A Cloud TPU of this machine, detected in the same way as torch_xla detects it.
 
-torch_tpu drives it where that is installed, else torch_xla or JAX.
+If torch_tpu is installed, it drives the TPU; otherwise torch_xla or JAX does.
 """
 
 import os
@@ -13,8 +13,8 @@ from accelbench.devices.proc import pci_devices
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
-# PCI ids and cores per chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
-# `num_logical_cores_per_chip`; names: JAX, `jax/_src/hardware_utils.py`.
+# PCI ids and cores of a chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
+# `num_logical_cores_per_chip`. Names: JAX, `jax/_src/hardware_utils.py`.
 GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 CHIPS = {
     "0x0027": "TPU v2 or v3",
@@ -34,17 +34,17 @@ HOW_OLDER = "pip install 'torch_xla[tpu]'"
 def look(
     root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
 ) -> DeviceReport:
-    """The TPU's report; `root` holds sys/ and dev/. Without `torch_xla_folder`, the installed torch_xla counts."""
+    """The report on the TPU. `root`: folder with sys/ and dev/. `torch_xla_folder`: default: the installed one."""
     chips = find_chips(root)
     if not chips:
         return absent(Device.tpu, "no TPU chip on the PCI bus")
-    if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4, and from v5e on
+    if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
         return absent(Device.tpu, "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
     torch_tpu = packages.version(TORCH_TPU)
     has_driver = torch_tpu or torch_xla_folder is not None or packages.folder("jax") is not None
-    # As torch_xla, or JAX without it, finds libtpu: named by a variable, bundled, or installed.
+    # torch_xla, or JAX without it, takes libtpu from a variable, from its own folder, or from a package.
     is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
     has_libtpu = "TPU_LIBRARY_PATH" in environ or is_bundled or packages.folder("libtpu") is not None
     if not has_driver:
@@ -57,6 +57,6 @@ def look(
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
-    """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are left out."""
-    of_google = [each.device for each in pci_devices(root) if each.vendor == GOOGLE_PCI_VENDOR_ID]
+    """The names of the TPU chips on the PCI bus. Other PCI devices of Google, such as network cards, are left out."""
+    of_google = [device.device for device in pci_devices(root) if device.vendor == GOOGLE_PCI_VENDOR_ID]
     return [CHIPS[device] for device in of_google if device in CHIPS]

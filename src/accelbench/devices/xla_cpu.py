@@ -10,7 +10,7 @@ from accelbench.schema.vocab import Device
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
-    """The report of torch_xla's CPU device; `root` holds proc/ and sys/."""
+    """The report on torch_xla's CPU device. `root`: folder with proc/ and sys/."""
     if (version := packages.version("torch_xla")) is None:
         how = f"{how_to_install('xla')} (for Linux on x86-64 only)"
         return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")

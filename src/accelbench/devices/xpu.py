@@ -1,4 +1,4 @@
-"""Intel GPUs, which the build of torch for XPU drives."""
+"""Intel GPUs, driven by the build of torch for XPU."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from accelbench.devices.proc import pci_devices
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
-INTEL, DISPLAY = "0x8086", "0x03"  # a PCI vendor, and how the class of its display and 3D controllers begins
+INTEL, DISPLAY = "0x8086", "0x03"  # PCI vendor; beginning of the PCI class of display and 3D controllers
 HOW = "pip install torch, from PyTorch's index for XPU (whl/xpu)"
 
 
 def look(root: Path = Path("/"), torch_folder: Path | None = None) -> DeviceReport:
-    """The Intel GPUs' report; `root` holds sys/. Without `torch_folder`, the installed torch counts."""
-    gpus = [each for each in pci_devices(root) if each.vendor == INTEL and each.kind.startswith(DISPLAY)]
+    """The report on Intel GPUs. `root`: folder with sys/. Without `torch_folder`, the installed torch is examined."""
+    gpus = [device for device in pci_devices(root) if device.vendor == INTEL and device.kind.startswith(DISPLAY)]
     if not gpus:
         return absent(Device.xpu, "no Intel GPU on the PCI bus")
     version = packages.torch_built_for("xpu", torch_folder or packages.folder("torch"))

@@ -1,4 +1,4 @@
-"""Cats and dogs: the photographs of Microsoft's or Kaggle's release; drawn digits as a stand-in."""
+"""Cats and dogs: the photographs of Microsoft's or Kaggle's release. The stand-in is drawn digits."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,24 +13,24 @@ from accelbench.data.stand_ins import draw
 CLASSES = ("cat", "dog")
 
 NUM_DRAWN = 2_500
-ALL = 1_000_000  # more than any release has
-# of 825 MB
+ALL = 1_000_000  # more pictures than any release has
+# 825 MB
 ARCHIVE = File("kagglecatsanddogs_5340.zip", "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9")
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads a folder or zip archive of pictures (`pictures.find`)."""
+    """Reads a folder or a zip archive of pictures (`pictures.find`)."""
     return _convert(open_source(path), target)
 
 
 def stand_in(target: Target) -> str:
-    """Draws digits as JPEG files, so that the same code as for photographs decodes them."""
+    """Draws digits as JPEG files, so that the code for photographs decodes them."""
     num = min(NUM_DRAWN, target.settings["max_images"])
     with TemporaryDirectory() as folder:
         for number in range(num):
             label = number % 2
             rng = np.random.default_rng(number)
-            # A side of 200 to 300 pixels, since most of the photographs have a few hundred.
+            # Most of the photographs have a few hundred pixels on a side.
             pixels = draw(label, int(rng.integers(200, 301)), rng, in_colour=True)
             Image.fromarray(pixels).save(Path(folder, f"{CLASSES[label]}.{number}.jpg"), quality=90)
         _convert(Folder(Path(folder)), target)

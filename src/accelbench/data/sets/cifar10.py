@@ -1,4 +1,4 @@
-"""CIFAR-10: its archive of Python batches, or the same pictures as PNG files by class; drawn digits as a stand-in."""
+"""CIFAR-10: its archive of Python batches, or its pictures as PNG files by class. The stand-in is drawn digits."""
 
 import pickle
 import tarfile
@@ -20,12 +20,12 @@ BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": 
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads the original archive, or PNG files by class (folder or zip)."""
+    """Reads the original archive, or a folder or zip archive of PNG files by class."""
     if not path.name.endswith((".tar.gz", ".tgz")):
         return convert(open_source(path), CLASSES, SIDE, target.folder)
-    # Unpickling can run code: only the very bytes that have the checksum are unpickled.
+    # Unpickling can run code. Only bytes with the expected checksum are unpickled.
     with tarfile.open(fileobj=BytesIO(ARCHIVE.read(path))) as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's, of what Python 2 pickled
+        warnings.simplefilter("ignore")  # NumPy warns about pickles of Python 2
         for split, names in BATCHES.items():
             files = [archive.extractfile(f"cifar-10-batches-py/{name}") for name in names]
             batches = [pickle.load(file, encoding="bytes") for file in files if file]
@@ -38,7 +38,7 @@ def read(path: Path, target: Target) -> Obtained:
 
 DATA_SET = FileSet(
     title="CIFAR-10",
-    home="data/cifar-10-python.tar.gz",  # torchvision's own place
+    home="data/cifar-10-python.tar.gz",  # where torchvision keeps it
     classes=CLASSES,
     files=[ARCHIVE],
     mirrors=["https://www.cs.toronto.edu/~kriz/"],

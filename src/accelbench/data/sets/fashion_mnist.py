@@ -1,4 +1,4 @@
-"""Fashion-MNIST: its four original files; a drawn digit for each class as a stand-in."""
+"""Fashion-MNIST: its four original files. The stand-in is drawn digits."""
 
 from accelbench.data.mnist_files import like_mnist
 
@@ -10,7 +10,7 @@ DATA_SET = like_mnist(
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
     title="Fashion-MNIST",
-    home="data/FashionMNIST/raw",  # torchvision's own place
+    home="data/FashionMNIST/raw",  # where torchvision keeps them
     classes=("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
 )

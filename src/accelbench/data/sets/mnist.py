@@ -1,4 +1,4 @@
-"""MNIST: its four original files; drawn digits as a stand-in."""
+"""MNIST: its four original files. The stand-in is drawn digits."""
 
 from accelbench.data.mnist_files import like_mnist
 
@@ -10,7 +10,7 @@ DATA_SET = like_mnist(
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
     title="MNIST",
-    home="data/MNIST/raw",  # torchvision's own place
+    home="data/MNIST/raw",  # where torchvision keeps them
     classes=tuple("0123456789"),
     mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"),
 )

@@ -1,4 +1,4 @@
-"""Random images: drawn when a cell runs, in the shape of its model and in its precision; nothing is prepared."""
+"""Random images, drawn when a cell runs, in the shape and precision of its model. Nothing is prepared."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from accelbench.data.obtain import DataSet, Obtained, Target
 
 
 class Random(DataSet):
-    """No files."""
+    """A data set without files."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         return Obtained(source=DRAWN)
