@@ -11,7 +11,7 @@ from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring import progress
-from accelbench.measuring.checks import NOT_IN_TIME, Measured
+from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
 from accelbench.measuring.runner import Step
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Options
@@ -77,9 +77,9 @@ class Run(CellRun):
             self.keep_output()
         return Observed(device="cpu", device_name="none", precision=self.cell.precision, num_devices=1, threads=1)
 
-    def look(self):
+    def observe_output(self):
         self.log.append("output")
-        return Measured(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
+        return ObservedOutput(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
 
     def new_network(self, state, precision, *, other=False):
         rounded = 1.25 if precision == Precision.bf16 else 1.0  # as a deep network may add up its rounding

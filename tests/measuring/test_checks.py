@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accelbench.measuring import checks
-from accelbench.measuring.checks import Measured, Observations, Products, State, Training, compare, in_time
+from accelbench.measuring.checks import Observations, ObservedOutput, Products, State, Training, compare, in_time
 from accelbench.schema.vocab import Precision
 
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
@@ -35,7 +35,7 @@ def compared(
     output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None, again=None
 ):
     of_fed = right(FED) if of_fed is None else of_fed
-    measured = Measured(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed, again=again)
+    measured = ObservedOutput(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed, again=again)
     return compare(measured, new_network or builds(), precision, constant=constant)
 
 

@@ -23,7 +23,7 @@ from accelbench.engines.images import check_has_epochs, is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, progress, schedule
-from accelbench.measuring.checks import Findings, Measured, NewNetwork, Observations, in_time
+from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, in_time
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.measuring.schedule import Limits
 from accelbench.schema.cell import Cell
@@ -44,7 +44,7 @@ from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Pre
 
 # Number of unseen batches whose outputs are checked after training. One is too few: code that caches results for every
 # second batch drops its cache at the first batch of a new size, so the error shows only in later batches.
-NUM_LOOKS = 3
+NUM_OBSERVED = 3
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
-        self.measured: list[Measured] = []  # outputs of the network after its timed part
+        self.outputs: list[ObservedOutput] = []  # outputs of the network after its timed part
         self.changes: list[str] = []  # settings of the framework that the user's code changed during the measurement
         self.resources: Resources | None = None
         self.known_work: Work | None = None
@@ -120,14 +120,14 @@ class CellRun:
     def begin_steady(self) -> None:
         """Runs once, when the warm-up is over."""
 
-    def look(self) -> Measured:
+    def observe_output(self) -> ObservedOutput:
         """Runs the measured network once more, on a batch that was never fed, and returns its output."""
         raise NotImplementedError
 
     def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
         """Builds a network on the CPU, with the weights of the measured network, or with `other` weights.
 
-        `state` is the `state` of a `Measured`.
+        `state` is the `state` of an `ObservedOutput`.
         """
         raise NotImplementedError
 
@@ -277,8 +277,8 @@ class CellRun:
         if not self.checks_output:
             return
         with self.observations.checking():
-            for _ in range(NUM_LOOKS if self.trains else 1):
-                self.measured.append(self.look())
+            for _ in range(NUM_OBSERVED if self.trains else 1):
+                self.outputs.append(self.observe_output())
 
     def new_network_in_time(self, state: Any, precision: Precision, **how: bool) -> NewNetwork:
         """Calls `new_network` with a time limit.
@@ -291,9 +291,9 @@ class CellRun:
     def _compared(self) -> Findings:
         findings = Findings()
         with self.observations.checking():
-            for measured in self.measured:
+            for output in self.outputs:
                 constant = self.cell.model.constant
-                findings = checks.compare(measured, self.new_network_in_time, self.cell.precision, constant=constant)
+                findings = checks.compare(output, self.new_network_in_time, self.cell.precision, constant=constant)
                 if findings.defects or findings.warnings or findings.observed is None:
                     break
         return findings

@@ -154,7 +154,7 @@ def limit(precision: Precision) -> float:
 
 
 @dataclass
-class Measured:
+class ObservedOutput:
     """The output of the measured network for one batch, in a further step after all timing."""
 
     batch: Any
@@ -184,7 +184,7 @@ class Findings:
 
 
 def compare(
-    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
+    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
 ) -> Findings:
     """Compares an output with the output of a newly built network.
 
@@ -206,7 +206,7 @@ def compare(
 
 
 def _rows_agree(
-    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
+    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> bool:
     """Whether a comparison of a few rows proves that the output is right. It takes less time than the whole batch."""
     if measured.rows is None or not measured.is_unseen:
@@ -221,7 +221,7 @@ def _rows_agree(
 
 
 def _compare(
-    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
+    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> None:
     """Compares the whole output with that of a new network, and adds the result to `findings`."""
     output = measured.output
@@ -261,8 +261,8 @@ def _compare(
 
 
 def _with_reference(
-    measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision
-) -> tuple[Measured, Output]:
+    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision
+) -> tuple[ObservedOutput, Output]:
     """Returns `measured`, and the output of a new network in fp32.
 
     If the output depends on numbers that the code counts in attributes, the state of both includes these numbers.
@@ -276,7 +276,7 @@ def _with_reference(
     return measured, reference
 
 
-def _is_steady(measured: Measured, new_network: Callable[..., NewNetwork], reference: Output) -> bool:
+def _is_steady(measured: ObservedOutput, new_network: Callable[..., NewNetwork], reference: Output) -> bool:
     """Whether the output of a new network stays the same with other random numbers, and after another batch."""
     again = new_network(measured.state, Precision.fp32)
     for seed in range(3):
@@ -287,7 +287,7 @@ def _is_steady(measured: Measured, new_network: Callable[..., NewNetwork], refer
     return True
 
 
-def _differs_from_itself(measured: Measured, precision: Precision) -> bool:
+def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool:
     """Whether the measured network returns another output for the same batch.
 
     This happens if a network computes for a fixed time, and the machine is busy.
@@ -300,7 +300,7 @@ def _differs_from_itself(measured: Measured, precision: Precision) -> bool:
     return False
 
 
-def _rounded(measured: Measured, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
+def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
     """The output of a new network that rounds as the cell does; None if the CPU has no such precision."""
     if precision in QUANTIZED:
         return None
@@ -331,7 +331,7 @@ def _is_same(one: Output, other: Output) -> bool:
     return _has_numbers(one) and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
 
 
-def _explain_constant(measured: Measured, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
+def _explain_constant(measured: ObservedOutput, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
     """Explains why the output is the same for different inputs.
 
     If the outputs of a network with other weights differ, the present weights are the reason: adds a note. Otherwise

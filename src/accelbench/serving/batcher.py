@@ -27,7 +27,7 @@ now_ns = time.monotonic_ns
 PIPE_BYTES = 1 << 20  # size of the pipe, one byte per waiting request; Linux allows users no larger pipe
 LEAD_NS = 5_000_000  # time from the start until the first request
 START_S = 60.0  # longest time for the generator to start
-LOOK_NS = 100_000_000  # time between two checks of the number of waiting requests
+CHECK_NS = 100_000_000  # time between two checks of the number of waiting requests
 LEAST_S = 5.0  # a queue is not called growing before this time, because a stall at the start is no growth
 MAX_WAITING = 2.0  # a queue may be growing if it has more requests than arrive in so many latency limits
 MAX_REQUESTS = 10_000_000  # they take 320 MB of shared memory
@@ -82,7 +82,7 @@ class Arrivals:
         self._server = server
         self._until_ns = until_s * 1e9
         self._is_closed = False
-        self._looks: tuple[list[float], list[float]] = ([], [])  # times of the checks, and waiting requests
+        self._checks: tuple[list[float], list[float]] = ([], [])  # times of the checks, and waiting requests
         surely_grows(range(9), range(9))  # its first call takes 0.1 s, for imports
         self._buffer = bytearray(PIPE_BYTES)
         num = num_requests(server)
@@ -124,13 +124,13 @@ class Arrivals:
             waiting = self.num - first
             if self._ends(now, waiting) or (self._is_closed and not waiting):
                 return
-            left_ns = int(self.due[first]) + delay_ns - now if waiting else LOOK_NS
+            left_ns = int(self.due[first]) + delay_ns - now if waiting else CHECK_NS
             if waiting and (waiting >= max_batch or left_ns <= 0):
                 num = min(waiting, max_batch)
                 yield first, num
                 first += num
             else:  # no wait for a closed pipe, which is always ready
-                select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, LOOK_NS) / 1e9)
+                select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, CHECK_NS) / 1e9)
 
     def wait(self) -> None:
         """Waits until the process is ready. Raises RuntimeError if it does not start."""
@@ -145,9 +145,9 @@ class Arrivals:
             self._is_closed = True
 
     def _ends(self, now: int, waiting: int) -> bool:
-        """Whether the run ends early: its time is over, or the queue surely grows (checked every `LOOK_NS`)."""
-        at_s, waited = self._looks
-        if at_s and now < at_s[-1] * 1e9 + LOOK_NS:
+        """Whether the run ends early: its time is over, or the queue surely grows (checked every `CHECK_NS`)."""
+        at_s, waited = self._checks
+        if at_s and now < at_s[-1] * 1e9 + CHECK_NS:
             return False
         at_s.append(now / 1e9)
         waited.append(waiting)

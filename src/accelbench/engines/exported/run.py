@@ -126,8 +126,8 @@ class _Run(NetworkOutputs):
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, then exports the network to `folder`.
 
-        When it serves, it is exported for any batch size, or else for the cell's. Raises UnsupportedError if the export
-        fails.
+        If the cell serves requests, the network is exported for any batch size; if that fails, for the cell's batch
+        size. Raises UnsupportedError if the export fails.
         """
         compiled = self.compiled
         any_size = serves_any_size(self.cell)

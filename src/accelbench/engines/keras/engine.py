@@ -21,7 +21,7 @@ from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.flops import Observer, count, state_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
-from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, States, numbers_of
+from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -203,12 +203,12 @@ class Run(CellRun):
         first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
         return first[np.arange(self.samples_per_execution) % len(first)]
 
-    def look(self) -> Measured:
+    def observe_output(self) -> ObservedOutput:
         fed = self.first_images()
         last = numbers_of(np.asarray(self.backend.last))
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(fed.dtype, copy=False)
         output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
-        return Measured(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
+        return ObservedOutput(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
 
     def new_network(self, state: None, precision: Precision, *, other: bool = False) -> NewNetwork:
         """The cell's network, built again on the CPU from the same seed."""

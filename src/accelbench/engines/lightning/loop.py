@@ -17,7 +17,7 @@ from accelbench.schema.vocab import Phase
 
 NEVER = 2**62  # a number of batches that no loop reaches
 ENDED = "Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop"
-LOOK = nullcontext()  # if a step runs in this context, a copy of its batch is kept
+KEEPS_BATCH = nullcontext()  # if a step runs in this context, a copy of its batch is kept
 
 
 class Stopped(BaseException):
@@ -42,7 +42,7 @@ class ClockHooks:
         self.num_steps = 0  # steps that have ended
         self.num_skipped = 0  # steps whose training_step returned None, in automatic optimisation
         self.outputs: Any = None  # outputs of the last step
-        self.batch: Any = None  # batch of the last step that ran in `LOOK`
+        self.batch: Any = None  # batch of the last step that ran in `KEEPS_BATCH`
         self.ask = Ask()
         self.marks: Marks | None = None
         self.is_over = False
@@ -78,7 +78,7 @@ class ClockHooks:
         self.mark(Phase.copy_in)
         self._running = Phase.forward
         if self.ask.within is not None:
-            if self.ask.within is LOOK:
+            if self.ask.within is KEEPS_BATCH:
                 self.batch = copied(batch)  # the user's code may change its batch
             self._within.enter_context(self.ask.within)
 

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.lightning.loop import LOOK
+from accelbench.engines.lightning.loop import KEEPS_BATCH
 from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo
@@ -26,7 +26,7 @@ from accelbench.engines.pytorch.own_batches import count_note
 from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
-from accelbench.measuring.checks import OUTPUT, Measured
+from accelbench.measuring.checks import OUTPUT, ObservedOutput
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.measurement import Observed, Work
@@ -120,7 +120,7 @@ class ModuleRun(NetworkRun):
         self._check_skipped()
         self.note_resources()
         yield from super().after_window()
-        yield Ask(within=LOOK)
+        yield Ask(within=KEEPS_BATCH)
         self._note_step(self.workload.batches.last, self.hooks_of_loop.batch)
         self.work = self.known_work
         if not self.is_one_step and self.work is None:
@@ -152,12 +152,12 @@ class ModuleRun(NetworkRun):
             with self.observations.checking():
                 super().keep_last()
 
-    def look(self) -> Measured:
+    def observe_output(self) -> ObservedOutput:
         """Observes the output without a fed batch.
 
         The unseen batch has the fed samples in another order. For it, some networks rightly return the same output.
         """
-        return replace(super().look(), fed=None)
+        return replace(super().observe_output(), fed=None)
 
     def note_end(self) -> None:
         self.trained.note_end(self.trainer.optimizers)

@@ -30,7 +30,8 @@ NO_LABEL = -100  # label of tokens without a loss, in transformers
 def config_of(model: ModelSpec) -> Any:
     """The configuration of the network, set for a plain forward pass for `model.task`.
 
-    Raises UserError if there is no such architecture or argument, or if the architecture lacks the task or token ids.
+    Raises UserError if there is no such architecture or argument, or if the architecture can't do the task with token
+    ids as inputs.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES

@@ -26,7 +26,7 @@ from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, c
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import WEIGHTS, Measured, NewNetwork, Output, error_of, limit
+from accelbench.measuring.checks import WEIGHTS, ObservedOutput, NewNetwork, Output, error_of, limit
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode, Precision
 
@@ -179,19 +179,19 @@ class NetworkOutputs(CellRun):
                     measure()
                     if not self._is_spoiled():
                         return
-                    self.measured.clear()
+                    self.outputs.clear()
             except Exception as error:
                 if self.grad_mode == WITH_GRAD or self.timing.num_steady_steps or not needs_gradients(error):
                     raise
 
     def _is_spoiled(self) -> bool:
         """Whether inference mode changes the output, as for networks that use gradients of torch.func: they are 0."""
-        if self.grad_mode != INFERENCE_MODE or not self.measured or not self.is_plain:
+        if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
             return False
-        measured, most = self.measured[0], limit(self.cell.precision)
+        measured, most = self.outputs[0], limit(self.cell.precision)
         with self.observations.checking():
             if measured.rows is not None:
-                with suppress(Exception):  # the network may take no other number of rows
+                with suppress(Exception):  # the network may not accept another number of rows
                     if self._error_in_no_grad(*measured.rows) <= most:
                         return False
             with suppress(Exception):  # fails if the network keeps inference tensors
@@ -200,7 +200,7 @@ class NetworkOutputs(CellRun):
         return False
 
     def _error_in_no_grad(self, batch: Any, output: Output) -> float:
-        """How far the output for a batch is from one without inference mode."""
+        """The error of `output` compared with an output for the same batch without inference mode."""
         with torch.inference_mode(False), torch.no_grad():
             return error_of(arrays_in(self.further_result(batch)), output)
 
@@ -216,10 +216,10 @@ class NetworkOutputs(CellRun):
         super().keep_output()
 
     def _watch(self, batch: Any) -> None:
-        """Watches the operators of a further step on a few rows, or on the whole batch if its work is to be counted."""
+        """Observes the operators of a further step on two rows, or on the whole batch if its work must be counted."""
         counts_work = self.cell.mode == Mode.infer and self.known_work is None and self.backend.on_host
         if not counts_work and (rows := outer_rows(batch)) is not None:
-            with suppress(Exception):  # the network may take no other number of rows
+            with suppress(Exception):  # the network may not accept another number of rows
                 self._watch_step(rows)
                 return
         counter = self._watch_step(batch)
@@ -232,7 +232,7 @@ class NetworkOutputs(CellRun):
             self._result_of(fed)
         return counter
 
-    def look(self) -> Measured:
+    def observe_output(self) -> ObservedOutput:
         batch, is_unseen = self.workload.unseen()
         fed = self.workload.example()
         if not self.trains:
@@ -243,19 +243,19 @@ class NetworkOutputs(CellRun):
             rows = _rows_of(batch, result)
             plain = state._replace(counts={})
             output = arrays_in(result)
-            return Measured(
+            return ObservedOutput(
                 batch, output, is_unseen, plain, state, rows, fed, output_of_fed, partial(self._again, batch)
             )
         if (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may not accept another number of rows
-                return self._look_at_training(rows, is_unseen, outer_rows(fed))
-        return self._look_at_training(batch, is_unseen, fed)
+                return self._observe_training(rows, is_unseen, outer_rows(fed))
+        return self._observe_training(batch, is_unseen, fed)
 
-    def _look_at_training(self, batch: Any, is_unseen: bool, fed: Any) -> Measured:
+    def _observe_training(self, batch: Any, is_unseen: bool, fed: Any) -> ObservedOutput:
         state = state_of(self.plain_network())
         output = arrays_in(self.further_result(batch))
         plain = state._replace(counts={})
-        return Measured(batch, output, is_unseen, plain, state, fed=fed, again=partial(self._again, batch))
+        return ObservedOutput(batch, output, is_unseen, plain, state, fed=fed, again=partial(self._again, batch))
 
     def _again(self, batch: Any) -> Output:
         with nullcontext() if self.trains else self.measuring_context():
