@@ -97,7 +97,7 @@ class _Counters(NamedTuple):
 class Sampler:
     """Samples a process and its descendants at each call of `sample`. The host calls it again after `pause_s`.
 
-    The series are, in percent of one core unless noted:
+    Percentages are relative to one core. The main series are:
 
     - `host_memory_mb`: the sum of resident memory; pages that processes share count for each
     - `cpu_utilization_percent`: processor time, including processes that have ended

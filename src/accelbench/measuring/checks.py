@@ -24,8 +24,8 @@ from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 # Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # share of the operations below which a format is not mentioned
-# Two shares of all trainable numbers. More numbers that have a gradient but do not change cause a warning. So do more
-# numbers without a gradient: a branch that the loss does not use is smaller.
+# Two shares of all trainable numbers. A warning is due if more than the first share have a gradient but do not change,
+# or if more than the second share do not change. A branch that the loss does not use is usually smaller than that.
 MAX_UNUSED, MAX_WITHOUT = 0.01, 0.5
 MAX_NAMED = 3  # layers named in a sentence
 MAX_CYCLE = 64  # steps; nobody accumulates gradients over more

@@ -161,7 +161,7 @@ class Accelerator(Backend):
             torch.accelerator.reset_peak_memory_stats(self.torch_type)
 
     def put(self, batch: Any) -> Any:
-        """Copies a batch to the device. Returns when the copy is finished: not all devices support later copies."""
+        """Copies a batch to the device and waits: not all devices can copy later from memory that is not pinned."""
         return mapped(batch, lambda tensor: tensor.to(self.device()))
 
     def wait(self) -> None:

@@ -51,7 +51,7 @@ def _attribute(path: str) -> _Setting:
     return lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value)
 
 
-# They are set in this order, because an earlier one may change a later one.
+# In the order in which they are set. A later setting may override a part of an earlier one.
 SETTINGS: dict[str, _Setting] = {
     # Lambdas look the functions up at each call: when torch_tpu is loaded, it replaces the functions.
     OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
