@@ -13,7 +13,7 @@ from fakes import TESTS, make_cell, make_project, make_record
 
 @pytest.fixture
 def run_alone(tmp_path):
-    """Runs `python -m accelbench.worker`, or what else starts it, on a cell; gives the process and its answer."""
+    """Runs `python -m accelbench.worker`, or another command, on a cell. Returns the process and its answer."""
     project = make_project(tmp_path / "project")
 
     def run_alone(start, **changes):

@@ -10,7 +10,7 @@ from accelbench.data.prepare import describe
 
 @pytest.fixture(autouse=True)
 def no_hooks_are_left():
-    """Cells that are refused leave their hooks on all modules; outside of tests a cell has a process of its own."""
+    """Removes hooks that refused cells leave on all modules. Outside of tests, each cell has its own process."""
     yield
     if (module := sys.modules.get("torch.nn.modules.module")) is not None:
         module._global_forward_hooks.clear()
@@ -18,7 +18,7 @@ def no_hooks_are_left():
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A small data set of 28x28 images that a network can learn: ten patterns under noise. 300 train, 90 test."""
+    """A small data set of 28x28 images that a network can learn: ten patterns with noise. 300 train, 90 test."""
     folder = tmp_path_factory.mktemp("digits")
     generator = np.random.default_rng(0)
     patterns = generator.integers(0, 2, (10, 28, 28)) * 160

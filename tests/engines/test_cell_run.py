@@ -1,4 +1,4 @@
-"""The template with an engine that computes nothing, and notes what it is asked for."""
+"""The base class of runs, with an engine that computes nothing and records its calls."""
 
 import threading
 from itertools import repeat
@@ -82,7 +82,7 @@ class Run(CellRun):
         return ObservedOutput(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
 
     def new_network(self, state, precision, *, other=False):
-        rounded = 1.25 if precision == Precision.bf16 else 1.0  # as a deep network may add up its rounding
+        rounded = 1.25 if precision == Precision.bf16 else 1.0  # rounding may add up in a deep network
         return lambda batch, seed: [np.full((32, 10), batch * rounded)]
 
     def warnings(self):
@@ -98,7 +98,7 @@ def test_whole_epochs_are_trained_and_tested_and_it_says_when_nothing_more_is_ti
     assert measured.evaluation == measured.epochs[-1].evaluation
     assert_epochs_in_turn(measured)
     assert run.log == ["test", "test", "done"]
-    infers = Run(digits, **FIT | {"mode": Mode.infer}).measure()  # without a loss or a test
+    infers = Run(digits, **FIT | {"mode": Mode.infer}).measure()  # no loss and no evaluation
     epochs = [(epoch.loss, epoch.accuracy, epoch.evaluation) for epoch in infers.epochs]
     assert epochs == [(None, None, None)] * NUM_INFER_EPOCHS
     assert run.log.count("done") == 1

@@ -1,4 +1,4 @@
-"""When a training to a target is evaluated and when it ends, without a framework."""
+"""Tests, without a framework, when a training to a target is evaluated and when it ends."""
 
 import math
 
@@ -15,12 +15,12 @@ from fakes import make_cell
 def run_of(epochs=4, **target):
     target = Target(**{"accuracy": 0.9, **target})
     run = GoalRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=epochs, batch_size=32, target=target))
-    run.plan(Order(100, 32, last="keep"))  # 4 steps an epoch
+    run.plan(Order(100, 32, last="keep"))  # 4 steps in an epoch
     return run
 
 
 def trained(run, values):
-    """The steps that each interval got, until it is over; its evaluations give these values."""
+    """Trains until the end with these values as results of evaluations. Returns the steps of each interval."""
     nums, batches = [], iter(range(1000))
     for value in values:
         nums.append(len(list(run.interval_of(batches))))
@@ -80,7 +80,7 @@ def test_the_split_is_disjoint_and_depends_on_the_data_alone():
     train, held_out = parts_of(1000, 0.1)
     assert (len(train), len(held_out)) == (900, 100)
     assert sorted([*train, *held_out]) == list(range(1000))
-    assert not math.isclose(held_out.mean(), 49.5, abs_tol=100)  # of the whole set, not of its begin
+    assert not math.isclose(held_out.mean(), 49.5, abs_tol=100)  # drawn from the whole set, not from its start
     orders = [Order(900, 32, shuffle=True, seed=seed, last="keep", among=train) for seed in (0, 1)]
     first, second = (next(order.epochs()) for order in orders)
     assert sorted(first) == sorted(second) == list(train)

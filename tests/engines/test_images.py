@@ -1,4 +1,4 @@
-"""What engines share: words of networks, optimisers and precisions, and which samples they give."""
+"""Code that engines share: words of networks, optimisers and precisions, and the samples of feeds."""
 
 import pytest
 

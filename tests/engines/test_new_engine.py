@@ -1,4 +1,4 @@
-"""What an engine costs whoever adds it: the files in tests/engines/sleep, and a word in the vocabulary."""
+"""A new engine needs only the files in tests/engines/sleep and a word in the vocabulary."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from fakes import copy_package, make_project
 
 FILES = Path(__file__).with_name("sleep")
 WORD = ', "sleep"'
-STEP_S = 0.010  # what the engine sleeps for each batch
+STEP_S = 0.010  # seconds that the engine sleeps for each batch
 BATCH_SIZE = 32
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A project, and a copy of the package that has the engine, in src/."""
+    """A project with a copy of the package, in src/, that has the engine."""
     root = make_project(tmp_path)
     first = '["pytorch", "lightning", "keras"'
     copy_package(root, "schema/vocab.py", first, first + WORD)
@@ -33,7 +33,7 @@ def project(tmp_path):
 
 
 def python(project, *words):
-    """Standard output of Python with the copy of the package."""
+    """Runs Python with the copy of the package. Returns its standard output."""
     environment = {**os.environ, "PYTHONPATH": str(project / "src")}
     done = subprocess.run([sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -41,7 +41,7 @@ def python(project, *words):
 
 
 def run(project, *plans):
-    """The measurements of the cells that `accelbench plan --json` makes of these settings."""
+    """Measures the cells that `accelbench plan --json` prints for these settings. Returns the measurements."""
     calls = " or ".join(f"main(['plan', '--json', *{words!r}])" for words in plans)
     code = f"import sys; from accelbench.cli import main; sys.exit({calls})"
     for line in python(project, "-c", code).splitlines():

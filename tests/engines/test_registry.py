@@ -22,14 +22,14 @@ def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_
     specs = {device: host_spec(make_cell(device=device)) for device in Device}
     assert {device: dict(spec.environment) for device, spec in specs.items()} == {
         Device.cpu: {},
-        # As NVML numbers GPUs: what is sampled is what computes.
+        # GPUs are numbered as in NVML, so that the sampler reads the GPU that computes.
         Device.gpu: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         Device.tpu: {"PJRT_DEVICE": "TPU"},
         Device.xpu: {},
         Device.mps: {},
         Device.xla_cpu: {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"},
     }
-    assert len({spec.key for spec in specs.values()}) == len(Device) - 2  # xpu and mps need no more than the CPU
+    assert len({spec.key for spec in specs.values()}) == len(Device) - 2  # xpu and mps share the host of the CPU
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
 
 
@@ -50,7 +50,7 @@ def test_an_engine_names_modules_that_exist_and_imports_no_other_engine(engine):
     spec = keras_spec() if engine == Engine.keras else host_spec(make_cell(engine=engine))
     named = [spec.engine, *spec.preload, *([spec.prober] if spec.prober else [])]
     assert all(importlib.util.find_spec(name) for name in named)
-    assert bool(spec.prober) == (engine != Engine.keras)  # which does not probe a device
+    assert bool(spec.prober) == (engine != Engine.keras)  # Keras does not probe devices
     sources = {path: path.read_text() for path in (Path(registry.__file__).parent / engine).rglob("*.py")}
     assert len(sources) > 1
     for other in set(Engine) - {engine, *BUILT_ON.get(engine, ())}:
@@ -74,7 +74,7 @@ def test_a_spec_imports_no_framework():
 
 
 def test_a_cell_runs_where_what_it_does_not_need_is_not_installed():
-    """As by another environment's Python: torch alone, without Lightning."""
+    """Like the Python of another environment, which has torch but not Lightning."""
     hidden = ["PIL", "torchvision", "matplotlib", "hydra", "omegaconf", "rich", "mlflow", "lightning_fabric"]
     hidden += LIGHTNING
     code = (

@@ -1,4 +1,4 @@
-"""Cells that serve requests, by engines of PyTorch: each through real processes, or in this one."""
+"""Cells that serve requests with engines of PyTorch, in real processes or in this one."""
 
 import hashlib
 from dataclasses import replace
@@ -22,7 +22,7 @@ from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
-# Beside other tests requests are issued late: of this limit, 1 % is still later.
+# While other tests run, requests are issued late. 1 % of this limit is longer than that.
 SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
@@ -128,6 +128,6 @@ def test_cells_that_serve_share_an_exported_network_of_any_size():
 
 
 def test_blocks_are_of_batches_that_follow_each_other():
-    done = np.repeat(np.arange(1, 8) * 40_000_000, 4)  # 7 batches of 4 samples, each of 40 ms
+    done = np.repeat(np.arange(1, 8) * 40_000_000, 4)  # 7 batches of 4 samples; each batch takes 40 ms
     assert blocks_of(done, 0) == [Block(num_steps=3, num_samples=12, seconds=0.12)] * 2
     assert blocks_of(done[:4], 0) == [Block(num_steps=1, num_samples=4, seconds=0.04)]

@@ -34,7 +34,7 @@ run, append, shell = os.system, [].append, functools.partial(os.system, "true")
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
-    """The name of a module with targets; a target that is called, and should not be, writes the file `called`."""
+    """The name of a module with targets. If a target is called that should not be, it writes the file `called`."""
     folder = tmp_path_factory.mktemp("targets")
     name = "targets_of_a_user"
     (folder / f"{name}.py").write_text(TARGETS.format(called=str(folder / "called")))
@@ -52,7 +52,7 @@ def imported(target, *, factory=False):
 @pytest.mark.parametrize("name", ["Net", "annotated", "decorated"])
 def test_a_networks_class_and_a_function_that_says_that_it_makes_one_may_be_called(module, name):
     assert imported(f"{module.__name__}.{name}") is getattr(module, name)
-    assert imported("torchvision.models.resnet18").__name__ == "resnet18"  # whose builders say what they make
+    assert imported("torchvision.models.resnet18").__name__ == "resnet18"  # builders with return annotations
 
 
 @pytest.mark.parametrize("name", ["bare", "of_a_number", "malformed", "network", "partial"])
@@ -94,4 +94,4 @@ def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, mo
     assert targets.lightning_package(type("MyOther", (other,), {}), "LightningModule") == "lightning.pytorch"
     assert targets.lightning_package(nn.Linear, "LightningModule") is None
     kind = type("LightningModule", (nn.Module,), {})
-    assert targets.lightning_package(kind, "LightningModule") is None  # only its name is the same
+    assert targets.lightning_package(kind, "LightningModule") is None  # it only has the same name

@@ -1,4 +1,4 @@
-"""What becomes of an exception: most in this process, what a framework does with it in a cell's."""
+"""The outcomes of exceptions. Most tests run in this process; those with a framework run in the process of a cell."""
 
 import importlib.util
 import json
@@ -38,7 +38,7 @@ def test_an_exception_becomes_a_reason_of_one_line(fault, status, reason):
     outcome = answer(fault)
     assert (outcome.status, outcome.reason.partition(" memory")[0]) == (status, reason)
     traceback_end = {"raise": "ValueError: a bad layer\nwith a second line\n"}
-    assert (outcome.error or "").endswith(traceback_end.get(fault, ""))  # of what the model raised
+    assert (outcome.error or "").endswith(traceback_end.get(fault, ""))  # the traceback of the model's exception
 
 
 def test_the_texts_of_an_outcome_are_short_and_safe_to_print_and_arrive_on_one_line():
@@ -66,7 +66,7 @@ def error_of(function):
     with pytest.raises(Exception) as raised:  # noqa: PT011
         function("{")
     error = raised.value
-    error.__traceback__ = error.__traceback__.tb_next  # without this file, which is a user's too
+    error.__traceback__ = error.__traceback__.tb_next  # without this file, which counts as user code too
     return error
 
 
@@ -82,6 +82,6 @@ def test_the_innermost_call_in_the_users_own_files_is_named(tmp_path, monkeypatc
     files = [line for line in outcome.error.splitlines() if "File" in line]
     assert files == ['  File "nets.py", line 2, in outer', '  File "nets.py", line 3, in inner']
     assert outcome.error.splitlines()[-1].startswith("json.decoder.JSONDecodeError")
-    without = child._failure(error_of(json.loads), has_own_code=True)  # keeps its whole traceback
+    without = child._failure(error_of(json.loads), has_own_code=True)  # without user code, the whole traceback is kept
     assert without.reason.startswith("JSONDecodeError: ")
     assert "json/decoder.py" in without.error

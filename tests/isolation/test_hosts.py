@@ -66,11 +66,11 @@ def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(
     with Hosts(faulty_host) as hosts:
         hosts.listener = heard.append
         hosts.meanwhile = lambda: (tmp_path / "news").touch() or calls.append("timed")
-        assert hosts.run(make_cell(), tmp_path).status == Status.ok  # this engine says nothing
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok  # this engine does not report the end of timing
         assert calls == []
         assert hosts.run(make_cell("await news"), tmp_path).reason is None
         assert calls == ["timed"]
-        assert heard == []  # libraries that say nothing
+        assert heard == []  # the libraries print nothing
         assert hosts.run(make_cell("exit"), tmp_path).status == Status.failed
         assert "last words" in heard[0]
 
@@ -99,7 +99,7 @@ def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monk
             hosts.run(make_cell("tell environment"), tmp_path)
             (folder,) = Path(temporary).iterdir()
             assert Path(json.loads((tmp_path / "environment.json").read_text())["TMPDIR"]).parent == folder
-            assert any(folder.glob("pymp-*/listener-*"))  # the forkserver's
+            assert any(folder.glob("pymp-*/listener-*"))  # the socket of the forkserver
         assert os.listdir(temporary) == []
 
 
@@ -115,7 +115,7 @@ def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     deadline = time.monotonic() + 60
     while not (marker.exists() and marker.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    child = int(marker.read_text())  # of the first rank that wrote it; the other one will write its own
+    child = int(marker.read_text())  # of the rank that wrote first; the other rank follows
     family = psutil.Process(sweep.pid).children(recursive=True)
     (host_process,) = psutil.Process(sweep.pid).children()
     os.kill(sweep.pid if victim == "sweep" else host_process.pid, signal.SIGKILL)

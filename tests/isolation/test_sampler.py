@@ -20,7 +20,7 @@ MB = 10**6
 
 @contextmanager
 def child(code, *args):
-    """A process that runs `code`; its standard output's first line says that it is ready."""
+    """Starts a process that runs `code`. The first line of its standard output means that it is ready."""
     command = [sys.executable, "-c", code, *map(str, args)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -32,7 +32,7 @@ def child(code, *args):
 
 
 def go_on(process):
-    """Lets the child take its next step and waits for its word."""
+    """Lets the child run its next step, and waits for its report."""
     process.stdin.write("\n")
     process.stdin.flush()
     return process.stdout.readline().strip()
@@ -46,7 +46,7 @@ print("done", flush=True); sys.stdin.readline()
 """
 ALLOCATE = STEP.format('block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])')
 SPIN = STEP.format("end = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass")
-# A child that runs the same code below itself, with a step of its own on each side.
+# A child that runs the same code in its own child, with a step before and after.
 NESTED = """
 import subprocess, sys
 code, arg = sys.argv[1:]
@@ -70,13 +70,13 @@ def test_memory_page_faults_and_the_kernels_time_for_them_of_a_childs_child_coun
     before, after = series.values["host_memory_mb"]
     assert after - before == pytest.approx(256, rel=0.05)
     pages, seconds = 256 * MB // os.sysconf("SC_PAGE_SIZE"), series.t_s[1] - series.t_s[0]
-    # Loose: on a busy machine the clock goes on between the time of a sample and that of its counters.
+    # Loose, because time passes between the time stamp of a sample and its counters on a busy machine.
     assert pages / 2 < series.values["page_faults_per_s"][1] * seconds < pages * 2
     assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
 
 
 def sample_until_it_speaks(process, sampler):
-    """Lets the child take its next step and samples until it says that it is done, and once more."""
+    """Lets the child run its next step. Samples until the child reports its end, and once more."""
     process.stdin.write("\n")
     process.stdin.flush()
     while not select.select([process.stdout], [], [], 0.1)[0]:
@@ -87,7 +87,7 @@ def sample_until_it_speaks(process, sampler):
 
 
 def spent_s(series, name="cpu_utilization_percent"):
-    """Seconds: a share of the time, times the length of its interval, summed."""
+    """The seconds in a series of percentages: each value times the length of its interval, added up."""
     lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
     shares = zip(series.values[name][1:], lengths, strict=True)
     return sum(percent / 100 * length for percent, length in shares if percent is not None)
@@ -100,14 +100,14 @@ DESCENDANT = STEP.format(
 
 @pytest.mark.parametrize("code", [SPIN, DESCENDANT], ids=["grandchild", "of one that ended in between"])
 def test_processor_time_of_a_spinning_process_below(code):
-    """It ends its loop by its own count of processor time: true on a busy machine as well."""
+    """The child ends its loop by its processor time, so the result also holds on a busy machine."""
     with child(NESTED, code, 0.6) as process:
         sampler = Sampler(process.pid)
         sampler.sample()
         sample_until_it_speaks(process, sampler)
     series = sampler.series()
     assert spent_s(series) == pytest.approx(0.6, rel=0.1)
-    # One thread: no more than one core, give or take the kernel's ticks; a sample may be late on a busy machine.
+    # One thread uses at most one core, apart from the kernel's ticks. On a busy machine, a sample may be late.
     assert median(filter(None, series.values["cpu_utilization_percent"])) <= 125
 
 
@@ -148,7 +148,7 @@ def test_one_failing_nvml_query_leaves_the_others(monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count it")
 def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
-    """Both on one core: each has half of it, and waits as long as the other one runs; together they fill it."""
+    """Two processes share one core. Each has half of it, and waits while the other one runs. Together they fill it."""
     core = min(os.sched_getaffinity(0))
     with child(SPIN, 0.5) as one, child(SPIN, 60) as other:
         for process in (one, other):
@@ -164,7 +164,7 @@ def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
     assert series.num_cores == len(os.sched_getaffinity(0))
 
 
-# Prints: its own child, what is below it before and after the end of the orphans, and the ids of these.
+# Prints its child, its descendants before the orphans are ended, and its children afterwards.
 ADOPT = """
 import json, os, subprocess, time
 from accelbench.isolation.sampler import children, descendants, end_orphans

@@ -1,4 +1,4 @@
-"""What the host does with the processes of a cell: cells that end in every way, on one or several devices."""
+"""The host and the processes of cells: cells that end in all ways, on one or several devices."""
 
 import json
 import re
@@ -20,14 +20,14 @@ from marks import slow
         slow("memory", 1, Status.oom, f"RuntimeError: {NO_MEMORY}", ""),
         ("exit", 1, Status.failed, "its process ended with exit code 3", "last words"),
         ("signal", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),
-        ("signal beside a fork", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),  # which keeps its pipe open
+        ("signal beside a fork", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),  # the fork keeps its pipe open
         slow("killed", 1, Status.killed, "killed by signal 9 (SIGKILL)", ""),
         ("mistake", 1, Status.failed, "model.args: there is no such width", ""),
-        # Of several ranks, the one that failed first is named, and the others end.
+        # If there are several ranks, the outcome names the one that failed first, and the others end.
         ("raise@1", 2, Status.failed, "rank 1 of 2: ValueError: a bad layer", "raise ValueError"),
         slow("exit@0", 2, Status.failed, "rank 0 of 2: its process ended with exit code 3", "last words"),
         ("killed@1", 2, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)", ""),
-        ("mistake", 2, Status.failed, "model.args: there is no such width", ""),  # is no single rank's
+        ("mistake", 2, Status.failed, "model.args: there is no such width", ""),  # concerns all ranks
     ],
 )
 def test_every_way_to_end_is_told_apart_and_the_next_cell_runs(hosts, tmp_path, fault, devices, status, reason, error):
@@ -44,7 +44,7 @@ def test_a_hang_ends_at_its_limit_and_takes_its_children_and_other_ranks_along(h
     outcome = hosts.run(make_cell(fault, devices=devices, timeout_s=1.5), tmp_path)
     assert outcome.status == Status.timeout
     assert "1.5 s" in outcome.reason
-    assert len(re.findall(r'fakes.py", line \d+ in run$', outcome.error, re.MULTILINE)) == devices  # where each hung
+    assert len(re.findall(r'fakes.py", line \d+ in run$', outcome.error, re.MULTILINE)) == devices  # all ranks
     files = ["child.pid", *(f"{rank}.pid" for rank in range(devices) if devices > 1)]
     assert all(is_gone(int((tmp_path / name).read_text())) for name in files)
 
@@ -64,10 +64,11 @@ def test_a_process_of_another_session_ends_before_the_next_cell_starts_and_the_h
 def test_a_cells_memory_is_sampled(hosts, tmp_path):
     small = hosts.run(make_cell(), tmp_path).system
     large = hosts.run(make_cell("allocate"), tmp_path).system
-    # The small cell's peak includes what it loads at its end, some 14 MB, when the large one has freed its block.
+    # At its end, each cell loads about 14 MB. They count in the small cell's peak, but not in the large cell's, which has
+    # freed its block by then.
     assert large.peak_host_bytes - small.peak_host_bytes == pytest.approx(256e6, rel=0.1)
     assert max(large.values["host_memory_mb"]) * 1e6 <= large.peak_host_bytes * 1.05
-    assert min(len(small.t_s), len(large.t_s)) >= 2  # at the begin and the end, however short it is
+    assert min(len(small.t_s), len(large.t_s)) >= 2  # at the start and at the end, even of a short cell
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
@@ -78,13 +79,13 @@ def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
 
 @pytest.mark.parametrize("before", [3984, 3992, 3999])
 def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(before, tmp_path, monkeypatch):
-    """Masked, then cut: the other way round, what the cut leaves of a secret looks like none."""
+    """A text is first masked, then cut: after a cut, the rest of a secret would not be recognised."""
     monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7Rt5Ym")
     (tmp_path / "log").write_text("x" * 5000 + " q8ZpL2xVw7Rt5Ym" + "." * before)
     kept = module.death(1, 0, module.log_end(str(tmp_path / "log"))).error
     assert len(kept) == 4000
     assert set(kept) <= set("…x *.")
-    # The rest of a word at the beginning of what is read is left out.
+    # The part is left out that may begin with the rest of a word.
     monkeypatch.setattr(module, "READ_BYTES", 100)
     (tmp_path / "log").write_text("a first line q8ZpL2xVw7\n" + 90 * "." + "\n")
     assert module.log_end(str(tmp_path / "log")) == 90 * "." + "\n"

@@ -8,7 +8,7 @@ LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
 
 
 class Device:
-    """A device that is done some time after the launch, on a clock that only the test moves; and the training on it."""
+    """A fake device that finishes some time after the launch, and training on it. Only the test moves its clock."""
 
     def __init__(self, fused=False):
         self.fused, self.time, self.queue, self.mark, self.num_steps = fused, 0.0, 0.0, lambda phase: None, 0
@@ -21,7 +21,7 @@ class Device:
         self.queue = 0.0
 
     def stamp(self):
-        # As an event in a stream: it belongs where the work launched so far ends.
+        # Like an event in a stream: its time is when the work launched so far ends.
         return self.time + self.queue
 
     def between(self, start, end):
@@ -35,11 +35,11 @@ class Device:
 
     def compute(self, batch):
         self.num_steps += 1
-        self.time += 0.0001  # the loop itself, before anything is launched
+        self.time += 0.0001  # time of the loop before the launch
         for phase, seconds in LENGTHS.items():
             self.queue += seconds
             self.mark(phase)
-        self.time += 0.003 * self.fused  # as a launch that runs the step
+        self.time += 0.003 * self.fused  # a fused launch runs the whole step
 
     def copy_out(self, result):
         self.queue += 0.0003

@@ -1,4 +1,4 @@
-"""What is concluded from outputs, products and weights: only a proof is a defect."""
+"""Conclusions from outputs, products and weights. Only a proof is a defect."""
 
 import time
 from itertools import count
@@ -20,7 +20,7 @@ def right(batch, seed=0):
 
 
 def builds(function=right, rounds_by=ROUNDS_BY):
-    """New networks that compute `function`, with the rounding of each precision."""
+    """Returns a builder of networks that compute `function`, with the rounding of each precision."""
 
     def new_network(state, precision, *, other=False):
         factor = (1 + rounds_by[precision]) * (3.0 if other else 1.0)
@@ -56,10 +56,10 @@ def test_an_equal_output_is_compared_without_a_word():
         (1.0005, Precision.fp32, None),
         (1.05, Precision.bf16, None),
         (1.05, Precision.fp16_mixed, None),
-        (1.4, Precision.bf16, "warnings"),  # its own rounding is 15 %
+        (1.4, Precision.bf16, "warnings"),  # rounding in bf16 is 15 % here
         (1.7, Precision.bf16, "defects"),
         (1.05, Precision.fp32, "defects"),
-        (1.4, Precision.int8, "warnings"),  # nothing on a CPU shows how it rounds
+        (1.4, Precision.int8, "warnings"),  # no network on a CPU shows the rounding of int8
         (1.6, Precision.int8, "defects"),
         (-1.0, Precision.tf32, "defects"),
     ],
@@ -87,7 +87,7 @@ def test_what_does_not_agree_with_itself_is_not_compared(function):
 
 @pytest.mark.parametrize(("factor", "is_wrong"), [(1.05, True), (1.06, False)])
 def test_a_network_that_does_not_repeat_its_own_output_is_not_accused(factor, is_wrong):
-    # As one that computes for two milliseconds, where the load of the machine changed in between.
+    # Like a network that computes for two milliseconds while the load of the machine changes.
     findings = compared(times(1.05), again=lambda: times(factor))
     assert (len(findings.defects), len(findings.warnings)) == (int(is_wrong), int(not is_wrong))
     assert is_wrong or "differs from fp32's on the CPU by 5.0 %, and from its own" in findings.warnings[0]
@@ -183,7 +183,7 @@ def test_products_of_other_threads_are_not_observed():
 
 
 def trained(num_changed=0, **changes):
-    """Of four tensors with ten numbers each, so many changed."""
+    """A training with four tensors of ten numbers each; the first ones have changed."""
     before = {name: State(1, True) for name in "abcd"}
     after = {name: State(1 + (index < num_changed), True) for index, name in enumerate("abcd")}
     fields = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
@@ -210,7 +210,7 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
         (4, {}, None),
         (0, {"is_coarse": True}, "rounding to 16 bits"),  # not a proof
         (3, {"gradients": set("abcd")}, "did not change while it trained: 1 of 4 tensors (d)"),
-        (3, {"gradients": set("abc")}, None),  # the loss does not use it
+        (3, {"gradients": set("abc")}, None),  # the loss does not use the tensor
         (1, {"gradients": {"a"}}, "3 of 4 tensors (b, c, d)"),
         (0, {"num_steps": 2, "cycle": 8}, "gradients may be accumulated over more steps"),
         (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),

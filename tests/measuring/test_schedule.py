@@ -13,11 +13,11 @@ from marks import slow
 
 
 class Workload:
-    """Steps of known lengths on a device that returns before it is done, as a GPU does, on a clock of its own."""
+    """Steps of known lengths on a fake device with a fake clock. Like a GPU, it returns before a step is finished."""
 
     def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003):
         self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
-        self.time = self.queue = 0.0  # seconds that passed, and of work that was launched and is not yet done
+        self.time = self.queue = 0.0  # seconds passed; seconds of launched work left
         self.num_computed = self.compiles = self.compile_steps = 0
         self.change = lambda: None  # called before each step
 
@@ -91,7 +91,7 @@ def workload():
 def test_a_device_that_returns_before_it_is_done_is_measured_whole(workload):
     timing = run(workload)
     rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
-    # The host's 1.5 ms a step hide behind the device's 12 ms.
+    # The host's 1.5 ms of a step overlap with the device's 12 ms.
     assert rate == pytest.approx(4 / 0.012, rel=0.02)
 
 
@@ -105,7 +105,7 @@ def test_an_even_speed_stops_at_the_asked_width_with_each_part_of_a_step_timed(w
     assert WINDOW.measure_s <= sum(block.seconds for block in timing.blocks) < 1.3
 
 
-@pytest.mark.parametrize("slow", [0, 6])  # through the warm-up and the first block, as beside another program
+@pytest.mark.parametrize("slow", [0, 6])  # slow during warm-up and first block
 def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow):
     def change():
         workload.work = 0.050 if workload.num_computed < slow else 0.010
@@ -117,7 +117,7 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
 
 
 def noisy(workload, rng, sigma, related=0.0):
-    """Makes the lengths of the workload's steps vary; `related` is their correlation from step to step."""
+    """Makes the lengths of the steps vary. `related` is the correlation of successive steps."""
     level = 0.0
 
     def change():
@@ -156,7 +156,7 @@ def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related)
 @pytest.mark.parametrize("settles", [True, False])
 def test_warm_up_goes_on_until_step_times_have_settled_or_never_will(workload, settles):
     def change():
-        # A machine that needs 40 steps to get going, or one that gets slower and slower.
+        # A machine that is slow for 40 steps, and one that becomes slower all the time.
         starting = 1 + 2 * max(0, 40 - workload.num_computed) / 40
         workload.work = 0.010 * (starting if settles else 1.02**workload.num_computed)
 
@@ -188,13 +188,13 @@ def test_compilation_stays_out_of_the_steady_state(workload):
     assert sum(seconds < 1 for seconds in timing.warmup_s) >= WINDOW.warmup_steps
     assert max(timing.latency_s) < 1
     assert timing.compiled_in_steady_state == 0
-    workload.compile_steps = 10**9  # an engine that compiles every step is measured, and noted
+    workload.compile_steps = 10**9  # a cell that compiles in every step is measured too
     timing = run(workload)
     assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
 
 class OnHost(Workload):
-    """A step is done when it returns, as on a CPU."""
+    """A device on which a step is finished when it returns, like a CPU."""
 
     def compute(self, batch):
         super().compute(batch)
@@ -218,7 +218,7 @@ def test_a_fixed_number_of_steps_is_just_that(kind, steps):
     assert len(timing.blocks) >= min(schedule.MIN_SAMPLES, steps // 2)
     rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
     alone_s = 0.0165 if timing.steps_are_blocks else 0.012
-    # On a device that queues, a block of few steps waits for its first copy and its last step.
+    # On a device that queues, a short block waits for its first copy and its last step.
     assert steps == 2 or rate == pytest.approx(4 / alone_s, rel=0.2)
 
 
@@ -283,6 +283,6 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
         epoch = schedule.EpochClock(timing, workload.num_compiles)
         took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=epoch.is_first)
         epoch.end(took)
-    assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
+    assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # copies overlap with compilation
     assert took.first_step_s is None
-    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between
+    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # no wait between steps

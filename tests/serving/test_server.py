@@ -36,7 +36,7 @@ def run(service, protocol=Protocol.server, *, seed=1, until_s=math.inf, rate=100
 
 
 def others(served):
-    """Its defects, but for those that a busy machine explains: requests that were issued late."""
+    """The defects without those about late requests, which a busy machine explains."""
     return [defect for defect in served.defects if "late (p99)" not in defect and "were to arrive" not in defect]
 
 
@@ -47,7 +47,7 @@ def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it
     assert (served.issued <= served.dispatched).all()
     assert (served.done - served.dispatched >= 5e6).all()
     assert (served.dispatched[1:] >= served.done[:-1]).all()
-    assert (served.done - served.due).max() > 6e6  # some waited for others: it is a queue
+    assert (served.done - served.due).max() > 6e6  # some requests waited in the queue
     assert (served.batches, served.num_padded, served.num_errors) == ({1: NUM}, 0, 0)
     assert (served.error, served.ended_early, others(served)) == (None, None, [])
     assert served.busy_ns == (served.done - served.dispatched).sum()
@@ -56,9 +56,9 @@ def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it
 @pytest.mark.parametrize(
     ("max_batch", "delay_ms", "sizes", "joined"),
     [
-        (8, 300.0, (), [[0, 1, 2]]),  # the oldest has waited for so long
-        (8, 300.0, (1, 2, 4, 8), [[0, 1, 2, 2]]),  # padded with the last one
-        (3, 9e3, (), [[0, 1, 2]]),  # full, and the delay is never reached
+        (8, 300.0, (), [[0, 1, 2]]),  # the oldest request has waited for the delay
+        (8, 300.0, (1, 2, 4, 8), [[0, 1, 2, 2]]),  # padded with the last request
+        (3, 9e3, (), [[0, 1, 2]]),  # full batches; the delay is never reached
         (1, 9e3, (), [[0], [1], [2]]),
     ],
 )
@@ -84,7 +84,7 @@ def test_workers_compute_at_the_same_time_each_in_the_thread_that_was_prepared()
 
     def worker(index):
         def compute(_):
-            both.wait(10)  # raises if the other one does not compute meanwhile
+            both.wait(10)  # raises if the other worker does not compute at the same time
             threads[index].add(threading.get_ident())
 
         return compute
@@ -108,7 +108,7 @@ def test_what_raises_is_a_miss_and_its_first_error_is_kept(protocol, rate, num, 
         if next(calls) in (3, 5):
             raise ValueError(f"one\nof {len(batch)}")
 
-    served = run(make(fails, max_batch=size), protocol, rate=rate)  # in a closed loop, the fewest queries
+    served = run(make(fails, max_batch=size), protocol, rate=rate)  # a closed loop runs the fewest queries
     assert (len(served.due), served.num_errors, served.error) == (num, 2, f"ValueError: one of {size}")
     assert np.flatnonzero(served.done < 0).tolist() == [3, 5]
     assert others(served) == []
@@ -157,7 +157,7 @@ def test_late_requests_make_the_run_invalid():
     (late,) = serving._lateness(due, due + 600_000, server)
     assert late.startswith("requests were issued 0.6 ms late (p99), more than 0.5 ms")
     assert "were to arrive in" in list(serving._lateness(due, due * 2, server))[1]
-    few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # .5 %
+    few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
     assert list(serving._lateness(due, few_late, server)) == []
     (late,) = serving._lateness(due, few_late, replace(server, percentile=99.9))
     assert "0.6 ms late (p99.9)" in late
@@ -203,7 +203,7 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
     assert gaps.min() >= 0
     assert 19.9e9 < due[-1] <= 20e9
     assert gaps.mean() == pytest.approx(2e6, rel=0.01)
-    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # as an exponential distribution's
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # as in an exponential distribution
     assert (due == due_ns(10_000, 500.0, seed=1)).all()
     assert (due != due_ns(10_000, 500.0, seed=2)).any()
 

@@ -1,4 +1,4 @@
-"""What is kept of requests whose times are known."""
+"""Summaries of requests with known times."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ MS = 1_000_000  # nanoseconds
 
 
 def served(due, took_ns=10 * MS, late_ns=MS // 10, failed=(), **changes):
-    """One worker computes one request after another, each for `took_ns`."""
+    """Requests that one worker computes one after another, each in `took_ns`."""
     dispatched, free = np.zeros_like(due), 0
     for place, at in enumerate(due):
         dispatched[place] = max(at + late_ns, free)

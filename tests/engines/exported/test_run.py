@@ -1,4 +1,4 @@
-"""Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
+"""Networks of PyTorch in engines that load exported networks. Each cell has its own process."""
 
 import importlib.util
 from dataclasses import replace
@@ -25,7 +25,7 @@ from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
 SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
-HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
+HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not report the formats of its operators
 
 
 def marked(engine, slow=False):
@@ -43,7 +43,7 @@ def run(hosts, folder, cell):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
 def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engine):
-    cell = make_cell(engine=engine, model=SMALL, threads=1, timeout_s=300.0)  # to compile, on busy cores
+    cell = make_cell(engine=engine, model=SMALL, threads=1, timeout_s=300.0)  # compilation is slow on busy cores
     measurement = run(hosts, digits, cell)
     assert (measurement.device, measurement.precision, measurement.threads, measurement.warnings) == (
         "cpu",
@@ -51,7 +51,7 @@ def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engin
         1,
         [],
     )
-    assert measurement.output_error < 1e-4  # of the same weights in torch
+    assert measurement.output_error < 1e-4  # from torch with the same weights
     assert measurement.num_params == zoo.num_params(zoo.build(SMALL, (28, 28), 10))
     assert measurement.artifact_bytes > 4 * measurement.num_params
     if engine in HAVE_FORMATS:
@@ -82,7 +82,7 @@ def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentenc
 
 
 class InTorch(Compiler):
-    """An engine that runs the network in PyTorch, whatever it is asked for."""
+    """An engine that always runs the network in PyTorch, in any precision."""
 
     dtype, ran_formats = torch.float32, {}
 
@@ -133,7 +133,7 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     measurement = exported_run.run(InBf16, cell, digits)
     assert judge(cell, measurement).startswith("asked for precision fp32, but bf16 ran")
     assert np.isfinite(measurement.output_error)
-    cell = replace(cell, precision=Precision.int8)  # and nothing is quantised
+    cell = replace(cell, precision=Precision.int8)  # but nothing is quantised
     measurement = exported_run.run(Unquantized, cell, digits)
     assert judge(cell, measurement) == "asked for precision int8, but fp32 ran"
     assert any("0 of 3 matrix products multiply integers" in note for note in measurement.notes)
@@ -141,7 +141,7 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
 
 @pytest.fixture(scope="module")
 def trained(digits, tmp_path_factory):
-    """The file of a small network that has learnt the digits, as a fit cell saves it."""
+    """The weights file of a small network that was trained on the digits, saved by a cell with protocol=fit."""
     path = tmp_path_factory.mktemp("weights") / "trained.safetensors"
     learning = replace(SMALL, learning_rate=0.01)
     cell = make_cell(mode=Mode.train, protocol=Protocol.fit, model=learning, epochs=8, save_weights=True)
@@ -152,7 +152,7 @@ def trained(digits, tmp_path_factory):
 @pytest.mark.parametrize("engine", [marked(engine, engine != Engine.openvino) for engine in HAVE_FORMATS])
 def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, trained, engine):
     model = replace(SMALL, weights=str(trained))
-    # A quantiser may set the thread back that flushes.
+    # A quantiser may reset the thread, so that it does not flush any more.
     cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1, options=FLUSHING)
     measurement = run(hosts, digits, cell)
     assert judge(cell, measurement) is None
@@ -167,4 +167,4 @@ def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_
     assert row["accuracy"] == pytest.approx(row["fp32_accuracy"], abs=0.1)
     assert row["fp32_accuracy"] > 0.7
     assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]
-    assert row["bytes_per_sample"] is None  # unknown, of a network of which a part is quantised
+    assert row["bytes_per_sample"] is None  # unknown, because only a part is quantised

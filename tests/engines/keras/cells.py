@@ -1,4 +1,4 @@
-"""Cells of the Keras engine, and networks with PyTorch's weights, for tests and for the processes that they start."""
+"""Cells of the Keras engine, and networks with PyTorch's weights. Tests and their child processes use them."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +19,7 @@ SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer
 
 
 def elsewhere(function, *args, **environment):
-    """What the function gives in a new process: TensorFlow is in no process with torch, and divides its CPU first."""
+    """Calls the function in a new process and returns its result. TensorFlow and torch never share a process."""
     with patch.dict(os.environ, environment), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(function, *args).result()
 
@@ -29,18 +29,18 @@ def keras_cell(keras=None, **changes):
 
 
 def trained(**changes):
-    """A fit with a short last batch, which two devices share too."""
+    """A cell with protocol=fit and a short last batch, which two devices can share."""
     model = ModelSpec(name="mlp", args={"widths": [16], "dropout": 0.0}, optimizer="adam", learning_rate=1e-3)
     return keras_cell(mode=Mode.train, protocol=Protocol.fit, model=model, epochs=2, batch_size=32, **changes)
 
 
 def twin_of(optimizer, keras):
-    """The cell that trains as the Lightning engine's did in twins.py."""
+    """The cell that trains like the cell of the Lightning engine in twins.py."""
     return replace(trained_cell(optimizer), engine=Engine.keras, keras=KerasSettings(**keras))
 
 
 def with_weights_of(twins, case):
-    """In the place of `networks.network_of`: the network with the weights that its twin had."""
+    """Replaces `networks.network_of`: returns the network with the weights of its twin."""
     drawn = networks.network_of
 
     def network_of(*args):
@@ -52,7 +52,7 @@ def with_weights_of(twins, case):
 
 
 def give(network, twins, case):
-    """Puts PyTorch's weights, as twins.py wrote them in its layers' order, into Keras' layers."""
+    """Copies PyTorch's weights into Keras' layers. twins.py has written them in the order of the layers."""
     tensors, flat = (twins[name] for name in twins if name.startswith(f"{case}/weight")), None
     for layer in network.layers:
         if isinstance(layer, layers.Flatten) and len(layer.input.shape) == 4:
@@ -64,7 +64,7 @@ def give(network, twins, case):
         if isinstance(layer, layers.Conv2D):
             mine[0] = mine[0].transpose(2, 3, 1, 0)
         elif isinstance(layer, layers.Dense) and flat and network.name != "autoencoder":
-            # PyTorch flattens images with their channels first.
+            # PyTorch flattens images with the channels first.
             height, width, channels = flat
             mine[0] = mine[0].reshape(-1, channels, height, width).transpose(2, 3, 1, 0).reshape(-1, layer.units)
         elif not isinstance(layer, layers.BatchNormalization):

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: Keras on JAX, since a process has one backend, and TensorFlow on a divided CPU."""
+"""Functions for separate processes: Keras on JAX, because a process has one backend; TensorFlow on a divided CPU."""
 
 import sys
 import time
@@ -17,10 +17,10 @@ ON_JAX = {"backend": KerasBackend.jax, "jit_compile": True}
 
 
 def on_jax(digits, twins):
-    """Whether a step was waited for, how far an output is from its twin's, and measurements with what was judged."""
+    """Returns whether a step was waited for, the error of an output from its twin's, and measurements with verdicts."""
     import jax
 
-    sys.modules["tensorflow"] = None  # as where a TPU's environment has none: Keras would import it, to seed it
+    sys.modules["tensorflow"] = None  # as on a TPU without it; Keras would import it to seed it
     results, done = {}, []
     backend = backend_for(keras_cell(ON_JAX))
 
@@ -53,7 +53,7 @@ def on_jax(digits, twins):
 
 
 def on_two_devices(digits):
-    """What was judged, the measurement, each replica's weights and their devices."""
+    """Returns the verdict, the measurement, the weights of each replica, and their devices."""
     cell = trained(devices=2)
     backend = backend_for(cell)
     run = engine.Run(cell, digits, backend)

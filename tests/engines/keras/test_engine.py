@@ -1,4 +1,4 @@
-"""The engine on TensorFlow: in this process, and through a real host where threads or devices must be fixed first."""
+"""The engine on TensorFlow: in this process, or through a real host if threads or devices must be set first."""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +19,7 @@ from engines.keras.twins import pytorch_side
 from fakes import assert_epochs_in_turn
 from marks import slow
 
-# Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
+# Keras' Adam adds its epsilon before the correction of the bias, PyTorch's Adam after it.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
 
 
@@ -43,16 +43,16 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     assert [evaluation.accuracy for evaluation in tested] == pytest.approx(twins[f"{optimizer}/accuracies"], abs=0.012)
     assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
     assert {evaluation.num_samples for evaluation in tested} == {90}
-    assert {epoch.data_s for epoch in measured.epochs} == {None}  # batches are fetched inside
+    assert {epoch.data_s for epoch in measured.epochs} == {None}  # batches are fetched inside the compiled function
     assert_epochs_in_turn(measured)
 
 
 def in_each_mode(cases):
-    """Each case in the mode that stands beside it; and in other ones, which are slow."""
+    """Pairs each case with its quick mode; pairs with other modes are marked as slow."""
     return [(pytest.param if mode == fast else slow)(*case, mode) for *case, fast in cases for mode in STEP_MODES]
 
 
-# Of training, each kind: with a scaled loss, and weights that are no float32.
+# Each kind of training is quick: with a scaled loss, and with weights that are not float32.
 FAST = {Precision.fp16_mixed: Mode.train, Precision.bf16: Mode.train}
 FAST |= {Precision.fp32: Mode.infer, Precision.bf16_mixed: Mode.infer}
 PRECISIONS = [(p, FAST.get(p)) for p in NOT_QUANTIZED if p != Precision.tf32]
@@ -91,7 +91,7 @@ def test_every_network_trains_and_infers(digits, name, args, mode):
     assert judge(cell, measured) is None
     assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
     assert len(measured.latency_s) == len(measured.launch_s) > 0
-    assert len(measured.data_s) == (0 if mode == Mode.train else len(measured.latency_s))  # training, it fetches inside
+    assert len(measured.data_s) == (0 if mode == Mode.train else len(measured.latency_s))  # training fetches inside
     assert measured.copy_in_s == measured.copy_out_s == []
     assert (measured.num_compiles, measured.warnings) == (1, [])
     assert (measured.loss is None) == (mode == Mode.infer)
@@ -103,11 +103,11 @@ def test_one_execution_runs_several_steps(digits, mode):
     measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
     assert measured.warnings == ["a step is an execution of 3 batches: latencies are those of 3 batches"]
-    assert bool(measured.data_s) == (mode == Mode.infer)  # training, TensorFlow fetches them inside
+    assert bool(measured.data_s) == (mode == Mode.infer)  # in training, TensorFlow fetches batches inside the graph
     assert measured.num_compiles == 1
 
 
-# Of 20 batches, how many are different ones.
+# How many of 20 batches are different.
 DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 
 
@@ -120,14 +120,14 @@ def test_random_images_are_as_the_model_says_and_repeat_or_are_drawn_again(pipel
     assert judge(cell, engine.run(cell, tmp_path)) is None
     cell = replace(cell, mode=Mode.train, model=ModelSpec(name="mlp", input_shape=(2, 3), num_classes=5))
     first, second = (list(itertools.islice(feed_of(cell, "train", tmp_path), 20)) for _ in range(2))
-    for one, other in zip(first, second, strict=True):  # the seed alone decides
+    for one, other in zip(first, second, strict=True):  # only the seed decides
         assert all(map(np.array_equal, one, other))
     assert len({images.tobytes() for images, _ in first}) == DIFFERENT[pipeline]
     assert {(images.shape, labels.shape) for images, labels in first} == {((4, 2, 3), (4,))}
 
 
 def test_every_step_is_waited_for(digits, monkeypatch):
-    # TensorFlow on the CPU has always done its work when it returns; on a GPU this is what waits.
+    # On the CPU, TensorFlow's work is finished when it returns. On a GPU, this function waits.
     waits = []
     honest = tf.test.experimental.sync_devices
     monkeypatch.setattr(tf.test.experimental, "sync_devices", lambda: waits.append(1) or honest())

@@ -1,4 +1,4 @@
-"""The networks against their twins of the Lightning engine, whose weights and outputs another process wrote."""
+"""The networks, compared with their twins of the Lightning engine. Another process has written those results."""
 
 import keras
 import numpy as np

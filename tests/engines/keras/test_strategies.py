@@ -1,4 +1,4 @@
-"""Keras on JAX, on two virtual CPUs, and on devices that are not there."""
+"""Keras on JAX, on two virtual CPUs, and on missing devices."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_on_jax_a_step_is_waited_for_and_it_computes_and_learns_as_its_twin_does
     assert reason is None
     assert [epoch.loss for epoch in fit.epochs] == pytest.approx(twins["sgd/losses"], rel=1e-4)
     assert [epoch.evaluation.loss for epoch in fit.epochs] == pytest.approx(twins["sgd/tested"], rel=1e-4)
-    # Training and testing, and each one's short last batch; Keras may trace training anew in the second epoch.
+    # One each for training, testing and their short last batches. Keras may trace training again in the second epoch.
     assert fit.num_compiles in (4, 5)
 
 
@@ -46,7 +46,7 @@ def test_on_jax_what_was_asked_for_runs_and_compiles_once_and_is_seen(jax_side, 
 
 @pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("train", 324, 324), ("test", 97, 97)])
 def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_training(tmp_path, split, num, kept):
-    """Keras averages the replicas' gradients without weights, while metrics count single samples."""
+    """Keras averages the gradients of replicas without weights, but its metrics count single samples."""
     save_split(tmp_path, split, Arrays(np.zeros((num, 8, 8), np.uint8), np.zeros(num, np.uint8)))
     assert feed_of(trained(devices=2), split, tmp_path).num_samples == kept
     part = trained(devices=2, data=DataSpec(name="mnist", train_images=96))

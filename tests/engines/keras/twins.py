@@ -1,4 +1,4 @@
-"""The Lightning side of the networks' twins, for a process of its own: TensorFlow is in no process with torch."""
+"""The Lightning side of the twin networks. It runs in a separate process: TensorFlow and torch never share one."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from fakes import make_cell
 
 NUM = 4
 SEED = 3
-# Name -> network, arguments and an image's shape, channels last.
+# Name -> network, arguments, and shape of an image with the channels last.
 CASES = {
     "mlp": ("mlp", {"widths": [32, 16]}, (28, 28)),
     "mlp_in_colour": ("mlp", {"widths": [32, 16], "dropout": 0.0}, (8, 8, 3)),
@@ -20,7 +20,7 @@ CASES = {
     "pets_cnn": ("pets_cnn", {}, (38, 30, 3)),
     "scaling_cnn": ("scaling_cnn", {"channels": [4, 8, 16], "hidden": 32}, (32, 24, 3)),
 }
-# The studies' own sizes, for the count of parameters.
+# The sizes of the studies, to count parameters.
 WHOLE = dict.fromkeys(("mlp", "cnn", "rnn", "lstm", "autoencoder"), (28, 28))
 WHOLE |= {"pets_cnn": (224, 224, 3), "scaling_cnn": (64, 64, 3)}
 ARGS = {"widths": [32, 16], "dropout": 0.0}
@@ -36,13 +36,13 @@ def images(shape):
 
 
 def trained_cell(optimizer, **changes):
-    """A cell whose losses both engines must agree on: nothing in it is drawn but its weights and its order."""
+    """A cell with equal losses in both engines: only its weights and the order of its samples are random."""
     model = ModelSpec(name="mlp", args=ARGS, optimizer=optimizer, learning_rate=RATES[optimizer])
     return make_cell(mode=Mode.train, protocol=Protocol.fit, model=model, seed=SEED, epochs=3, **changes)
 
 
 def pytorch_side(digits, cases=CASES, optimizer="sgd"):
-    """By case: weights, outputs, losses, counts of parameters and operations; and what training gave."""
+    """Case -> weights, outputs, losses, numbers of parameters and operations; and the results of training."""
     import torch
 
     from accelbench.engines.pytorch import engine, zoo  # isort: skip
@@ -54,7 +54,7 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
         torch.manual_seed(SEED)
         model, task = ModelSpec(name=name, args=args), ImageTask(torch.float32, reconstructs=name == "autoencoder")
         network = zoo.build(model, first(shape), num_classes(name))
-        for tensor in network.buffers():  # batch normalisation's, which would else be 0 and 1
+        for tensor in network.buffers():  # statistics of batch normalisation, which would be 0 and 1
             if tensor.is_floating_point():
                 torch.nn.init.uniform_(tensor, 0.5, 1.5)
         pixels = torch.from_numpy(images(shape))
@@ -68,10 +68,10 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
         for train in (False, True):
             cell = make_cell(model=model, mode=Mode.train if train else Mode.infer, precision=Precision.fp32)
             results[f"{case}/flops{int(train)}"] = count(cell, network, task, (pixels, labels)).flops
-    with torch.device("meta"):  # the shapes alone
+    with torch.device("meta"):  # shapes without contents
         for name, shape in WHOLE.items():
             results[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
-    cell = trained_cell(optimizer, threads=1)  # beside other tests, two would wait for each other
+    cell = trained_cell(optimizer, threads=1)  # two threads would wait for each other while other tests run
     measured = engine.run(cell, digits)
     results[f"{optimizer}/losses"] = [epoch.loss for epoch in measured.epochs]
     results[f"{optimizer}/tested"] = [epoch.evaluation.loss for epoch in measured.epochs]
@@ -83,12 +83,12 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
 
 
 def first(shape):
-    """The shape with its channels first."""
+    """Converts a shape to channels first."""
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape
 
 
 def weights(network):
-    """All but the second biases of recurrent layers, which are held at zero, and counts of batches."""
+    """The tensors of a network, except counts of batches and second biases of recurrent layers, which stay 0."""
     return [
         tensor
         for name, tensor in network.state_dict().items()

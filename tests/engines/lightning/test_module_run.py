@@ -1,4 +1,4 @@
-"""LightningModules of the user, run by Lightning's Trainer in this process."""
+"""The user's LightningModules, run by Lightning's Trainer in this process."""
 
 import re
 
@@ -26,7 +26,7 @@ ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
 WARMUP, STEPS = 2, 10
 ENDING = "callbacks that end the training or save"
-LAST = WARMUP + STEPS + 1  # one more is looked at afterwards
+LAST = WARMUP + STEPS + 1  # one more step is observed afterwards
 FORWARD = 2 * 8 * (8 * 16 + 16 * 3)  # operations
 
 
@@ -60,7 +60,7 @@ def measured(tmp_path, *args, **changes):
 
 
 class Kept(ModuleRun):
-    """Keeps the weights before the steps that are only counted."""
+    """Keeps the weights before the steps that only count operations."""
 
     def _count(self):
         self.weights = {name: weight.clone() for name, weight in self.module.state_dict().items()}
@@ -69,7 +69,7 @@ class Kept(ModuleRun):
 
 @pytest.mark.parametrize(("target", "num_steps"), [("Lit", LAST), ("Manual", LAST + LAST // 5 * 2 + 1)])
 def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target, num_steps):
-    """Also with two optimisers that are run by hand, whose steps both count."""
+    """This also holds with manual optimisation and two optimisers: the steps of both count."""
     run = Kept(lit_cell(target), tmp_path, Backend(), Ranks(1))
     measurement = run.measure()
     losses = list(own_modules.Lit.losses)
@@ -88,7 +88,7 @@ def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path, target,
 def test_accumulation_and_clipping(tmp_path):
     measured(tmp_path, "Counts", trainer={"accumulate_grad_batches": 4, "gradient_clip_val": 0.01})
     steps = own_modules.Counts.steps
-    # An epoch of 5 batches ends with a step too, as Lightning has it.
+    # The scheduler also steps at the end of each epoch of 5 batches, as in Lightning.
     assert [num for num, _ in steps[:4]] == [4, 5, 9, 10]
     assert all(norm == pytest.approx(0.01, rel=1e-3) for _, norm in steps)
 
@@ -165,8 +165,8 @@ def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp
 
 def test_samples_are_what_a_function_counts(tmp_path):
     measurement = measured(tmp_path, data="NoSize")
-    assert measurement.num_steady_samples == 8 * STEPS  # the size that batches have anyway
-    row = summarise(make_record(lit_cell(epochs=10), measurement=measurement))  # the loader has 5 of them
+    assert measurement.num_steady_samples == 8 * STEPS  # the usual size of batches
+    row = summarise(make_record(lit_cell(epochs=10), measurement=measurement))  # the loader has 5 batches
     assert row["time_s"] == pytest.approx(10 * 5 * 8 / row["samples_per_s"])
     assert row["time_provenance"] == Provenance.estimated
     measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)

@@ -1,4 +1,4 @@
-"""LightningModules of the user that train to a target."""
+"""The user's LightningModules, trained to a target."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from engines.lightning.test_module_run import _forget, lit_cell, pytestmark  # n
 
 
 def cell_to_goal(module="Validates", **target):
-    """Five batches an epoch."""
+    """Data with five batches in an epoch."""
     target = Target(**{"metric": "score", "value": 10.0, **target})
     return replace(lit_cell(module, protocol=Protocol.target, epochs=4), target=target)
 

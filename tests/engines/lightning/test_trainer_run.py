@@ -1,4 +1,4 @@
-"""Plain networks in Lightning's own loop, beside the same cells of engine=pytorch."""
+"""Plain networks in Lightning's loop, compared with the same cells of engine=pytorch."""
 
 from dataclasses import replace
 
@@ -102,7 +102,7 @@ def test_two_devices_train_as_one(hosts, digits):
 
 
 class OfTorch(Backend):
-    """The CPU in the place of a device that torch.accelerator drives, which Lightning does not know."""
+    """The CPU as a stand-in for a device of torch.accelerator, which Lightning does not know."""
 
     torch_type = "xpu"
 

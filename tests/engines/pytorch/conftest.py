@@ -9,7 +9,7 @@ from accelbench.engines.pytorch import global_state
 
 @pytest.fixture
 def state_as_before():
-    """PyTorch's global settings are set back after the test."""
+    """Restores PyTorch's global settings after the test."""
     before = global_state.snapshot()
     yield
     global_state.restore(before)
@@ -17,7 +17,7 @@ def state_as_before():
 
 @pytest.fixture(scope="session")
 def printed():
-    """What code prints in a process of its own, a value a line: importing torch_xla replaces parts of torch.nn."""
+    """Runs code in a separate process and returns its printed lines: importing torch_xla replaces parts of torch.nn."""
 
     def printed(code, **variables):
         environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}

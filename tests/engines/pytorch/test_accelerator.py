@@ -1,4 +1,4 @@
-"""The backend on torch.accelerator, on a device that Python defines; see tests/later.py."""
+"""The backend for torch.accelerator, on a device that is defined in Python; see tests/later.py."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(VERSION < (2, 10), reason="torch lets Python define a device from 2.10 on")
 
 OPERATOR_S = 0.004
-LEAST_S = {Mode.infer: 5 * OPERATOR_S, Mode.train: 25 * OPERATOR_S}  # of a step, which has more operators
+LEAST_S = {Mode.infer: 5 * OPERATOR_S, Mode.train: 25 * OPERATOR_S}  # least seconds of a step, which has more operators
 MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 
 
 @pytest.fixture
 def outcome(tmp_path, monkeypatch, digits):
-    """What becomes of a cell on the device, measured as a sweep measures it."""
+    """The outcome of a cell on the device, measured like a cell of a sweep."""
     later.install(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(str(TESTS))
     monkeypatch.setenv(later.OPERATOR_S, str(OPERATOR_S))
@@ -54,5 +54,5 @@ def test_a_device_that_computes_later_is_waited_for(outcome, mode, precision):
 
 def test_a_backend_that_does_not_wait_is_seen(outcome, monkeypatch):
     monkeypatch.setenv(later.FORGETS, "true")
-    measured = outcome(mode=Mode.train).measurement  # which copies nothing back: the device would be waited for there
+    measured = outcome(mode=Mode.train).measurement  # training copies nothing back: a copy would wait for the device
     assert min([*steps_s(measured), *measured.latency_s]) < LEAST_S[Mode.train]

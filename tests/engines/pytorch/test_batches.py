@@ -1,4 +1,4 @@
-"""Cells of networks and batches of the user's, in this process."""
+"""Cells with the user's networks and batches, in this process."""
 
 import re
 
@@ -18,7 +18,7 @@ from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
-ONCE_MEASURED = ("protocol=fit", "channels_last")  # what a check does not find
+ONCE_MEASURED = ("protocol=fit", "channels_last")  # mistakes that a check does not find
 TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 
 
@@ -47,7 +47,7 @@ def measured(tmp_path, *args, **changes):
 
 
 def test_what_autocast_casts_within_operators_is_seen(tmp_path):
-    """Transformer layers in inference are such operators, whose products torch's profiler shows in bfloat16."""
+    """In inference, a transformer layer is one operator. torch's profiler shows that its products are in bfloat16."""
     measurement = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS)
     assert not any("float32" in note for note in measurement.notes)
     assert "100 % in bfloat16" in measurement.checks[1].observed
@@ -61,9 +61,9 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
     more = {"precision": Precision(precision), "tokens": "own_code.num_tokens", **TWO_STEPS}
     measurement = measured(tmp_path, "Tokens", "tokens", loss, **more)
     assert (measurement.tokens_per_sample, measurement.warnings) == (8, [])
-    assert measurement.work.flops > 2 * 4 * 8 * 16 * 100  # at least the last layer's
+    assert measurement.work.flops > 2 * 4 * 8 * 16 * 100  # at least those of the last layer
     assert [note for note in measurement.notes if "labels" in note]
-    if precision == "fp32":  # arguments of the batch change it
+    if precision == "fp32":  # arguments of the batch change the size
         long = measured(tmp_path, "Tokens", "tokens", loss, batch_args={"seq_len": 32}, **more)
         assert long.tokens_per_sample == 32
         assert long.work.flops > 3 * measurement.work.flops
@@ -72,9 +72,9 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
 @pytest.mark.parametrize(
     ("asked", "changes"),
     [
-        (("Pixels", "pictures"), {}),  # an image for each image
+        (("Pixels", "pictures"), {}),  # the target of an image is an image
         (("Pixels", "pictures"), {"options": Options(channels_last=True)}),
-        (("TakesPair", "pairs"), {"precision": Precision.bf16}),  # with more than tensors in a structure of its own
+        (("TakesPair", "pairs"), {"precision": Precision.bf16}),  # a user's structure, not only of tensors
         (("Scaled", "two_inputs"), {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
     ],
 )
@@ -150,7 +150,7 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
 
 
 def test_the_check_of_weights_teaches_malloc_nothing(hosts, tmp_path):
-    """Else later steps would meet fewer page faults than those of a script without the check."""
+    """Otherwise, later steps would have fewer page faults than steps of a script without the check."""
     log = tmp_path / "thresholds"
     cell = own_cell("Wide", "wide", "with_thresholds", batch_args={"log": str(log)})
     assert hosts.run(cell, tmp_path).status == Status.ok

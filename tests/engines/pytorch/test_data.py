@@ -1,4 +1,4 @@
-"""The engine on colour pictures, decoded before or for each batch, and on random images."""
+"""The engine on colour pictures, decoded in advance or for each batch, and on random images."""
 
 from io import BytesIO
 
@@ -21,7 +21,7 @@ PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
 
 
 class Two:
-    """Pictures of two kinds: red or blue under noise."""
+    """Pictures of two classes: red or blue, with noise."""
 
     def names(self):
         return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]

@@ -1,4 +1,4 @@
-"""The engine against hand-written loops, on the CPU in this process."""
+"""The engine, compared with hand-written loops, on the CPU in this process."""
 
 import contextlib
 import dataclasses
@@ -99,11 +99,11 @@ def test_networks_train_and_infer(digits, name, small, mode):
     assert measured.warmup_s[0] == measured.first_step_s
     assert measured.copy_in_s == measured.copy_out_s == []  # nothing is copied on the CPU
     assert (measured.loss is None) == (mode == Mode.infer)
-    assert measured.output_error is None  # of fp32 on the CPU, and of training
+    assert measured.output_error is None  # in fp32 on the CPU, and in training
 
 
 class InAThread(torch.nn.Module):
-    """A network whose layer runs in a thread, where its operators are not seen."""
+    """A network whose layer runs in a thread, where operators are not observed."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +134,7 @@ def test_a_fit_is_tested_on_every_test_sample_outside_of_its_epochs_times(digits
 
 
 LINEAR = dataclasses.replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
-FEW = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}  # a loss that is so large may become 0 later
+FEW = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}  # few, because such a large loss may become 0 later
 
 
 @pytest.mark.parametrize("changes", [{}, FEW])
@@ -164,7 +164,7 @@ def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protoco
     assert measured.warnings == []
 
 
-# Of those that serve requests one is fast.
+# Only one of the protocols that serve requests is fast.
 SERVE_TOO = (Protocol.offline, Protocol.single_stream, Protocol.multi_stream)
 
 
@@ -238,7 +238,7 @@ print([name for name in {names} if name in sys.modules])
 
 def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits, printed):
     names = ["torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy"]
-    if torch.__version__.startswith("2.9."):  # the release of the lock; newer ones import these two themselves
+    if torch.__version__.startswith("2.9."):  # newer releases import these two themselves
         names += ["torch._dynamo", "sympy"]
     lines = printed(COLD.format(folder=str(digits), names=names), PYTHONPATH=str(TESTS))
     assert lines == [str(2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)), "[]"]

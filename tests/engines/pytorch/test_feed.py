@@ -12,11 +12,11 @@ from accelbench.data.order import Order
 from accelbench.engines.pytorch.feed import ArrayFeed, Decoder, DrawnFeed, JpegFeed, random_images
 
 TURNED = Image.Exif()
-TURNED[0x0112] = 6  # to be turned by 90 degrees clockwise
+TURNED[0x0112] = 6  # orientation: turn by 90 degrees clockwise
 
 
 def numbered(num):
-    """Images whose every pixel is their index."""
+    """Images in which each pixel is the index of the image."""
     images = np.broadcast_to(np.arange(num, dtype=np.uint8)[:, None, None], (num, 2, 2))
     return Arrays(images.copy(), np.zeros(num, np.uint8))
 
@@ -58,7 +58,7 @@ def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_ea
 
 
 def encoded(arrays):
-    """The pictures as PNG files hold them."""
+    """The pictures as PNG files."""
     files = []
     for image in arrays.images:
         content = BytesIO()

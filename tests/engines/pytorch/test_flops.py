@@ -18,7 +18,7 @@ ATTENTION = functional.scaled_dot_product_attention
 
 
 def counted(network, images, precision=Precision.fp32, *, train=False, optimizer="sgd"):
-    """The work of one step on `images`, of class 0 if it trains."""
+    """The work of one step on `images`. In training, all labels are 0."""
     task = ImageTask(flops.DTYPES[precision])
     mode, model = Mode.train if train else Mode.infer, ModelSpec(name="x", optimizer=optimizer)
     labels = torch.zeros(len(images), dtype=torch.int64)
@@ -27,7 +27,7 @@ def counted(network, images, precision=Precision.fp32, *, train=False, optimizer
 
 
 class Given(nn.Module):
-    """A function of the images and a parameter as a network."""
+    """A network that computes a function of the images and of one parameter."""
 
     def __init__(self, function, *shape):
         super().__init__()
@@ -39,7 +39,7 @@ class Given(nn.Module):
 
 
 class Scaled(nn.Linear):
-    """A layer with a tensor that is no weight."""
+    """A layer with a tensor that is not a weight."""
 
     def __init__(self, device="meta"):
         super().__init__(5, 7, bias=False, device=device)
@@ -98,11 +98,11 @@ def test_the_work_of_a_cell_is_counted_without_its_data(mode, least):
 def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
     network = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
     first, second = 2 * 4 * 5 * 7, 2 * 4 * 7 * 3
-    # Of the images there is no gradient.
+    # The gradient of the images is not computed.
     assert counted(network, torch.rand(4, 5), train=True).flops == 2 * first + 3 * second
     network[0].requires_grad_(False)
     assert counted(network, torch.rand(4, 5), train=True).flops == first + 2 * second
-    # Either gradient of a grouped convolution takes what its forward pass does; attention computes its scores again.
+    # Each gradient of a grouped convolution costs one forward pass. Attention computes its scores again.
     grouped = nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6), nn.Flatten())
     whole, depthwise = 2 * 2 * 5 * 5 * 3 * 6, 2 * 2 * 3 * 3 * 6 * 9
     assert counted(grouped, torch.rand(2, 3, 5, 5), train=True).flops == 2 * whole + 3 * depthwise
@@ -129,7 +129,7 @@ def test_an_operator_of_ones_own_makes_the_flops_unavailable():
         library.define("doubled(Tensor x) -> Tensor")
         library.impl("doubled", lambda x: 2 * x, "CPU")
         network = Given(lambda images, weight: torch.ops.accelbench_test.doubled(images @ weight), 5, 7)
-        # Without a rule for its shape the step can't be run.
+        # Without a rule for its shape, the step can't run with fake tensors.
         work = counted(network, torch.rand(3, 5))
         assert (work.flops, work.bytes, work.num_operators) == (None, None, None)
         assert "accelbench_test.doubled" in work.uncounted[0]
@@ -160,7 +160,7 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
 def test_the_parts_of_an_operator_are_cast_as_where_nobody_watches():
     left, right, products = torch.ones(4, 3), torch.ones(3, 5), Products()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), watched(products):
-        product = torch.einsum("ij,jk->ik", left, right)  # which is no operator of autocast's, unlike its parts
+        product = torch.einsum("ij,jk->ik", left, right)  # autocast does not know einsum, but knows its parts
         with torch.autocast("cpu", enabled=False):
             exact = torch.einsum("ij,jk->ik", left, right)
     assert (product.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
@@ -172,7 +172,7 @@ def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there(
     with watched(products) as counter, ThreadPoolExecutor(1) as threads:
 
         def again():
-            with counter:  # as autograd gives it to the thread of a GPU
+            with counter:  # as autograd does in the thread of a GPU
                 layer(images)
 
         threads.submit(again).result()
@@ -180,7 +180,7 @@ def test_a_layer_that_runs_again_in_the_thread_of_a_backward_pass_is_seen_there(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # of newer releases of torch
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # newer releases of torch warn
 @pytest.mark.parametrize(("dtype", "name"), [(torch.qint8, "int8"), (torch.float16, "float16")])
 def test_quantised_layers_multiply_in_their_format(dtype, name):
     network = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 7)), dtype=dtype)

@@ -31,7 +31,7 @@ def measured(tmp_path, *words, num_bytes, **changes):
     assert measurement.work.uncounted == [OF_GENERATION]
     generation = measurement.generation
     assert [len(times_s) for times_s in generation.decode_s] == [NEW - 1] * len(measurement.latency_s) == [NEW - 1] * 3
-    # The last token is never fed.
+    # The last token is never fed to the network.
     assert generation.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
     for whole_s, first_s, others_s in zip(
         measurement.latency_s, generation.prefill_s, generation.decode_s, strict=True
@@ -41,7 +41,7 @@ def measured(tmp_path, *words, num_bytes, **changes):
 
 
 def changing(monkeypatch, change):
-    """Has networks call `change(forward, ids, cache, others)` for `forward`, with its argument's name of today."""
+    """Replaces `forward` of built networks by `change(forward, ids, cache, others)`."""
     build = architectures.build
 
     def changed(spec):
@@ -65,7 +65,7 @@ def changing(monkeypatch, change):
     [
         slow("gpt2", Precision.fp32, 4),
         ("gpt2", Precision.bf16, 2),
-        slow("llama", Precision.bf16_mixed, 4),  # its cache is as its keys, which are rotated in fp32
+        slow("llama", Precision.bf16_mixed, 4),  # its keys are rotated in fp32, and the cache has their dtype
         slow("llama", Precision.bf16, 2),
         slow("bert", Precision.fp32, 4),
     ],
@@ -77,10 +77,10 @@ def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precisi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # to compile, on busy cores
+@pytest.mark.timeout(900)  # compilation is slow on busy cores
 def test_a_compiled_network_has_a_static_cache(tmp_path):
     measurement = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
-    assert measurement.num_compiles == 1  # of the decode step
+    assert measurement.num_compiles == 1  # only the decode step is compiled
     assert measurement.warnings == []
     assert measurement.first_step_s > 10 * measurement.latency_s[0]
 

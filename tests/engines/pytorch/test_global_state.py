@@ -1,4 +1,4 @@
-"""PyTorch's global settings, which a user's code may change."""
+"""PyTorch's global settings, which the user's code may change."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Trainings to a target of the Lightning engine, against known truths."""
+"""Trainings to a target, compared with known results."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer
 
 
 def late(num, **changes):
-    """Right from step `num` on; an epoch of 270 samples has 9 steps."""
+    """A network that answers right from step `num` on. An epoch of 270 samples has 9 steps."""
     network = {"library": Library.custom, "network": "own_code.Late", "args": {"num": num}}
     return ModelSpec(name="late", optimizer="sgd", learning_rate=1e-6, **{**network, **changes})
 

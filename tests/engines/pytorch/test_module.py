@@ -21,7 +21,7 @@ def test_one_logit_is_binary_cross_entropy():
 
 
 def numbered(num=400, height=16, width=24):
-    """Images whose pixels say where they were, in two channels."""
+    """Images whose pixels hold their own position, in two channels."""
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     return torch.stack([rows, columns], -1).to(torch.uint8).expand(num, height, width, 2)
 

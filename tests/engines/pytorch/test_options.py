@@ -1,4 +1,4 @@
-"""Options against the plain network: what they do to it, and that its output stays."""
+"""Options change the network, but not its output."""
 
 from functools import partial
 
@@ -21,13 +21,13 @@ from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.timeout(600)]
 MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 RESNET = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 32, 32), num_classes=10)
-# Why this machine compiles nothing, if so.
+# The reason if this machine can't compile; else None.
 NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
 compiles = pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
 
 
 def resnet_network():
-    """In evaluation mode, with statistics as training leaves them: new ones are 0 and 1, and hide a wrong fold."""
+    """A network in evaluation mode with random statistics: new statistics are 0 and 1, and would hide a wrong fold."""
     torch.manual_seed(0)
     network = zoo.build(RESNET, RESNET.input_shape, 10)
     for module in norms(network):
@@ -66,12 +66,12 @@ def test_an_option_that_has_nothing_to_change_is_refused():
 
 
 @compiles
-@pytest.mark.parametrize("backend", ["eager", slow("inductor")])  # which takes ten seconds to import and compile
+@pytest.mark.parametrize("backend", ["eager", slow("inductor")])  # inductor takes ten seconds
 def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits, monkeypatch, backend):
-    import torch._inductor.config  # which takes long
+    import torch._inductor.config  # a slow import
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    # Neither headers for many kernels, nor a trial of the compiler: this network has one kernel.
+    # Skips precompiled headers and the compiler's self-test: this network has only one kernel.
     with torch._inductor.config.patch({"cpp_cache_precompile_headers": False, "cpp.vec_isa_ok": True}):
         measured = engine.run(make_cell(model=MLP, options=Options(compile=True), timeout_s=300.0), digits)
     assert judge(make_cell(), measured) is None
@@ -98,6 +98,6 @@ def test_that_what_fails_to_compile_runs_uncompiled_is_noted():
     asked = Options(compile=True)
     options.prepare_compiler(asked)
     assert list(options.compile_notes(asked)) == []
-    with torch._dynamo.config.patch(suppress_errors=True):  # by the user's code, or TORCHDYNAMO_SUPPRESS_ERRORS
+    with torch._dynamo.config.patch(suppress_errors=True):  # set by user code or a variable
         (message,) = options.compile_notes(asked)
     assert "ran uncompiled" in message

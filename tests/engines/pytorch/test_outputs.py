@@ -1,4 +1,4 @@
-"""Cells whose network gives no logits: `tests/honest` has those that a cell takes in any structure."""
+"""Cells whose network returns no logits. `tests/honest` has outputs of any structure that a cell accepts."""
 
 import pytest
 from torch import nn

@@ -1,4 +1,4 @@
-"""Which precision ran, as the weights of a network tell it."""
+"""The precision that ran, read from the weights of a network."""
 
 import torch
 from torch import nn

@@ -16,7 +16,7 @@ RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 
 
 class Own(nn.Module):
-    """A network on images with a mistake, or none."""
+    """A network on images, with or without a mistake."""
 
     def __init__(self, fault):
         super().__init__()
@@ -53,7 +53,7 @@ def test_a_network_that_needs_the_contents_of_its_input_passes_and_of_another_th
 
 def test_a_network_that_needs_gradients_to_infer_is_counted_once(tmp_path):
     forward = 2 * 32 * 784 * 10
-    assert engine.check(cell_of("needs gradients"), tmp_path).flops == 2 * forward  # and back to the weights
+    assert engine.check(cell_of("needs gradients"), tmp_path).flops == 2 * forward  # plus the gradients of the weights
 
 
 @pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])

@@ -10,7 +10,7 @@ FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
 def small(dtype):
-    """A CPU's small kernels by their names."""
+    """Name -> small kernel for the CPU."""
     kernels = [kernel for family in probe.families(dtype, torch.device("cpu")) for kernel in family]
     return {kernel.name: kernel for kernel in kernels if kernel.flops < 1e9}
 

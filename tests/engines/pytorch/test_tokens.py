@@ -1,4 +1,4 @@
-"""Cells of the library transformers' networks, in this process."""
+"""Cells with networks of the library transformers, in this process."""
 
 import re
 import socket
@@ -50,7 +50,7 @@ def measured(tmp_path, spec, **changes):
     measurement = engine.run(asked, tmp_path)
     assert (judge(asked, measurement), measurement.warnings, measurement.tokens_per_sample) == (None, [], 16)
     assert measurement.notes[0] == "transformers' attention: sdpa"
-    assert all("in float32" in note for note in measurement.notes[1:])  # llama's positions
+    assert all("in float32" in note for note in measurement.notes[1:])  # the positions of llama
     return measurement
 
 
@@ -60,14 +60,14 @@ def measured(tmp_path, spec, **changes):
 )
 def test_each_task_trains_and_infers(tmp_path, name, task):
     train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))
-    if name != "t5":  # its number of ends decides a shape
-        # The backward pass computes as much as two forward passes, or a little less.
+    if name != "t5":  # a shape in t5 depends on the number of end tokens
+        # The backward pass costs as much as two forward passes, or a little less.
         assert 2.5 * infer.work.flops < train.work.flops < 3.2 * infer.work.flops
     assert train.loss < 5  # about ln(90)
     if name == "llama":
         tokens, width, inner, vocab, layers = 4 * 16, 32, 64, 90, 2
         products = 4 * width * width + 3 * width * inner
-        # Of a token's query with the keys up to its own, 8.5 of 16, and of its weights with as many values.
+        # A query has scores for the keys up to its position, on average 8.5 of 16. As many values are added up.
         attention = 2 * 8.5 * width
         of_layers = 2 * tokens * (layers * (products + attention) + width * vocab)
         assert infer.work.flops == pytest.approx(of_layers, rel=0.01)

@@ -1,4 +1,4 @@
-"""Files of weights: what is loaded, what is refused, and what training leaves."""
+"""Files of weights: loaded, refused, and saved after training."""
 
 import hashlib
 import pickle
@@ -29,11 +29,11 @@ BERT = ModelSpec(
     task=Task.masked_lm,
     args={"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50},
 )
-UNSAFE, SAFE = "2.9.1", "2.10.0+cu126"  # a torch whose torch.load a hostile file may corrupt, and a mended one
+UNSAFE, SAFE = "2.9.1", "2.10.0+cu126"  # a version with the unsafe torch.load, and a fixed one
 
 
 class Tied(nn.Module):
-    """Two layers with one weight."""
+    """Two layers that share one weight."""
 
     def __init__(self):
         super().__init__()
@@ -78,7 +78,7 @@ def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_sa
     with torch.device("meta"):
         hollow = Tied()
     with pytest.warns(UserWarning, match="to a meta parameter"):
-        weights.load(hollow, str(path))  # a check: nothing is missing
+        weights.load(hollow, str(path))  # raises if anything is missing
     both = torch.randn(2, 4, 4)
     network.first.weight, network.last.weight = (nn.Parameter(tensor) for tensor in both)
     weights.save(network, path)
@@ -119,7 +119,7 @@ def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digi
 
 
 class Loading(nn.Linear):
-    """Loads its weights when it is built, as a user's class may."""
+    """A network that loads its weights when it is built, like some user classes."""
 
     def __init__(self, weights):
         super().__init__(2, 2)
@@ -133,7 +133,7 @@ def loading(path):
 
 
 class Hostile:
-    """Pickled, it writes a file when it is loaded."""
+    """An object whose pickle writes a file when it is loaded."""
 
     def __init__(self, path):
         self.path = path
@@ -144,7 +144,7 @@ class Hostile:
 
 @pytest.fixture
 def hostile(tmp_path):
-    """The bytes of a hostile checkpoint; afterwards the file that it writes must not be there."""
+    """The bytes of a malicious checkpoint. After the test, checks that the file it writes does not exist."""
     pickle.loads(pickle.dumps(Hostile(tmp_path / "shown")))
     assert (tmp_path / "shown").exists()
     yield pickle.dumps(Hostile(tmp_path / "written"), protocol=2)
@@ -165,7 +165,7 @@ def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(hos
             loading(tmp_path / name)
     save_file({"weight": torch.eye(2), "bias": torch.ones(2)}, tmp_path / "mine.safetensors")
     assert torch.equal(loading(tmp_path / "mine.safetensors").bias, torch.ones(2))
-    assert torch.load is weights.torch_load  # only while a network is built
+    assert torch.load is weights.torch_load  # it is replaced only while a network is built
 
 
 def test_a_mended_torch_loads_a_pth_but_never_more_than_its_weights(hostile, tmp_path, monkeypatch):
@@ -182,7 +182,7 @@ TINY = ModelSpec(name="shufflenet_v2_x0_5", library=Library.torchvision, weights
 
 @pytest.fixture
 def published(monkeypatch, tmp_path):
-    """A checkpoint as torchvision might publish it for `TINY`, in torch's cache: its state and its file."""
+    """A checkpoint for `TINY` in torch's cache, named like torchvision's files. Returns its state and its path."""
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path / "hub"))
     monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: pytest.fail("nothing is downloaded"))
     cache = tmp_path / "hub" / "checkpoints"

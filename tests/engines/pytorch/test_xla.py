@@ -1,6 +1,6 @@
 """The engine on XLA's CPU devices, against the same cells on the CPU.
 
-PJRT's CPU can't join processes (pytorch/xla#5342): `xla_world` says that it has.
+PJRT's client for the CPU can't join processes (pytorch/xla#5342), so `xla_world` fakes that.
 """
 
 import dataclasses
@@ -16,14 +16,14 @@ from marks import slow
 pytestmark = needs("torch_xla")
 
 SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
-# With a batch size that divides the training set: XLA drops a short last batch.
+# The batch size divides the training set, because XLA drops a short last batch.
 FIT = make_cell(mode=Mode.train, protocol=Protocol.fit, model=SGD, epochs=3, batch_size=50)
 
 
 def measured_on_xla(hosts, cell, folder):
     outcome = hosts.run(dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
     assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    assert outcome.measurement.warnings == []  # each step runs what the first ones compiled
+    assert outcome.measurement.warnings == []  # later steps compile nothing
     return outcome.measurement
 
 
@@ -102,13 +102,13 @@ for number in (1, 2, 1):
 def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
     lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS + OF_TPUS, CPU_NUM_DEVICES="2")
     parts, gathered, whole, before, after, first, other, again, of_tpus = lines
-    assert of_tpus == "tpu None None"  # several TPUs that are driven as one have no kind and no statistics of memory
+    assert of_tpus == "tpu None None"  # several TPUs as one have no name
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
     assert (before, after) == ("10.0 []", "['aten::histc']")
     assert first == again != other
 
 
-# Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
+# Products of large matrices. After the wait, reading the result takes only the time of a copy.
 WAIT = """
 backend = backend_for(Device.xla_cpu, num_devices={num_devices})
 backend.prepare(allow_tf32=False)
@@ -132,10 +132,10 @@ print(waited - launched, read - waited)
 def test_the_wait_is_for_what_was_launched(printed, num_devices):
     (line,) = printed(IMPORTS + WAIT.format(num_devices=num_devices), CPU_NUM_DEVICES=str(num_devices))
     waited, read = map(float, line.split())
-    assert waited > read  # the products were done by then
+    assert waited > read  # the products were finished before the read
 
 
-# The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
+# One device that believes to be one of two. The sum has only its own gradient, so the mean is half of it.
 REDUCE = """
 backend = Xla(Device.xla_cpu, ranks=Ranks(1))
 backend.prepare(allow_tf32=False)

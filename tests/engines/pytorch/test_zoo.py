@@ -1,4 +1,4 @@
-"""The networks of the studies, of timm and torchvision, and of one's own."""
+"""Networks of the studies, of timm, of torchvision and of the user."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more)
 @pytest.mark.parametrize("name", [name if name == "resnet18" else slow(name) for name in STUDY_000])
 def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     num_params, giga_macs = STUDY_000[name]
-    with torch.device("meta"):  # the shapes alone
+    with torch.device("meta"):  # shapes without contents
         network = built(name, (3, 224, 224), 1000, Library.timm)
     assert zoo.num_params(network) == num_params
     work = count(make_cell(), network, ImageTask(torch.float32), (torch.empty(1, 3, 224, 224),))
@@ -81,7 +81,7 @@ def own_spec(target, **more):
         ({"name": "mlp", "args": {"widht": 3}}, "model"),
         ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
         pytest.param({"name": "resnet51", "library": Library.timm}, "timm has no such network", marks=needs("timm")),
-        # It does not classify.
+        # This network does not classify.
         ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),
     ],
 )

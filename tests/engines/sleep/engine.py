@@ -1,4 +1,4 @@
-"""An engine that sleeps for each batch, and computes nothing."""
+"""An engine that sleeps for each batch and computes nothing."""
 
 import time
 
@@ -10,7 +10,7 @@ from accelbench.measuring.runner import Step
 
 
 class SleepStep(Step):
-    """One batch of the feed."""
+    """A step on one batch of the feed."""
 
     def __init__(self, order):
         self.batches = iter(order)
@@ -29,7 +29,7 @@ class SleepStep(Step):
 
 
 class SleepRun(CellRun):
-    """A cell: the batches of its data set, in their order."""
+    """The run of a cell on the batches of its data set, in order."""
 
     build_s, num_params = 0.0, 0
 
@@ -53,5 +53,5 @@ class SleepRun(CellRun):
 
 
 def run(cell, data_folder):
-    """What a cell measured; a host calls it in a new process."""
+    """Measures a cell. A host calls this function in a new process."""
     return SleepRun(cell, data_folder, BaseBackend()).measure()

@@ -1,4 +1,4 @@
-"""What the process of a cell needs before it starts."""
+"""The host process of cells on this engine."""
 
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
@@ -7,5 +7,5 @@ ENGINE = "accelbench.engines.sleep.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Imports the engine once, before a host forks its cells."""
+    """The host of `cell`: it imports the engine once, before it forks cells."""
     return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE))
