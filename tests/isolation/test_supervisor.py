@@ -64,7 +64,7 @@ def test_a_process_of_another_session_ends_before_the_next_cell_starts_and_the_h
 def test_a_cells_memory_is_sampled(hosts, tmp_path):
     small = hosts.run(make_cell(), tmp_path).system
     large = hosts.run(make_cell("allocate"), tmp_path).system
-    # At its end, each cell loads about 14 MB. They count in the small cell's peak, but not in the large cell's, which has
+    # At its end, each cell loads about 14 MB. They count in the small cell's peak, but not in the large cell's: it has
     # freed its block by then.
     assert large.peak_host_bytes - small.peak_host_bytes == pytest.approx(256e6, rel=0.1)
     assert max(large.values["host_memory_mb"]) * 1e6 <= large.peak_host_bytes * 1.05

@@ -35,7 +35,7 @@ class Step(Protocol):
     def copy_in(self, batch: Any) -> Any: ...  # copies a batch to the device; may return before the copy is finished
     def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before it is finished
     def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is finished
-    def num_samples(self, batch: Any) -> int: ...  # samples of the whole batch, of which each process computes a part
+    def num_samples(self, batch: Any) -> int: ...  # samples of the whole batch, over all processes
 
 
 class Stamps(Protocol):

@@ -26,7 +26,7 @@ from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, c
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import WEIGHTS, ObservedOutput, NewNetwork, Output, error_of, limit
+from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, error_of, limit
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode, Precision
 
