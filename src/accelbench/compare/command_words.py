@@ -1,4 +1,4 @@
-"""A cell -> the words of the command line that measure it again."""
+"""The words of a command line that measures a cell again."""
 
 import re
 from collections.abc import Mapping
@@ -15,24 +15,28 @@ from accelbench.schema.cell import Cell, unused_by
 from accelbench.schema.setting import declared
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 
-# Settings and groups of them without a word: those of the network and the data have words of their own, each process
-# has its `repeat`, and the others change no speed (`epochs` is of whole ones, which have no words).
+# Settings and groups without a word here. The network and the data have their own words. `repeat` differs in every
+# process. The others change no speed; `epochs` is for whole epochs, which have no words.
 LEFT_OUT = ("model", "data", "trainer", "epochs", "breakdown_s", "timeout_s", "repeat")
-# The libraries whose networks a name tells; for the others the user's own words are needed.
+# Libraries whose networks are chosen by a name. For others, the user's own words are needed.
 NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
 def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
-    """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
+    """Words such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
-    Its window and `budget_s` are words too, unless they are the defaults: they change how a cell warms up and how exact
-    it is. None for cells that take more than a few words, such as one of whole epochs or on several devices, or of a
-    shipped network with arguments that conf/ does not have. `names_cpu`: also the device if it is the CPU, which is not
-    the default on a machine with an accelerator.
+    The window and `budget_s` have words if they are not the defaults, because they change the warm-up and the
+    precision.
+
+    None for cells that need more than a few words: cells of whole epochs or on several devices, and networks of conf/
+    with other arguments.
+
+    Args:
+        names_cpu: whether the CPU is named, too. On a machine with an accelerator it is not the default.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol not in vocab.EPOCHS and (cell.devices, cell.seed, cell.data) == (1, 0, data)
-    model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # those of `measure` are in no file
+    model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # no file has the batches of `measure`
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
     is_module = cell.model.library == vocab.Library.lightning
@@ -68,7 +72,7 @@ def _value_word(value: object) -> str:
 
 
 def _model_words(cell: Cell) -> list[str] | None:
-    """The words that choose the network; None if there are too many, or if a value of the user's is no word."""
+    """The words that choose the network; None if there are too many, or if a value can't be a word."""
     model, library = cell.model, cell.model.library
     is_own = library == vocab.Library.custom
     name = library if is_own or library in NAMED else model.name
@@ -77,19 +81,19 @@ def _model_words(cell: Cell) -> list[str] | None:
         return None
     content = {} if is_own else _content(path)
     shipped: dict[str, Any] = content.get("model", content)
-    # What other words tell: the data set, or a batch of the user's own, with which any output will do.
-    told = {"name", "library"}
+    # Fields that other words decide: those of the data set, or of the user's batches, with which any output works.
+    decided = {"name", "library"}
     if is_own:
-        told |= {"network", "inputs", "output"} if model.batch else {"network", "inputs"}
+        decided |= {"network", "inputs", "output"} if model.batch else {"network", "inputs"}
     elif cell.data.name != vocab.RANDOM:
-        told |= {"input_shape", "num_classes"}
+        decided |= {"input_shape", "num_classes"}
         if "input_shape" in shipped and SHAPES.get(cell.data.name) != tuple(shipped["input_shape"]):
-            return None  # without the images' shape, other data than such as its study's are refused
+            return None  # the network needs images of its own shape, and this data set has another one
     changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        value, usual = (_plain(each) for each in (getattr(model, field.name), shipped.get(field.name, default)))
-        if field.name not in told and value != usual:
+        value, usual = (_plain(item) for item in (getattr(model, field.name), shipped.get(field.name, default)))
+        if field.name not in decided and value != usual:
             changed[field.name] = value
     if is_own:
         is_named = model.name == model.definition.rpartition(".")[2] and not model.inputs

@@ -1,6 +1,6 @@
-"""The answer of `accelbench compare`: checks that A and B are comparable, and prints a verdict for each pair.
+"""The answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair.
 
-That of `accelbench regressions`: which of many cells changed, so that hardly any list names one by chance.
+Also that of `accelbench regressions`: which of many cells changed. A cell is hardly ever named by chance.
 """
 
 import math
@@ -26,32 +26,32 @@ from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.serialize import flat
 from accelbench.stats.bootstrap import CONFIDENCE
 
-# If these settings differ, the two speeds are not of the same work.
+# If these settings differ, the two speeds are of different work.
 MEANING = ("model.name", "data.name", "mode", "protocol")
-# The style of each verdict, and what is said of a single pair.
-SAID = {
+# Verdict -> its style, and the sentence for a single pair.
+SENTENCES = {
     Verdict.same: ("dim", "B is as fast as A, within {margin:g} %"),
     Verdict.faster: ("green", "B is faster than A"),
     Verdict.slower: ("red", "B is slower than A"),
     Verdict.cant_tell: ("yellow", "Can't tell which is faster"),
 }
-# The parts of an environment that a selection compares on purpose.
+# Selection -> the parts of an environment that it compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: (*CODE, "git")}
 NONE = {"none"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The limits that decide the verdicts and the exit status."""
+    """The limits behind the verdicts and the exit status."""
 
     margin: float = MARGIN  # see `SpeedRatio.verdict`
-    max_slower: float | None = None  # the exit status is 1 if a pair's whole interval lies below minus this share
-    anyway: bool = False  # compares even if the data or the work differ, or the processes were not interleaved
-    may_pass_undecided: bool = False  # the exit status is 0 if `max_slower` can't be decided; else that is a mistake
+    max_slower: float | None = None  # share; the exit status is 1 if a pair's whole interval is below minus this share
+    anyway: bool = False  # whether to compare if data or work differ, or if processes were not interleaved
+    may_pass_undecided: bool = False  # if `max_slower` can't be decided: exit status 0, not 2
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
-    """The terms of the command line, such as `2%` and `slower:5%`. Raises UserError: one is not of that form."""
+    """The limits from command-line texts such as `2%` and `slower:5%`. Raises UserError: a text has another form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
         max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),
@@ -61,22 +61,22 @@ def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_
 
 
 def _share(flag: str, text: str, prefix: str) -> float:
-    found = re.fullmatch(rf"{prefix}(\d{{1,2}}(?:\.\d+)?)%", text)
-    if not found:
+    match = re.fullmatch(rf"{prefix}(\d{{1,2}}(?:\.\d+)?)%", text)
+    if not match:
         raise UserError(f"{flag} {text}: should be such as {prefix}5%, from 0% to below 100%")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 class Compared(NamedTuple):
-    """A and B, compared."""
+    """The result of comparing A and B."""
 
     matching: Matching
-    pairs: list[tuple[Match, SpeedRatio]]  # those that were not skipped on both sides, and how B compares with A there
+    pairs: list[tuple[Match, SpeedRatio]]  # pairs that ran on at least one side, and B's speed over A's
     warnings: list[str]  # what a reader of the verdicts should know
 
 
 def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
-    """Compares B with A. Raises UserError: what they measured can't be compared."""
+    """Compares B with A. Raises UserError: their measurements are not comparable."""
     a, b = (
         {(repr(process.cell), process.started_at) for process in side.processes if process.rates}
         for side in (first, second)
@@ -84,10 +84,10 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     if common := a & b:
         raise UserError(
             f"{first.name} and {second.name} both hold {counted(len(common), 'record')}, which can't be compared with "
-            "themselves: name two folders of which none holds the other, or two revisions or machines, FOLDER@WORD"
+            "themselves: name two folders that do not contain each other, or two revisions or machines, FOLDER@WORD"
         )
     matching = match(first.processes, second.processes)
-    # Two machines drift independently, so interleaving them would not help.
+    # Two machines drift independently, so interleaving has no effect.
     anyway = terms.anyway or machines(first) != machines(second)
     different = _other_work(matching)
     if different and not terms.anyway:
@@ -107,30 +107,30 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status.
 
-    Raises UserError, as `compared`; also if nothing is surely slower, and `terms.max_slower` can't be decided.
+    Raises UserError: as `compared`; or nothing is surely slower, and `terms.max_slower` can't be decided.
     """
-    found = compared(first, second, terms)
+    result = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
         say(console, f"{letter}: {records.name} ({described(records)})")
-    for name, sides in found.matching.varied.items():
-        written = (", ".join("not set" if each == "null" else each.strip('"') for each in side) for side in sides)
+    for name, sides in result.matching.varied.items():
+        written = (", ".join("not set" if value == "null" else value.strip('"') for value in side) for side in sides)
         say(console, f"Compared: {name}: {' | '.join(written)}")
-    for warning in found.warnings:
+    for warning in result.warnings:
         say(console, warning, "yellow")
     say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
-    verdicts = [comparison.verdict(terms.margin) for _, comparison in found.pairs]
-    for (one, comparison), verdict in zip(found.pairs, verdicts, strict=True):
-        say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SAID[verdict][0])
+    verdicts = [comparison.verdict(terms.margin) for _, comparison in result.pairs]
+    for (one, comparison), verdict in zip(result.pairs, verdicts, strict=True):
+        say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SENTENCES[verdict][0])
     if len(verdicts) == 1:
-        say(console, SAID[verdicts[0]][1].format(margin=100 * terms.margin))
+        say(console, SENTENCES[verdicts[0]][1].format(margin=100 * terms.margin))
     else:
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(console, f"B: {counts}" if counts else "nothing ran")
-    if num_skipped := len(found.matching.pairs) - len(verdicts):
+    if num_skipped := len(result.matching.pairs) - len(verdicts):
         say(console, f"  {num_skipped} were skipped in both A and B", "dim")
-    if found.matching.num_unpaired:
-        say(console, f"  {found.matching.num_unpaired} only A or only B has", "dim")
-    compared_pairs = [comparison for _, comparison in found.pairs]
+    if result.matching.num_unpaired:
+        say(console, f"  {result.matching.num_unpaired} only A or only B has", "dim")
+    compared_pairs = [comparison for _, comparison in result.pairs]
     limit = terms.max_slower
     if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):
         return 1
@@ -139,19 +139,19 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
-    """Raises a UserError if `--fail-if` can't be decided, and may not pass."""
+    """Raises UserError if `--fail-if` can't be decided, unless an undecided one may pass."""
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
     if not pairs or not all(pair.interleaved and pair.tells_slower_by(limit) is not None for pair in pairs):
         raise UserError(
-            f"--fail-if slower:{100 * limit:g}%: can't be decided: needs an interval that does not hold "
-            f"-{100 * limit:g} %, of {MIN_PROCESSES} or more interleaved processes a side, or --anyway"
+            f"--fail-if slower:{100 * limit:g}%: can't be decided. It needs an interval that does not contain "
+            f"-{100 * limit:g} %, from {MIN_PROCESSES} or more interleaved processes a side; or --anyway"
         )
 
 
 def difference(comparison: SpeedRatio) -> str:
-    """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
+    """A text such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
@@ -163,7 +163,7 @@ def difference(comparison: SpeedRatio) -> str:
 def _other_work(matching: Matching) -> list[str]:
     different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in matching.varied.items() if name in MEANING]
     for one in matching.pairs:
-        data = [[each.data for each in side if each.data] for side in (one.first, one.second)]
+        data = [[process.data for process in side if process.data] for side in (one.first, one.second)]
         a, b = ({f"{d.name}{' (a stand-in)' if d.stand_in else ''} {d.digest[:8]}" for d in side} for side in data)
         if a and b and a != b:
             return [*different, f"the data of {one.label}: {_listed(a)} | {_listed(b)}"]
@@ -171,7 +171,7 @@ def _other_work(matching: Matching) -> list[str]:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """A line for each part that differs but git and the job. Raises UserError: a side is of several machines."""
+    """A line for each part that differs, except git and the job. Raises UserError: a side has several machines."""
     sides = [_environment_values(records.environments()) for records in (first, second)]
     for records, values in zip((first, second), sides, strict=True):
         mixed = next((name for name in values if name.startswith("machine.") and len(values[name]) > 1), None)
@@ -187,7 +187,7 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         part, _, inner = name.partition(".")
         a, b = (values.get(name, NONE) for values in sides)
-        # Each engine has its own code. What one environment lacks, its cells do without, unless they'd use it unasked.
+        # Each engine has its own code. A cell does without a package that it lacks, unless it would use it unasked.
         may_lack = part == "code" or (part == "versions" and has_several and inner not in UNASKED)
         is_alike = (a == b and len(a) == 1) or (may_lack and NONE in (a, b))
         if not is_alike and part != "git" and name != "node.job":
@@ -197,27 +197,27 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
 
 
 def machines(records: RecordSet) -> list[str]:
-    """The hardware of the records' machines, each once."""
+    """The different hardware of the records' machines, as texts."""
     return sorted({hardware(environment) for environment in records.environments()})
 
 
 def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Each part of the environments by its dotted name -> the values that it has."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """Dotted name of a part of the environments -> its values."""
+    values_of: dict[str, set[str]] = defaultdict(set)
     for environment in environments:
         kept = {part: value for part, value in environment.items() if part not in DEVICE_MEASUREMENTS}
         for name, value in flat(kept).items():
-            found[name].add(value.strip('"')[: 12 if name.partition(".")[0] in CODE else None])
-    return found
+            values_of[name].add(value.strip('"')[: 12 if name.partition(".")[0] in CODE else None])
+    return values_of
 
 
 def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
     warnings = []
     if num_apart := sum(not one.is_skipped and not are_interleaved(one.first, one.second) for one in pairs):
         warnings.append(
-            f"Not interleaved: {num_apart} of {len(pairs)} pairs. What changed on the machine between A and B is "
-            "in the difference, and not in its interval"
-            + ("." if anyway else ": `compare --run` interleaves them, --anyway answers without.")
+            f"Not interleaved: {num_apart} of {len(pairs)} pairs. If the machine changed between A and B, the "
+            "difference contains the change, but its interval does not."
+            + ("" if anyway else " `compare --run` interleaves; --anyway gives a verdict without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -229,7 +229,7 @@ def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
 
 
 def described(records: RecordSet) -> str:
-    """How many processes have each outcome, and their git revisions."""
+    """The number of processes with each outcome, and their git revisions."""
     outcomes = Counter(process.outcome for process in records.processes)
     states = [environment.get("git", {}) for environment in records.environments()]
     revisions = {
@@ -242,11 +242,11 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
 
 
-ALPHA = 0.05  # the share of lists of equal cells that name any of them
+ALPHA = 0.05  # probability that a list of unchanged cells names at least one as changed
 
 
 class Change(StrEnum):
-    """What became of a cell: failed, if it ran at the first revision and no process ended ok at the second."""
+    """The change of a cell between two revisions. `failed`: it ran at the first, and no process is ok at the second."""
 
     failed, slower, faster = "failed", "slower", "faster"
     none_found, cant_tell = "no change found", "can't tell"
@@ -254,32 +254,33 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellChange(SpeedRatio):
-    """A cell at two revisions, and how its speed at the second compares with that at the first."""
+    """A cell at two revisions: its speed at the second over its speed at the first."""
 
     label: str
     change: Change
-    why: str  # nothing can be told, or what it ended as; else empty
+    why: str  # why there is no verdict, or how the cell ended; else empty
 
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
-    """What became of each cell, those that changed most first; `anyway` tests cells that were not interleaved, too."""
-    # The more cells, the wider each interval (Bonferroni): of lists without a change, at most `ALPHA` name any.
+    """The change of each cell, the largest changes first. `anyway`: also test cells that were not interleaved."""
+    # The more cells, the wider each interval (Bonferroni). Without any change, a list names a cell with at most
+    # `ALPHA`.
     confidence = 1 - ALPHA / max(1, len(pairs))
-    found = [_change(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in pairs]
+    cells = [_change(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in pairs]
     order = list(Change)
-    return sorted(found, key=lambda each: (order.index(each.change), -abs(math.log(each.ratio or 1.0))))
+    return sorted(cells, key=lambda cell: (order.index(cell.change), -abs(math.log(cell.ratio or 1.0))))
 
 
-def _change(pair: Match, found: SpeedRatio) -> CellChange:
+def _change(pair: Match, ratio: SpeedRatio) -> CellChange:
     change, why = Change.cant_tell, ""
-    if found.num_first and pair.second and not found.num_second:
+    if ratio.num_first and pair.second and not ratio.num_second:
         change = Change.failed
-        why = ", ".join(dict.fromkeys(each.outcome for each in pair.second))
-    elif found.ratio is None:
+        why = ", ".join(dict.fromkeys(process.outcome for process in pair.second))
+    elif ratio.ratio is None:
         why = f"it takes {MIN_PROCESSES} processes a side"
-    elif not found.interleaved:
+    elif not ratio.interleaved:
         why = "not interleaved"
     else:
-        verdict = found.verdict(margin=0.0)
+        verdict = ratio.verdict(margin=0.0)
         change = {Verdict.faster: Change.faster, Verdict.slower: Change.slower}.get(verdict, Change.none_found)
-    return CellChange(label=pair.label, change=change, why=why, **vars(found))
+    return CellChange(label=pair.label, change=change, why=why, **vars(ratio))

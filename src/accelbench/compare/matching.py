@@ -1,4 +1,4 @@
-"""The processes of A and B -> pairs of cells that are equal in all settings but those compared."""
+"""Pairs the cells of A and B. The cells of a pair are equal in all settings except the compared ones."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -11,17 +11,17 @@ from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json, flat
 from accelbench.schema.vocab import Status
 
-Settings = dict[str, str]  # a setting's dotted name -> its value as JSON
-Varied = dict[str, tuple[list[str], list[str]]]  # a setting's dotted name -> its values in A, and in B, as JSON
+Settings = dict[str, str]  # dotted name of a setting -> its value as JSON
+Varied = dict[str, tuple[list[str], list[str]]]  # dotted name of a setting -> its values in A and in B, as JSON
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """The processes of one cell of A, and those of the matching cell of B."""
+    """The processes of a cell of A and of the matching cell of B."""
 
     first: list[ComparedProcess]
     second: list[ComparedProcess]
-    label: str = ""  # of B's cell, without its repeat; no other pair of the comparison has it
+    label: str = ""  # label of B's cell without its repeat; different from other pairs' labels
 
     @property
     def is_skipped(self) -> bool:
@@ -30,20 +30,20 @@ class Match:
 
 
 class Matching(NamedTuple):
-    """All pairs."""
+    """The pairs of a comparison."""
 
     pairs: list[Match]
-    varied: Varied  # the compared settings: every cell of A differs in them from every cell of B
-    num_unpaired: int  # cells that only A or only B has
+    varied: Varied  # the compared settings: no value of A is a value of B
+    num_unpaired: int  # cells that only A has, or only B
 
 
 def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
     """Pairs the cells of A and B.
 
-    A pair is two cells that differ at most in `repeat`. If there is no such pair, the settings in which A and B have no
-    value in common are compared: a pair is then two cells that are equal in all other settings.
+    A pair is two cells that differ at most in `repeat`. If there is no such pair, settings without a common value in A
+    and B are compared. A pair is then two cells that are equal in all other settings.
 
-    Raises UserError: no two cells match, or more than two do.
+    Raises UserError: no two cells match, or more than two match.
     """
     (a, settings_of_a), (b, settings_of_b) = _cells(first), _cells(second)
     varied: Varied = {}
@@ -52,10 +52,10 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
         a, b = _cells(first, varied)[0], _cells(second, varied)[0]
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
-        seen = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
-        raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
-    names = labels(matched.values())
-    pairs = [Match(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
+        names = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
+        raise UserError(f"no cell of A matches one of B. A has {names[0]}, ...; B has {names[1]}, ...")
+    labels_of = labels(matched.values())
+    pairs = [Match(first=a[key], second=b[key], label=labels_of[cell.id]) for key, cell in matched.items()]
     return Matching(pairs, varied, len(set(a) ^ set(b)))
 
 
@@ -66,7 +66,10 @@ def _label(process: ComparedProcess) -> str:
 def _cells(
     processes: Sequence[ComparedProcess], but: Collection[str] = ()
 ) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
-    """Each cell's processes and settings, by its settings but the repeat and `but`. Raises UserError: two are equal."""
+    """The processes and the settings of each cell. The key ignores `repeat` and `but`.
+
+    Raises UserError: two different cells have the same key.
+    """
     groups: dict[str, list[ComparedProcess]] = defaultdict(list)
     settings: dict[str, Settings] = {}
     for process in processes:
@@ -81,7 +84,7 @@ def _cells(
 
 
 def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
-    """The settings of which A and B share no value."""
+    """The settings for which A and B have no common value."""
     varied = {}
     for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
         a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))

@@ -1,4 +1,4 @@
-"""What the user names as A or B of a comparison -> its records."""
+"""Reads the records that the user names as A or B of a comparison."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,25 +19,25 @@ from accelbench.schema.record import CODE, PLACE, Record, hardware, listed, read
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
-Selection = StrEnum("Selection", ["revision", "machine"])  # what the WORD of FOLDER@WORD selected records by
+Selection = StrEnum("Selection", ["revision", "machine"])  # what WORD in FOLDER@WORD selects records by
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedProcess:
-    """The part of a record that a comparison needs: ten thousand whole records would fill the memory."""
+    """The part of a record that a comparison needs. Ten thousand whole records would fill the memory."""
 
     cell: Cell
     status: Status
     started_at: str
     environment: Mapping[str, Any]
     data: Data | None
-    rates: list[float]  # samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed
+    rates: list[float]  # samples/s of the steady blocks or epochs; empty if the cell is not ok, or was disturbed
     was_beside_others: bool  # see `judging.warnings`
-    disturbed: str | None = None  # what disturbed an ok cell so much that its rates do not count
+    disturbed: str | None = None  # what disturbed an ok cell, so that its rates do not count
 
     @property
     def outcome(self) -> str:
-        """Its status, or `disturbed`."""
+        """The status, or `disturbed`."""
         return DISTURBED if self.disturbed else self.status.value
 
     @classmethod
@@ -61,28 +61,28 @@ class ComparedProcess:
 class RecordSet:
     """The records of A or of B."""
 
-    name: str  # as the user wrote it
-    processes: list[ComparedProcess]  # one per record, of any status
-    selection: Selection | None = None  # how WORD selected the records; None if they are all of a folder's
+    name: str  # name, as the user wrote it
+    processes: list[ComparedProcess]  # one for each record, of any status
+    selection: Selection | None = None  # what WORD selected the records by; None for all records of a folder
     notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
-        found = (
+        """The different environments of the processes. Their `code` becomes a mapping: engine -> digest of its code."""
+        environments = (
             {**process.environment, "code": {process.cell.engine.value: process.environment.get("code")}}
             for process in self.processes
         )
-        return list({canonical_json(environment): environment for environment in found}.values())
+        return list({canonical_json(environment): environment for environment in environments}.values())
 
 
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
-    """The records that `name` stands for in the project's folder `root`.
+    """The records with the name `name`, in the project's folder `root`.
 
-    It is a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER, by
-    `default` in that, those of earlier sweeps included, whose git revision begins with WORD, whose branch is WORD, or
-    whose CPU, GPU or TPU has WORD in its name.
+    A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`. The last selects
+    records in FOLDER (default: `default`), those of earlier sweeps included: their git revision begins with WORD, their
+    branch is WORD, or the name of their CPU, GPU or TPU contains WORD.
 
-    Raises UserError: nothing has this name, or nothing of it is readable.
+    Raises UserError: nothing has this name, or no record is readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
@@ -112,14 +112,15 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:
-    """Those of each cell and machine with the code, weights, data and packages of the last one, in their order.
+    """The processes with the same code, weights, data and packages as the last process of their cell and machine.
 
-    `notes` gets a line that counts the others.
+    `notes` gets a line with the number of the others.
     """
-    found = list(processes)
-    last = {_of_cell(each): _ran_with(each) for each in sorted(found, key=lambda each: each.started_at)}
-    kept = [each for each in found if _ran_with(each) == last[_of_cell(each)]]
-    if num := len(found) - len(kept):
+    every = list(processes)
+    ordered = sorted(every, key=lambda process: process.started_at)
+    last = {_of_cell(process): _ran_with(process) for process in ordered}
+    kept = [process for process in every if _ran_with(process) == last[_of_cell(process)]]
+    if num := len(every) - len(kept):
         notes.append(f"{counted(num, 'process')} of older code, weights, data or packages not counted")
     return kept
 
@@ -133,14 +134,16 @@ def _ran_with(process: ComparedProcess) -> list[object]:
 
 
 def _located(name: str, root: Path) -> Path | None:
-    """The file or folder of this name: below the current folder, the project's folder, or results/."""
+    """The file or folder `name`, from the current folder, the project's folder, or results/."""
     places = [Path(name), root / name, root / "results" / name] if name else []
     return next((place for place in places if place.exists()), None)
 
 
 def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
-    """The files of the records in each folder in or below `top`: those that its readable plan names, if it has one."""
-    # `notes` gets a line for each plan and folder that can't be read. Not `planned`: all, whatever the plans name.
+    """The files of records in `top` and below it. In a folder with a readable plan, only the records of the plan.
+
+    Unless `planned`, the plans are ignored. `notes` gets a line for each plan and folder that can't be read.
+    """
     for folder, refused in sweep_folders(top).items():
         if refused is not None:
             notes.append(str(refused))
@@ -171,6 +174,6 @@ def _nothing_selected(name: str, processes: Iterable[ComparedProcess]) -> str:
     revisions = {str(environment.get("git", {}).get("revision"))[:8] for environment in environments}
     machines = {part for environment in environments for part in _machine(environment)}
     return (
-        f"{name}: no record there is of such a git revision, branch or machine. "
+        f"{name}: no record has this git revision, branch or machine. "
         f"Revisions: {', '.join(sorted(revisions))}; machines: {', '.join(sorted(machines))}."
     )

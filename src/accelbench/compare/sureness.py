@@ -1,4 +1,4 @@
-"""Two sides of fresh processes -> their ratio, its interval, and how sure it is: the one place with its limits."""
+"""The ratio of two sides of fresh processes, its interval, and how sure it is. All limits for this are here."""
 
 import math
 from collections.abc import Sequence
@@ -15,24 +15,25 @@ from accelbench.schema.record import node_of
 from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
 from accelbench.stats.order_statistics import median
 
-MIN_PROCESSES = 5  # per side: with fewer, the spread between processes is not known well enough
+MIN_PROCESSES = 5  # on each side: fewer processes do not show the spread between processes
 MARGIN = 0.02
-# Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
-# few percent, and on a busy machine by up to a fifth.
+# A difference of single processes is likely only if their ratio is larger. Fresh processes of one cell differ by a few
+# percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
-# A difference beyond this is no spread between processes. If the intervals do not overlap either, whatever else ran on
-# the machine does not explain it.
+# The spread between processes does not explain a larger ratio. If the intervals do not overlap either, other programs
+# on the machine do not explain it.
 APART_RATIO = 1.5
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
-    f'of their ratio decides; "same" if it lies within {100 * MARGIN:g} % of 1. "Likely" if they were not, but one is '
-    f"more than {LIKELY_RATIO:g} times as fast, and their intervals do not overlap; of cells without an interval, more "
-    f'than {APART_RATIO:g} times. Else "can\'t tell", with the reason: accelbench compare --run may decide.'
+    f'of their ratio decides. "Same" if that interval lies within {100 * MARGIN:g} % of 1. "Likely" if one cell, '
+    f"without such processes, is more than {LIKELY_RATIO:g} times as fast, and the intervals of the speeds do not "
+    f"overlap; if a cell has no interval, more than {APART_RATIO:g} times. "
+    'Else "can\'t tell": accelbench compare --run may decide.'
 )
 BESIDE = "other programs used the CPU meanwhile"
-# How the second side's speed compares with the first's.
+# The second side's speed, compared with the first side's.
 Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})
-# How sure a difference between two cells is; `same`: it is sure that there is hardly one.
+# How sure a difference between two cells is. `same`: it is sure that there is no relevant difference.
 Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "cant_tell": "can't tell"})
 
 
@@ -40,26 +41,26 @@ Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "can
 class SpeedRatio:
     """The second side's speed over the first's.
 
-    The ratio is of the geometric means of the processes' median samples/s, with the 95 % interval of that estimate;
-    None with fewer than `MIN_PROCESSES` on a side.
+    A side's speed is the geometric mean of its processes' median samples/s. `low` and `high` are the 95 % interval of
+    the ratio. They and the ratio are None if a side has fewer than `MIN_PROCESSES`.
     """
 
-    num_first: int  # fresh processes measured
+    num_first: int  # fresh processes that were measured
     num_second: int
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    interleaved: bool = True  # so that drift affected both alike; or the user wants a verdict anyway
+    interleaved: bool = True  # whether drift affected both sides alike; or the user wants a verdict anyway
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """The verdict that the interval supports.
 
-        `same` if neither side is faster by `margin` at any point of the interval (a test of equivalence: Schuirmann
-        1987), even if it excludes 1; with 0, nothing is the same.
+        `same` if neither side is faster by `margin` anywhere in the interval, even if the interval excludes 1. This is
+        a test of equivalence (Schuirmann 1987). If `margin` is 0, no pair is the same.
         """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
-        if max(self.high, 1 / self.low) < 1 + margin:  # the same, whichever side is named first
+        if max(self.high, 1 / self.low) < 1 + margin:  # symmetric: it does not matter which side is first
             return Verdict.same
         if self.low > 1:
             return Verdict.faster
@@ -70,7 +71,7 @@ class SpeedRatio:
         return self.interleaved and self.high is not None and self.high < 1 - share
 
     def tells_slower_by(self, share: float) -> bool | None:
-        """Whether the second side is slower by more than `share`; None: the interval lies on both sides of it."""
+        """Whether the second side is slower by more than `share`; None if the interval contains `1 - share`."""
         if self.low is not None and self.low > 1 - share:
             return False
         return True if self.is_slower_by(share) else None
@@ -83,18 +84,20 @@ def compare_processes(
     *,
     anyway: bool = False,
 ) -> SpeedRatio:
-    """Compares the processes that stand; `anyway` gives a verdict even if they were not interleaved."""
-    a, b = (np.array([math.log(median(each.rates)) for each in side if each.rates]) for side in (first, second))
-    found = SpeedRatio(num_first=len(a), num_second=len(b), interleaved=anyway or are_interleaved(first, second))
+    """Compares the processes that have rates. `anyway`: gives a verdict even if they were not interleaved."""
+    a, b = (
+        np.array([math.log(median(process.rates)) for process in side if process.rates]) for side in (first, second)
+    )
+    ratio = SpeedRatio(num_first=len(a), num_second=len(b), interleaved=anyway or are_interleaved(first, second))
     if min(len(a), len(b)) < MIN_PROCESSES:
-        return found
+        return ratio
     low, high = difference_interval(a, b, confidence)
-    return replace(found, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
+    return replace(ratio, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
-    """Whether two sides alternate, on each node, at least as often as if each ran once per round."""
-    # Else a difference of nodes would be taken for one of the sides.
+    """Whether the two sides alternate on each node, at least as often as if each ran once in a round."""
+    # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
     for is_second, processes in ((False, first), (True, second)):
         for process in processes:
@@ -110,58 +113,59 @@ def ran_beside_others(processes: Sequence[ComparedProcess]) -> bool:
 
 
 class Side(NamedTuple):
-    """A cell that is compared."""
+    """One of two cells to compare."""
 
-    processes: Sequence[ComparedProcess]  # that its speed is of
-    speed: float  # its published samples/s, above 0
-    low: float | None  # of the 95 % interval of the speed
+    processes: Sequence[ComparedProcess]  # processes behind the speed
+    speed: float  # published samples/s, above 0
+    low: float | None  # 95 % interval of the speed
     high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What can be said of two cells: how many times as fast the first is as the second, and how sure that is.
+    """The first cell's speed over the second's, and how sure it is.
 
-    The ratio is of interleaved processes, with its 95 % interval, where there are enough; else of the two speeds.
+    If there are enough interleaved processes, the ratio is from them and has a 95 % interval. Otherwise it is the ratio
+    of the two speeds.
     """
 
     ratio: float
     word: Word
-    why: str = ""  # what speaks for or against a difference, besides the interval
+    why: str = ""  # reason besides the interval
     low: float | None = None
     high: float | None = None
 
     @property
     def reason(self) -> str:
-        """Why it is the word: the interval of the ratio, or what speaks against it; may be empty."""
+        """The reason for the word: the interval of the ratio, or what speaks against it; may be empty."""
         if self.why or self.low is None or self.high is None:
             return self.why
         return f"{significant(self.low)} to {significant(self.high)} times"
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether the ratio is one of interleaved processes."""
+        """Whether the ratio is from interleaved processes."""
         return self.low is not None
 
 
 def judge(first: Side, second: Side) -> Judgement:
-    """How many times as fast the first cell is as the second, and how sure that is."""
+    """The first cell's speed over the second's, and how sure it is."""
     beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
-    found = compare_processes(second.processes, first.processes)
-    if found.ratio is not None and found.interleaved:
-        verdict = found.verdict()
+    interleaved = compare_processes(second.processes, first.processes)
+    if interleaved.ratio is not None and interleaved.interleaved:
+        verdict = interleaved.verdict()
         word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
         why = "" if word == Word.cant_tell else beside
         if why:
             word = Word.cant_tell
-        return Judgement(ratio=found.ratio, word=word, why=why, low=found.low, high=found.high)
+        return Judgement(ratio=interleaved.ratio, word=word, why=why, low=interleaved.low, high=interleaved.high)
     why = _why_unlikely(first, second, beside)
     word = Word.cant_tell if why else Word.likely
     return Judgement(ratio=first.speed / second.speed, word=word, why=why)
 
 
 def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Why the speeds and the intervals make no difference likely, such as what ran `beside`; empty if they do."""
+    """Why a difference is not likely, such as what ran `beside`; empty if it is likely."""
     ratio = max(first.speed / second.speed, second.speed / first.speed)
     is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:

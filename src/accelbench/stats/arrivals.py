@@ -1,4 +1,4 @@
-"""Statistics of times to a target: pure functions on those of runs with one budget, inf: it did not arrive."""
+"""Statistics of times to a target. The functions are pure; a time of inf is a run that missed the target."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import numpy as np
 from accelbench.stats.means import mean_interval, student_quantile
 
 RISK = 0.05
-QUANTILES = 2.8016  # the sum of the normal's for a two-sided test at this risk and for a power of 80 %
+QUANTILES = 2.8016  # quantiles of the normal distribution, summed: two-sided test at this risk, power of 80 %
 
 
 @dataclass(frozen=True)
 class ArrivalRatio:
-    """How many times as long the first setting takes as the second; `low` and `high` are None for too few runs."""
+    """The first setting's time over the second's. The bounds are None if there are too few runs."""
 
     ratio: float | None  # `median_ratio`
     low: float | None
@@ -22,10 +22,10 @@ class ArrivalRatio:
 
 
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
-    """What is said of two settings' times.
+    """Compares the times of two settings.
 
-    If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest of a run that did not arrive:
-    what arrived later counts as not arrived, since that run could not show it.
+    If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest budget of a run that missed the
+    target. A later arrival then counts as missed, because that run could not have shown it.
     """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
@@ -34,7 +34,7 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bounds of the median: order statistics, by the binomial distribution. None for fewer than 6 times."""
+    """95 % bounds of the median: order statistics, from the binomial distribution. None for fewer than 6 times."""
     from scipy.special import bdtr
 
     num, ordered = len(times), sorted(times)
@@ -45,13 +45,15 @@ def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
 def ratio_interval(
     first: Sequence[float], second: Sequence[float], budget: float | None = None
 ) -> tuple[float, float] | None:
-    """95 % bounds of the ratio of the first's times to the second's; 0 and inf are possible. None for too few runs.
+    """95 % bounds of the ratio of the first times to the second times. They may be 0 and inf. None for too few runs.
 
-    Of the ratios of all pairs, the k-th from each end, where k is from the normal approximation to Mann and Whitney's U
-    (Hollander and Wolfe, Nonparametric Statistical Methods, 4.3), rounded down: of up to 25 runs a side, it is the
-    exact one or one less. A run that did not arrive takes from the budget (None: just above the last arrival) to
-    forever: the ratios' least are for the lower bound, their most for the upper; 0 and inf if neither arrived. This can
-    only widen the interval.
+    The bounds are the k-th smallest and the k-th largest ratio of all pairs. k is from the normal approximation of Mann
+    and Whitney's U (Hollander and Wolfe, Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on
+    each side, it is the exact k, or the exact k less 1.
+
+    The time of a run that missed the target is unknown: at least the budget (None: just above the last arrival), at
+    most forever. The lower bound uses the smallest possible ratios, the upper bound the largest; if both runs missed
+    it, these are 0 and inf. This can only widen the interval.
     """
     num_pairs = len(first) * len(second)
     sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
@@ -66,23 +68,32 @@ def ratio_interval(
 
 
 def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963), on logs, which belongs to `ratio_interval`."""
-    # The median ratio of all pairs but those of which neither arrived. None if it is of a run that did not arrive.
+    """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963) on logarithms; see `ratio_interval`."""
+    # It is the median ratio of all pairs, except pairs that both missed. None if a run that missed is in the middle.
     with np.errstate(invalid="ignore"):
         logs = np.subtract.outer(np.log(first), np.log(second))
-    known = logs[~np.isnan(logs)]
-    middle = float(np.median(known)) if known.size else math.nan
+    ratios = logs[~np.isnan(logs)]
+    middle = float(np.median(ratios)) if ratios.size else math.nan
     return math.exp(middle) if math.isfinite(middle) else None
 
 
 def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool:
-    """Whether the mean of runs of one length is beyond it, by Student's one-sided 99 %: not of one run, or of NaN."""
+    """Whether the mean of several runs is beyond the threshold, by Student's one-sided test at 99 %.
+
+    False for a single run, and for values that are not finite.
+    """
     low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
     return high < threshold if lower else low > threshold
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
-    """Seeds a side, at least the 6 of a median's interval, until a true ratio other than 1 is sure in 80 % of cases."""
-    # For log-normal times of this relative deviation: the t test's normal approximation over 3 / pi, plus 1.5.
+    """Seeds on each side with which a true ratio is significant in 80 % of cases; at least 6, as a median needs.
+
+    Args:
+        ratio: the true ratio of the times.
+        spread: relative standard deviation of the times on one side.
+    """
+    # For log-normal times: the normal approximation of the t test, over 3 / pi, plus 1.5.
+    # 1.5.
     effect = abs(math.log(ratio)) / math.sqrt(math.log1p(spread**2)) if spread else math.inf
     return max(6, math.ceil(2 * (QUANTILES / effect) ** 2 * math.pi / 3 + 1.5))

@@ -1,4 +1,4 @@
-"""The interval of a difference between two means, by a hierarchical bootstrap: pure functions on arrays."""
+"""The interval of a difference of two means, by a hierarchical bootstrap. The functions are pure."""
 
 import math
 from functools import cache
@@ -15,29 +15,30 @@ Floats = NDArray[np.float64]
 
 
 def difference_interval(first: Floats, second: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Bounds of the difference of two means, second less first.
+    """Bounds of the second mean minus the first mean.
 
-    Each value stands for one process: the median of its blocks, which already contains their spread and their
-    autocorrelation. Only processes are drawn, with replacement; drawing blocks too would count their spread twice
-    (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8; for the process as the unit, Kalibera
-    and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013).
+    Each value stands for one process. It is the median of the process's blocks, so it already contains their spread and
+    their autocorrelation. Only processes are drawn, with replacement. If blocks were drawn as well, their spread would
+    count twice (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8; for the process as the unit:
+    Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013).
 
-    With few processes plain percentiles are too narrow: five per side raise 12 % false alarms. The bounds are
-    Hesterberg's expanded percentiles (What Teachers Should Know About the Bootstrap, The American Statistician 69,
-    2015, section 5.3): deviations are widened by sqrt(n / (n - 1)), and the normal's tail at the t quantile replaces
-    the nominal tail. The interval is never narrower than Welch's on either side, since draws from five values have no
-    long tails. Of 2,000 pairs of equal processes, 3 to 5 % are then found to differ; docs/comparing.md has the power.
+    With few processes, plain percentiles are too narrow: with five on each side, they raise 12 % false alarms. So the
+    bounds are expanded percentiles (Hesterberg, What Teachers Should Know About the Bootstrap, The American
+    Statistician 69, 2015, section 5.3): deviations are multiplied by sqrt(n / (n - 1)), and the normal distribution's
+    tail at the t quantile replaces the nominal tail. The interval is at least as wide as Welch's on either side,
+    because draws from five values have no long tails. Of 2,000 pairs of equal processes, 3 to 5 % appear different.
+    docs/comparing.md has the power.
 
-    Each side has at least two values. If their numbers differ, the bounds are wider: Welch's would raise 6 to 8 % false
-    alarms with 5 and 20. Equal values give equal bounds on every call: the draws are seeded.
+    Each side has at least two values. If the sides have different numbers of values, the bounds are wider: with 5 and
+    20 values, Welch's would raise 6 to 8 % false alarms. The draws are seeded, so equal values give equal bounds.
     """
-    from scipy.special import ndtr  # as in `means.student_quantile`
+    from scipy.special import ndtr  # not at the top: see `means.student_quantile`
 
     difference = second.mean() - first.mean()
     quantile = student_quantile(_degrees_of_freedom(first, second), confidence)
     welch = quantile * math.sqrt(first.var(ddof=1) / first.size + second.var(ddof=1) / second.size)
     tail = float(ndtr(-quantile))
-    # The same draws of each side, whichever is the first: the bounds then only change their signs.
+    # A side has the same draws whether it is first or second. So swapping the sides only changes the signs.
     seeds = (0, 1) if first.tolist() <= second.tolist() else (1, 0)
     drawn = _drawn_deviations(second, seeds[1]) - _drawn_deviations(first, seeds[0])
     low, high = np.quantile(drawn, (tail, 1 - tail))
@@ -45,12 +46,12 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
 
 
 def _degrees_of_freedom(first: Floats, second: Floats) -> float:
-    """Welch's degrees of freedom; for different numbers of values, those of the smaller sample."""
-    # Skewness cancels in the difference of two samples only if they are of equal size.
+    """Welch's degrees of freedom. If the numbers of values differ, those of the smaller sample."""
+    # In the difference of two samples, skewness cancels only if they are of equal size.
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):
         return min(first.size, second.size) - 1
-    return welch_freedom([float(each) / first.size for each in variances], (first.size, second.size))
+    return welch_freedom([float(variance) / first.size for variance in variances], (first.size, second.size))
 
 
 def _drawn_deviations(values: Floats, seed: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Means and shares with their intervals: of several processes, and of the difference between two."""
+"""Means and shares of independent values, with confidence intervals."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class MeanDifference(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The bounds of the mean of at least two values, which are taken as independent and about normal."""
+    """The bounds of the mean of at least two values, by Student's t. Values should be independent and about normal."""
     half = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
@@ -23,15 +23,17 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
 def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
     """Welch's degrees of freedom (Biometrika 34, 1947) of a sum or difference of independent means.
 
-    `errors` are the squares of their standard errors, not all 0, and `nums` the numbers of their values.
+    Args:
+        errors: the squared standard error of each mean; not all 0.
+        nums: the number of values of each mean.
     """
     return sum(errors) ** 2 / sum(error**2 / (num - 1) for error, num in zip(errors, nums, strict=True))
 
 
 def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
-    """The difference of two means of at least two values, with an interval that assumes no common variance.
+    """The difference of two means of at least two values each. The interval assumes no common variance (Welch).
 
-    Its bounds equal the mean if neither sample varies.
+    If neither sample varies, its bounds equal the difference.
     """
     mean = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
@@ -42,17 +44,22 @@ def mean_difference(first: Sequence[float], second: Sequence[float], confidence:
 
 
 def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
-    """How many standard errors to either side of a mean hold the true one with `confidence`, by Student's t."""
-    from scipy.special import stdtrit  # its import takes a tenth of a second; scipy.stats takes a whole one
+    """Half the width of a mean's confidence interval, in standard errors, by Student's t."""
+    from scipy.special import stdtrit  # this import takes a tenth of a second, that of scipy.stats a whole one
 
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
 
 def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval of the first share minus the second, for answers to the same questions.
+    """An interval of the first share minus the second share, for two sides that answered the same questions.
 
-    Of `num` samples, at least 1, some only the first answered rightly, and some only the second. Wald's interval with
-    half a count added to each of the four cells of the table (Agresti and Min, Statistics in Medicine 24, 2005).
+    It is Wald's interval, with half a count added to each of the four cells of the table (Agresti and Min, Statistics
+    in Medicine 24, 2005).
+
+    Args:
+        num: number of questions, at least 1.
+        only_first: questions that only the first side answered rightly.
+        only_second: questions that only the second side answered rightly.
     """
     total, first, second = num + 2, only_first + 0.5, only_second + 0.5
     difference = (first - second) / total

@@ -10,26 +10,26 @@ from statistics import median as median
 import numpy as np
 from numpy.typing import NDArray
 
-# The fewest samples from which a tail percentile is shown: MLPerf Inference's early-stopping rule (LoadGen,
-# `inference_policies`): 64 for the 90th percentile and 662 for the 99th, at 99 % confidence.
+# The fewest samples for which a tail percentile is shown, by the early-stopping rule of MLPerf Inference (LoadGen,
+# `inference_policies`) at 99 % confidence. The 6 are what `percentile_interval` needs for a median.
 NUM_SAMPLES_FOR = {50: 6, 90: 64, 99: 662}
 
 # Ratio of a normal distribution's standard deviation to its median absolute deviation from the median.
 MAD_TO_SIGMA = 1.4826
 # The standard error of the median of n normal values, in units of sigma / sqrt(n).
 MEDIAN_ERROR = 1.2533
-# Outliers are farther from the median, in robust standard deviations (Iglewicz and Hoaglin, How to Detect and Handle
-# Outliers, 1993).
+# A value is an outlier if its robust score is larger (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993).
 OUTLIER_SCORE = 3.5
-# Scores are bounded to this before their correlation is estimated, so that one outlier does not dominate it.
+# Scores are clipped at this before their correlation is estimated: otherwise one outlier would dominate it.
 WINSORISED_AT = 3.0
-# The strongest correlation of neighbours that intervals are corrected for: beyond it, there is too little information.
+# The strongest correlation of neighbours that intervals are corrected for. A stronger one leaves too little
+# information.
 MAX_CORRELATION = 0.9
-MOST_COMPARED = 2000  # values, each with each: more are thinned
+MOST_COMPARED = 2000  # values for a comparison of each value with each other; longer series are thinned
 
 
 class Sample:
-    """Numbers in the order of time, at least one, and what is computed from them, each once."""
+    """At least one number, in the order of time. Statistics are computed once, on first use."""
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
         self.values = np.asarray(values, np.float64)
@@ -40,26 +40,26 @@ class Sample:
 
     @property
     def median(self) -> float:
-        """The middle value, or the mean of the middle two."""
+        """The middle value; of an even number of values, the mean of the middle two."""
         return _middle(self.ordered)
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
-        """Each value's distance from the median in robust standard deviations; zeros if most values are equal."""
+        """Distances from the median in robust standard deviations. All are 0 if most values are equal."""
         distances = self.values - self.median
         sigma = MAD_TO_SIGMA * _middle(np.sort(np.abs(distances)))
         return distances / sigma if sigma > 0 else np.zeros_like(distances)
 
     @property
     def num_outliers(self) -> int:
-        """How many values are farther than `OUTLIER_SCORE` from the median."""
+        """The number of values that are more than `OUTLIER_SCORE` robust standard deviations from the median."""
         return int(np.count_nonzero(np.abs(self.scores) > OUTLIER_SCORE))
 
     @cached_property
     def correlation(self) -> float:
-        """The correlation of each value with the next, 0 to 0.9, on winsorised scores. At least two values."""
-        # Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
-        # Theory of Statistics, volume 3, section 48.4), is added back: else a short series would appear independent.
+        """The correlation of successive values, from 0 to 0.9, on clipped scores. It needs at least two values."""
+        # In a short series the estimate is too low: for a first-order autoregression, its bias is -(1 + 3r) / n
+        # (Kendall and Stuart, The Advanced Theory of Statistics, volume 3, section 48.4). The bias is added back.
         winsorised = self.scores.clip(-WINSORISED_AT, WINSORISED_AT)
         centred = winsorised - winsorised.sum() / len(winsorised)
         total = float(centred @ centred)
@@ -71,7 +71,8 @@ class Sample:
     def percentile(self, percent: float) -> float:
         """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
 
-        The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
+        The 50th is the median. In an even number of values the lower middle one can be far below the upper one, so it
+        is the mean of both.
         """
         if percent == 50:
             return self.median
@@ -84,12 +85,13 @@ class Sample:
     def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
         """Bounds that contain the true percentile with about `confidence`, for any distribution.
 
-        Order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd edition,
-        section 7.1), where f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the
-        variance of a mean. Simulated with a log-normal first-order autoregression and 10 % of outliers
-        (tests/stats/test_order_statistics.py), the coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10
-        values or more, with the clock's stopping rule; a block bootstrap of the median covers 80 to 91 %.
-        None for too few values (the median needs 6 at 95 %).
+        They are order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd
+        edition, section 7.1). f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the
+        variance of a mean. tests/stats/test_order_statistics.py simulates a log-normal first-order autoregression with
+        10 % of outliers and the clock's stopping rule. There, at a nominal 95 %, the coverage is at least 93 % for r up
+        to 0.4 and 10 values or more. A block bootstrap of the median covers 80 to 91 %.
+
+        None for too few values. The median needs 6 at 95 %.
         """
         num = len(self.values)
         share = percent / 100
@@ -114,20 +116,21 @@ def _normal_quantile(share: float) -> float:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the median's 95 % interval as a share of the median; None for too few values."""
+    """Half of the median's 95 % interval, over the median; None for too few values."""
     bounds = Sample(values).percentile_interval(50)
     return (bounds[1] - bounds[0]) / 2 / median(values) if bounds else None
 
 
 def change(values: Sequence[float]) -> float:
-    """How much the last third's median differs from the first third's, as a share of the latter; `values` are above 0.
+    """The relative change of a series: the last third's median over the first third's, minus 1. Values are above 0.
 
-    0 unless the values have a trend: Kendall's correlation with time, two-sided at 1 % (Mann, Econometrica 13, 1945);
-    or a last third of three values or more that lies apart, as after a throttling at the end.
+    It is 0 unless the series has a trend, or a last third of at least three values lies apart (`ends_apart`), for
+    example after throttling at the end. The trend is tested by Kendall's correlation with time, two-sided at 1 % (Mann,
+    Econometrica 13, 1945).
 
-    Simulated, with 3 % of noise and 10 % of outliers, .5 % of steady series of 6 to 8 values have a change. A level
-    that falls evenly by 20 % is found in 86 % of series of 8 values, by 10 % in 87 % of 20; of 6 values in 40 %, whose
-    interval reaches from the least to the largest value.
+    Simulations had 3 % of noise and 10 % of outliers. Of steady series with 6 to 8 values, 0.5 % show a change. A level
+    that falls evenly by 20 % is detected in 86 % of series with 8 values, and in 40 % of series with 6. Their interval
+    reaches from the smallest to the largest value. A fall by 10 % is detected in 87 % of series with 20 values.
     """
     third = len(values) // 3
     if third < 2:
@@ -136,7 +139,7 @@ def change(values: Sequence[float]) -> float:
     num = len(every)
     trend = 0
     before = list[float]()
-    for value in every:  # how many before it are less, minus how many are more
+    for value in every:  # adds the number of earlier smaller values, subtracts the number of earlier larger ones
         trend += bisect_left(before, value) + bisect_right(before, value) - len(before)
         insort(before, value)
     is_trend = abs(trend) - 1 > _normal_quantile(0.995) * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)
@@ -145,7 +148,10 @@ def change(values: Sequence[float]) -> float:
 
 
 def ends_apart(values: Sequence[float]) -> bool:
-    """Whether the last third lies wholly below or above all before: by chance that is 2.4 % of 9 steady values."""
+    """Whether the last third is wholly below or wholly above all values before it.
+
+    With 9 steady values this happens by chance in 2.4 % of cases.
+    """
     if not (third := len(values) // 3):
         return False
     before = values[:-third]
@@ -154,9 +160,9 @@ def ends_apart(values: Sequence[float]) -> bool:
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
-    """Whether two stretches of a series have the same level.
+    """Whether two parts of a series have the same level.
 
-    Their medians differ by at most `tolerance` of the first, or by at most twice the standard error of the difference.
+    The medians may differ by `tolerance` times the first median, or by twice the standard error of their difference.
     """
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
@@ -164,7 +170,7 @@ def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.
 
 def noise(values: Sequence[float]) -> float:
     """The standard deviation of a series around its trend; 0 for a single value."""
-    # Estimated robustly from the differences of neighbours (von Neumann, Annals of Mathematical Statistics 12, 1941).
+    # A robust estimate from the differences of neighbours (von Neumann, Annals of Mathematical Statistics 12, 1941).
     steps = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
     if not steps:
         return 0.0
@@ -173,7 +179,7 @@ def noise(values: Sequence[float]) -> float:
 
 
 def noise_is_stable(values: Sequence[float]) -> bool:
-    """Whether the scatter of the first and the second half differ by at most a factor of 2."""
+    """Whether the scatter of the two halves differs by at most a factor of 2."""
     half = len(values) // 2
     parts = (values[:half], values[len(values) - half :])
     first, second = (median([abs(value - median(part)) for value in part]) for part in parts)

@@ -1,12 +1,14 @@
-"""Whether a percentile of the latencies in a queue is within a limit, and at which rate: pure functions on arrays.
+"""Whether a percentile of the latencies in a queue is within a limit, and at which rate. The functions are pure.
 
-In a queue the misses of a limit come in clusters. A rule for independent ones, such as LoadGen's, then passes most
-servers that are exactly at their limit. Here a run is cut into batches of successive requests, whose numbers of misses
-are about independent (batch means). The variance of these numbers over that of independent misses is the design effect:
-a run tells as much as so many times fewer independent requests. Runs at several rates are joined by a regression.
+In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's, then passes
+most servers that are exactly at their limit. So a run is divided into batches of successive requests. The numbers of
+misses in these batches are about independent (the method of batch means). The design effect is the variance of these
+numbers, over their variance if misses were independent. A run with a design effect of 3 contains as much information as
+a third of its requests if they were independent. A regression joins runs at several rates.
 
-Times are int64 in ns: `scheduled`, when each request was due, in rising order, and `done`, when it was answered. Below
-0 it had an error or no answer, and misses any limit. A latency is `done` less `scheduled`. There is a request or more.
+Times are int64, in ns. `scheduled` is the due time of each request, in rising order. `done` is the time of its answer;
+below 0 it had an error or no answer, and misses any limit. A latency is `done` minus `scheduled`. There is at least one
+request.
 """
 
 import math
@@ -24,32 +26,34 @@ from accelbench.stats.means import mean_interval, student_quantile
 Times = NDArray[np.int64]
 Bound = float | None
 
-RISK = 0.01  # of a sure pass where the true percentile is the limit, and of a sure fail there
+RISK = 0.01  # risk of a sure pass, and of a sure fail, if the true percentile is exactly at the limit
 NUM_BATCHES = 20
-SHORTEST = 10  # requests of a batch: shorter ones show no clusters, and a cluster of as many is taken for granted
-LONG = 100  # requests of a batch that is longer than most clusters
-RELATED, MOST_RELATED = 0.2, 0.8  # correlations of successive batches: below it, that of 20 independent ones
-# The design effect is that of the misses, or of the slowest tenth if that is larger: few misses may be one cluster.
+SHORTEST = 10  # requests in a batch: shorter batches do not show clusters, so clusters of this size are assumed
+LONG = 100  # requests in a batch that is longer than most clusters
+# Correlations of successive batches. Below the first, they may be 20 independent ones; the second limits the
+# correction.
+RELATED, MOST_RELATED = 0.2, 0.8
+# The design effect is the larger one of two: of misses, and of the slowest tenth. Few misses may be a single cluster.
 SLOW_SHARE = 0.1
-CAREFUL = 1.25  # times the design effect: 20 batches may show too little of it
-FEWEST = 1.42  # times the requests that independent ones would take: `CAREFUL`, and Student's t of so few batches
-MIN_JOINED = 3  # probes that are sure together
-MAX_LOAD = 1.8  # of a percentile over its limit, or of the limit over it: probes farther away are on another line
-# By how many per cent the share of misses rises with one per cent of the rate, at least and at most.
+CAREFUL = 1.25  # factor of the design effect, because 20 batches may show too small a one
+FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for so few batches
+MIN_JOINED = 3  # probes that can give a sure answer together
+MAX_LOAD = 1.8  # ratio of the percentile to its limit, or the reverse; probes beyond it do not fit the regression
+# Percent by which the share of misses rises if the rate rises by one percent: limits of the steepness.
 MIN_STEEPNESS, MAX_STEEPNESS = 1.0, 60.0
-OTHERS = (0.7, 1.4)  # times the steepness that the percentiles show
-QUANTILE = 1.7  # with the above, so that at most one interval in twenty misses the rate in simulated searches
-RATE_ERROR = 0.01  # of the rates themselves, as in `serving.server`
+OTHERS = (0.7, 1.4)  # factors of the steepness that are also tried
+QUANTILE = 1.7  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
+RATE_ERROR = 0.01  # relative error of the rates, as in `serving.server`
 MIN_INCREMENTS, MAX_INCREMENTS = 5, 20
-NEVER = np.iinfo(np.int64).max  # the latency of an error
+NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Misses:
-    """What the verdict on a run is made of.
+    """The misses of a run, from which its verdict follows.
 
-    The share of misses has a lower and an upper limit with 99 % confidence each; `effect`, at least 1, is by how much
-    its variance is larger than that of independent misses.
+    `low` and `high` are bounds of the share of misses, with 99 % confidence each. `effect`, at least 1, is the design
+    effect.
     """
 
     num: int
@@ -60,7 +64,7 @@ class Misses:
 
 
 class Run:
-    """The latencies of a run, for several questions."""
+    """The latencies of a run."""
 
     def __init__(self, scheduled: Times, done: Times) -> None:
         self.latencies = np.where(done < 0, NEVER, done - scheduled)
@@ -68,7 +72,7 @@ class Run:
         self.rising = np.sort(self.latencies)
 
     def effect(self, limit_ns: float) -> float:
-        """The design effect of the share of requests beyond a limit."""
+        """The design effect of the share of requests whose latency is above a limit."""
         slow_ns = self.rising[self.num - 1 - int(SLOW_SHARE * self.num)]
         return max(_effect(self.latencies > limit_ns), _effect(self.latencies > slow_ns))
 
@@ -79,17 +83,17 @@ class Run:
         return Misses(num=self.num, num_missed=num_missed, effect=effect, low=low, high=high)
 
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
-        """The percentile by nearest rank, and its lower and its upper bound, in ns.
+        """The nearest-rank percentile, its lower bound and its upper bound, in ns.
 
-        None: there are too few requests to tell it, or it is an error's.
+        A value is None if there are too few requests for it, or if a request without an answer is at its rank.
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
         allowed = 1 - percentile / 100
         rank = math.ceil(percentile / 100 * self.num) - 1
         effect = CAREFUL * self.effect(self.rising[rank])
-        # A limit below the lower bound is a sure fail, and the upper bound is the lowest limit with a sure pass. In a
-        # long run without one, the share beyond the percentile bounds it.
+        # A limit below the lower bound is a sure fail. The upper bound is the lowest limit with a sure pass. If a long
+        # run has no sure pass, the share of requests beyond the percentile gives the upper bound.
         nums = range(self.num + 1)
         fewest = bisect_right(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[0])
         most = bisect_left(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[1]) - 1
@@ -110,7 +114,7 @@ def _effect(hit: NDArray[np.bool_]) -> float:
         return least
     numbers = hit[: size * NUM_BATCHES].reshape(NUM_BATCHES, size).sum(axis=1)
     effect = float(numbers.var(ddof=1)) / (size * share * (1 - share))
-    # Clusters that are longer than a batch: successive batches are alike, and their variance shows too little.
+    # If clusters are longer than a batch, successive batches are alike, and their variance is too small.
     deviations = numbers - numbers.mean()
     squares = float(deviations @ deviations)
     related = min(float(deviations[1:] @ deviations[:-1]) / squares, MOST_RELATED) if squares else 0.0
@@ -120,7 +124,7 @@ def _effect(hit: NDArray[np.bool_]) -> float:
 
 
 def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
-    """The limits of a share of `num` requests, 99 % each (Korn and Graubard, Survey Methodology 24, 1998)."""
+    """The bounds of a share of `num` requests, 99 % each (Korn and Graubard, Survey Methodology 24, 1998)."""
     from scipy.special import betaincinv
 
     few = (student_quantile(num, 0.95) / student_quantile(NUM_BATCHES - 1, 0.95)) ** 2
@@ -132,7 +136,7 @@ def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
 
 
 def verdict(misses: Misses, percentile: float) -> Verdict:
-    """Whether the percentile is surely within the limit, or surely beyond."""
+    """Whether the percentile is surely within the limit, surely beyond it, or neither."""
     allowed = 1 - percentile / 100
     if misses.low > allowed:
         return Verdict.fails
@@ -140,15 +144,20 @@ def verdict(misses: Misses, percentile: float) -> Verdict:
 
 
 def num_requests_for(percentile: float) -> int:
-    """The fewest requests with which a sure pass is possible: 651 for the 99th percentile."""
+    """The fewest requests with which a sure pass is possible, such as 651 for the 99th percentile."""
     return math.ceil(FEWEST * math.log(RISK) / math.log(percentile / 100))
 
 
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
-    """Whether the number of requests in the system, counted at rising times in s, grows (Student's, at 99.5 %)."""
+    """Whether the number of requests in the system grows (Student's t, at 99.5 %).
+
+    Args:
+        at_s: rising times in seconds.
+        outstanding: requests in the system at these times.
+    """
     # Counts are correlated, and a regression finds a trend in any random walk (Granger and Newbold, Journal of
-    # Econometrics 2, 1974). So the slope is the mean of the increments over at most 20 equal stretches of time. These
-    # are independent while a server is always busy, and cancel each other in a stable queue.
+    # Econometrics 2, 1974). So the slope is the mean of the increments in at most 20 equal intervals. While a server is
+    # always busy, increments are independent. In a stable queue they cancel each other.
     num = min(MAX_INCREMENTS, len(at_s) - 1)
     if num < MIN_INCREMENTS:
         return False
@@ -158,37 +167,40 @@ def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A run at one rate, and how its latencies compare with the limit."""
+    """A run at one rate. It compares the latencies with the limit."""
 
-    rate: float
-    num: int  # requests
-    num_missed: int
-    effect: float  # the design effect of the share of misses; infinite: unknown
+    rate: float  # requests per second
+    num: int  # number of requests
+    num_missed: int  # requests that missed the limit
+    effect: float  # design effect of the share of misses; infinite: unknown
     load: float  # the percentile over the limit; infinite if too many requests have no answer
     verdict: Verdict
 
 
 class RateInterval(NamedTuple):
-    """The rate at which the percentile is at its limit, with its 95 % interval."""
+    """The rate at which the percentile is at its limit, with a 95 % interval."""
 
     rate: float
     low: float
     high: float
-    num: int  # probes that it is of
+    num: int  # probes that it was computed from
 
 
 def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | None:
-    """The highest rate within the limit, by probes of several rates on both sides of it.
+    """The highest rate within the limit, from probes at several rates on both sides of it.
 
-    The interval begins at each sure pass or above, and ends at each sure fail or below, also of probes too far to be
-    joined. None: there are no probes on both sides, or no such interval, since probes contradict each other.
+    Every sure pass is at or below the begin of the interval, and every sure fail at or above its end. This includes
+    probes that are too far away for the regression.
+
+    None if all probes are on one side, or if they contradict each other.
     """
-    # Near that rate, the logarithm of the share of misses rises about linearly with that of the rate. How steeply, say
-    # the percentiles: one over a percentile falls about linearly with the rate, and the share is exponential in it
-    # (exactly so in an M/M/1 queue). The rate is where as many requests were expected to miss, in all probes together,
-    # as did. The interval has the rates at which these numbers differ by less than `QUANTILE` standard errors, with the
-    # design effects, or with the differences between probes if those are larger; and with other steepnesses.
-    # A sure verdict holds whether or not the line does, so it bounds the interval, too.
+    # Near the limit, the logarithm of the share of misses rises about linearly with the logarithm of the rate. The
+    # slope (steepness) follows from the percentiles: 1 / percentile falls about linearly with the rate, and the share
+    # of misses is exponential in it (exactly so in an M/M/1 queue). The rate is the one at which the expected number of
+    # misses in all probes equals the observed number. The interval has the rates at which these numbers differ by less
+    # than `QUANTILE` standard errors. The errors contain the design effects, or the scatter of the probes if that is
+    # larger. Steepnesses multiplied by `OTHERS` widen the interval. A sure verdict does not need the regression, so it
+    # bounds the interval, too.
     probes = list(probes)
     near = [probe for probe in probes if 1 / MAX_LOAD < probe.load < MAX_LOAD and probe.effect < math.inf]
     sides = {probe.load > 1 for probe in near}
@@ -210,7 +222,7 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
         return numbers
 
     def solved(steepness: float, errors: float) -> float:
-        """The rate at which so many standard errors more requests missed than were expected."""
+        """The rate at which the observed misses exceed the expected ones by this many standard errors."""
         low = min(rates) / 3
         high = max(rates) * 3
         for _ in range(40):
@@ -238,11 +250,11 @@ def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """The rate of the second highest sure pass, or of the only one, and the lowest rate of a sure fail.
+    """The rate of the second highest sure pass (or of the only one), and the lowest rate of a sure fail.
 
-    The pass above, or of the same rate, confirms the second highest: the highest of many may be luck. A sure fail at
-    its rate refutes a pass. Each is None if no probe says so. Both are None if a sure pass is above a sure fail: then
-    higher rates are not worse, or a verdict is wrong.
+    The highest of many passes may be luck, but a pass at the same or a higher rate confirms the second highest. A sure
+    fail at the same rate refutes a pass. Each bound is None if no probe gives it. Both are None if a sure pass is above
+    a sure fail: then higher rates are not worse, or a verdict is wrong.
     """
     probes = list(probes)
     passed = _rates(probes, Verdict.passes)
@@ -254,10 +266,10 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
 
 
 def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
-    """The bounds of the highest rate within the limit: of all probes together if they tell it, else of single ones."""
+    """The bounds of the highest rate within the limit: from all probes together if possible, else from single ones."""
     return bounds_of(rate_at_limit(probes, percentile), probes)
 
 
 def bounds_of(joined: RateInterval | None, probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """The bounds that all probes together have `joined`, else those of single ones."""
+    """The bounds from all probes together (`joined`), else from single ones."""
     return sure_bounds(probes) if joined is None else (joined.low, joined.high)
