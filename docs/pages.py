@@ -22,7 +22,7 @@ import wrong_ways  # noqa: E402
 CONF = DOCS.parent / "conf"
 # The row of docs/columns.md after which the declared settings stand, and the heading after them.
 BEFORE, AFTER = "| `arguments` | arguments of the network, of its batches and its data |\n", "\n## Outcome\n"
-WRONG = "| what is done | it reports | what holds |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
+WRONG = "| wrong way | it reports | the truth |\n|---|---|---|\n"  # the heading of the table in docs/serving.md
 
 MAX_CELL = 118  # characters of a table's cell
 MAX_TERMS = 2  # of a rule that the page lists
