@@ -186,6 +186,17 @@ def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     for key, is_shown in ((Keys.ENTER, True), (Keys.ESCAPE, False)):
         browser.switch_to.active_element.send_keys(key)
         assert browser.find_element(By.ID, "card").is_displayed() == is_shown
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    for button, copied in (("accelbench ui", "accelbench ui"), ("copy search", 'tags.record = "')):
+        assert (
+            browser.find_element(By.XPATH, f"//*[@id='card']//button[.='{button}']")
+            .get_attribute("title")
+            .startswith(copied)
+        )
+    browser.find_element(By.XPATH, "//*[@id='card']//button[.='compare']").send_keys(Keys.ENTER)
+    assert "Tick another cell" in text(browser, "pair")
+    untracked = "return trackerOf({...CELLS[0], tracked: false})"
+    assert browser.execute_script(untracked) == ["No run in MLflow (tracking=none)"]
     told = browser.execute_script("return describe({...CELLS[0], latency_p99_ms: null})")
     assert re.fullmatch(r"latency p50 [\d.]+ ms", told[3])
 
@@ -217,6 +228,8 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
     assert width < 1000 or browser.execute_script(wider) == []
     browser.execute_script(
         """document.querySelector("#choices details").open = true;
+        document.querySelector("#also button").click();
+        document.querySelectorAll(".pick").forEach((box, index) => index < 2 && box.click());
         document.querySelector(".choose").click();
         document.getElementById("columns").click();
         document.querySelector(".mark").focus();"""

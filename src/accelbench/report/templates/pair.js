@@ -50,7 +50,9 @@ function actsOf(cells, isCompared) {
   const clear = make("button", {type: "button"}, "clear");
   clear.addEventListener("click", () => {
     state.pair = [];
-    update();
+    drawPair();
+    writeHash();
+    rowNamed(cells[0].name)?.querySelector(".pick").focus();
   });
   if (!isCompared) return [clear];
   if (!cells.every(cell => cell.command)) return [make("span", {}, "no short command measures them again"), clear];

@@ -26,7 +26,8 @@ function rowOf(cell, most) {
   const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : cell.outcome});
   for (const {name, kind} of COLUMNS.filter(isListed)) {
     if (name === "label") {
-      const pick = make("input", {type: "checkbox", class: "pick", "aria-label": `compare ${cell.label}`});
+      const pick = make("input", {type: "checkbox", class: "pick", "aria-label": `compare ${cell.label}`,
+        title: "Space: compare; Enter: to the comparison"});
       pick.checked = state.pair.includes(cell);
       row.append(make("th", {scope: "row"}, pick, make("button", {type: "button", class: "choose"}, cell.label)));
       continue;
@@ -131,6 +132,9 @@ function unfold(reason) {
   [...body.rows].find(row => row.dataset.reason === reason).querySelector("button").focus({preventScroll: true});
 }
 body.addEventListener("change", event => compareWith(BY_NAME.get(event.target.closest("tr").dataset.cell)));
+body.addEventListener("keydown", event => {
+  if (event.key === "Enter" && event.target.matches(".pick")) place("pair").querySelector("button")?.focus();
+});
 body.addEventListener("click", event => {
   const row = event.target.closest(".choose")?.closest("tr");
   if (row?.dataset.cell) choose(BY_NAME.get(row.dataset.cell));
