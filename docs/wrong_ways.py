@@ -1,7 +1,7 @@
 """How a load test lies: each wrong way, run on a model that stalls once a second, beside what holds.
 
 The clock is simulated, so that every machine gets the same figures: `python docs/pages.py` writes them into
-docs/serving.md. tests/serving/test_wrong_ways.py runs the first one with a real clock.
+docs/serving.md.
 """
 
 import math
