@@ -240,6 +240,8 @@ def test_many_jobs_are_behind_a_button_and_without_a_script_the_rows_are_a_table
     try:
         browser.refresh()
         (table,) = browser.find_elements(By.CSS_SELECTOR, "noscript table")
+        for dead in browser.find_elements(By.CSS_SELECTOR, "#filters, #cells, .chips button"):
+            assert not dead.is_displayed()
         assert table.text.count("net15 infer PyTorch bf16 128 3.00 PyTorch fp32 2.") == 1
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

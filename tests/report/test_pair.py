@@ -1,5 +1,6 @@
 """Two cells that a reader ticks in the table: what the page tells of them, in chromium."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -104,6 +105,17 @@ def test_the_command_that_measures_both_in_turns_is_copied(show) -> None:
     button = browser.switch_to.active_element
     button.send_keys(Keys.ENTER)
     WebDriverWait(browser, 5).until(lambda _: button.text == "copied")
+
+
+def test_a_pair_that_was_not_judged_has_its_ratio_and_no_word(show) -> None:
+    browser = show()
+    browser.execute_script("GAPS.clear()")
+    for word in ("fp32", "fp16"):
+        pick(browser, f"mlp-cpu-{word}-b128-train")
+    line = bar(browser).splitlines()[2]
+    assert re.fullmatch(
+        r"1\.\d\dx \([\d.]+ to [\d.]+ by both intervals\); only the command decides how sure that is", line
+    )
 
 
 @pytest.mark.parametrize(

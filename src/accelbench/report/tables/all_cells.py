@@ -29,7 +29,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
 # Cells with such an outcome share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
-MAX_GAPS = 1000  # each takes 2 ms if it takes a bootstrap
+MAX_GAPS = 2000  # each takes 2 ms if it takes a bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)

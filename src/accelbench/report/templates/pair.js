@@ -9,13 +9,16 @@ function compareWith(cell) {
   writeHash();
 }
 
-// The faster cell, the slower one, and the gap between them; null if the page has none.
+// The faster cell, the slower one, and the gap between them. Of very many pairs, some have only the ratio and its bounds.
 function gapOf(a, b) {
   for (const [first, second] of [[a, b], [b, a]]) {
     const gap = GAPS.get(`${first.cell} ${second.cell}`);
     if (gap) return [first, second, ...gap];
   }
-  return null;
+  const [first, second] = a.samples_per_s < b.samples_per_s ? [b, a] : [a, b];
+  const ends = [first.samples_per_s_low / second.samples_per_s_high, first.samples_per_s_high / second.samples_per_s_low];
+  const hasEnds = [first, second].every(cell => cell.samples_per_s_low && cell.samples_per_s_high);
+  return [first, second, first.samples_per_s / second.samples_per_s, hasEnds ? ends : null, false, null, ""];
 }
 
 // Why two cells are not compared; empty if they are.
@@ -41,6 +44,7 @@ function speedOf(cell) {
 
 function answerOf([first, second, ratio, bounds, isInterleaved, word, why]) {
   const within = bounds ? ` (${bounds.map(end => text(end)).join(" to ")}${isInterleaved ? "" : " by both intervals"})` : "";
+  if (!word) return [make("b", {}, `${text(ratio)}x`), `${within}; only the command decides how sure that is`];
   const turns = isInterleaved ? "measured in turns" : "not measured in turns";
   return [make("b", {}, `${text(ratio)}x`), `${within}, ${word}${why ? `: ${why}` : ""}; ${turns}`];
 }
@@ -69,7 +73,7 @@ function drawPair() {
   const gap = refusal.length ? null : gapOf(...pair), cells = gap?.slice(0, 2) ?? pair;
   box.querySelector("ol").replaceChildren(...cells.map(cell => make("li", {},
     make("b", {}, cell.setting ?? cell.label), cell.job ? ` b${cell.batch_size}, ${cell.job}: ${speedOf(cell)}` : "", cell.warnings ? " !" : "")));
-  box.querySelector("[role=status]").replaceChildren(...gap ? answerOf(gap) : refusal.length ? refusal : ["The page has no answer on these two."]);
+  box.querySelector("[role=status]").replaceChildren(...gap ? answerOf(gap) : refusal);
   box.querySelector(".acts").replaceChildren(...actsOf(cells, pair.length === 2 && !refusal.length));
 }
 listeners.push(drawPair);
