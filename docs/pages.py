@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from accelbench.rules.combinations import NEEDS, SKIPPED, USED
+from accelbench.rules.combinations import NEEDS, SKIPPED
 from accelbench.rules.conditions import Rule
 from accelbench.schema.cell import Cell
 from accelbench.schema.setting import declared
@@ -85,10 +85,11 @@ def rules() -> Iterator[str]:
     yield ""
     yield "`x=a,b`: x is one of these values. `x!=a`: x is not a. `!x`: x is not set. `x=a y=b`: both hold."
     yield ""
-    yield "### Settings that need others"
+    yield "### Settings that not every cell reads"
     yield ""
-    yield "Each setting on the left needs the words on the right. Without them, the command ends with exit status 2."
-    yield "So do other contradictions, such as `protocol=target data=random`. The message names what to use instead."
+    yield "Only cells with the words on the right read the setting on the left. In other cells it has its default."
+    yield "If you type a setting that no cell of the command reads, the command ends with exit status 2. So do"
+    yield "contradictions, such as `protocol=target data=random`. The message names what to use instead."
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
@@ -98,10 +99,6 @@ def rules() -> Iterator[str]:
     yield "These are the frequent cases. `accelbench plan` prints all cells that are skipped here, with the reason."
     yield ""
     yield from _lines(rule for rule in SKIPPED if _is_short(rule))
-    yield from ["", "### Without effect", ""]
-    yield "Each setting on the left has an effect only with the words on the right. In other cells it has its default."
-    yield ""
-    yield from (f"- {_listed(used.settings)}: `{used.needed}`" for used in USED)
 
 
 def _listed(settings: str) -> str:

@@ -5,6 +5,7 @@ Hydra imports this module whenever it starts: what the plugins need is imported 
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class CellLauncher(Launcher):
         with open_dict(settings):
             del settings["hydra"]
         if list(job_overrides) == [hydra.overrides.task]:  # one cell, of the words that Hydra has composed
-            runs = [OmegaConf.to_object(settings)]
+            runs = [replace(OmegaConf.to_object(settings), words=tuple(hydra.overrides.task))]
         else:
             runs = list(runs_of(job_overrides))
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.devices.registry import DeviceReport
 from accelbench.grid.support import CellFacts
-from accelbench.rules.combinations import MISTAKES, NEEDS, SKIPPED, USED
+from accelbench.rules.combinations import MISTAKES, NEEDS, SKIPPED
 from accelbench.rules.conditions import Asked, Rule, terms
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine
@@ -37,7 +37,7 @@ def test_a_rule_names_settings_and_facts_that_there_are(rule, asked):
 
 def test_what_needs_others_is_a_setting():
     asked = RunFacts(merged())
-    for rule in (*NEEDS, *USED):
+    for rule in NEEDS:
         assert all(is_setting(asked, name) for name in rule.settings.split())
 
 

@@ -1,5 +1,7 @@
 """A configuration as Hydra composes it, for the tests of what is made of it."""
 
+from dataclasses import replace
+
 from omegaconf import OmegaConf
 
 from accelbench.settings.compose import structure
@@ -12,4 +14,5 @@ SETTINGS |= {"batch_size": 32, "protocol": "window", "epochs": 2}
 
 
 def merged(*dotted):
-    return OmegaConf.to_object(OmegaConf.merge(structure(), SETTINGS, OmegaConf.from_dotlist(list(dotted))))
+    run = OmegaConf.to_object(OmegaConf.merge(structure(), SETTINGS, OmegaConf.from_dotlist(list(dotted))))
+    return replace(run, words=dotted)

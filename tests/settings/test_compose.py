@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 from accelbench.api.run import words_of
 from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
+from accelbench.schema.cell import Window
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from devices.fakes import FakeNvml
@@ -105,6 +106,58 @@ def test_a_folder_may_have_any_name(project, folder):
 def test_what_is_not_one_cell_is_refused(project, words):
     with pytest.raises(UserError):
         one_cell(words)
+
+
+SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {demo: {data: random, quick: [%s]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["steps=100"], "steps=100: goes with protocol=steps, and not with protocol=window"),
+        (["steps=50"], "steps=50: goes with protocol=steps, and not with protocol=window"),  # also the default's value
+        (["warmup=3", "protocol=fit"], "warmup=3: goes with protocol=steps, and not with protocol=fit"),
+        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: goes with protocol=steps, and not with protocol="),
+        (["protocol=steps", "window.measure_s=2"], "window.measure_s=2: goes with protocol=window, and not with"),
+        (["protocol=fit", "breakdown_s=1"], "breakdown_s=1: goes with protocol=window or protocol=steps, and not with"),
+        (["protocol=fit", "budget_s=9"], "budget_s=9: goes with protocol=window or protocol=steps, and not with"),
+        (["protocol=offline", "server.rate=9"], "server.rate=9: goes with protocol=server, and not with protocol=off"),
+        (["protocol=offline", "server.max_delay_ms=9"], "server.max_delay_ms=9: goes with protocol=server or"),
+        (["protocol=single_stream", "server.workers=2"], "server.workers=2: goes with protocol=server or"),
+        (["data.num_workers=2", "data=mnist"], "data.num_workers=2: goes with data.pipeline=jpeg, and not with"),
+        (["engine.xla_processes=true"], "engine.xla_processes=true: goes with devices>1"),
+    ],
+)
+def test_a_setting_that_no_cell_reads_is_refused_with_what_to_type(project, words, refusal):
+    with pytest.raises(UserError, match=f"^{refusal}"):
+        cells_of(compose(words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "protocol=steps,window", "steps=100", "window.measure_s=2"],
+        ["-m", "protocol=server,offline", "server.rate=9", "server.duration_s=99"],
+        ["-m", "engine=pytorch,keras", "engine.backend=jax"],
+        ["scaling=weak"],  # of one device, which another command compares with several
+    ],
+)
+def test_a_setting_that_one_cell_of_a_sweep_reads_is_no_mistake(project, words):
+    cells_of(compose(words))
+
+
+def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(project):
+    (project / "params.yaml").write_text(SUITE % "protocol=steps")
+    (cell,), _ = cells_of(compose(["-m", "suite=demo"]))
+    assert cell.window == Window()
+    (project / "params.yaml").write_text(SUITE % "steps=3")
+    with pytest.raises(UserError, match=r"^params.yaml: suites.demo.quick, line 1: steps=3: goes with protocol=steps"):
+        cells_of(compose(["-m", "suite=demo"]))
+
+
+def test_one_cell_has_no_setting_without_an_effect(project):
+    with pytest.raises(UserError, match="^steps=3: goes with protocol=steps"):
+        one_cell("model=mlp steps=3")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from accelbench.errors import UserError
+from accelbench.settings.compose import cells_of
 from accelbench.settings.config import DataConfig
 from accelbench.settings.to_cell import cell_and_options
 from settings.composed import merged
@@ -48,8 +49,10 @@ def test_a_file_of_torch_load_is_refused_with_the_lines_that_convert_it(name):
 
 
 def named(name, path, image_size=None):
-    data = DataConfig(name=name, path=path, image_size=image_size)
-    return cell_and_options(replace(merged(), data=data))[0].data
+    settings = {"path": path, "image_size": image_size}
+    words = tuple(f"data.{key}={value}" for key, value in settings.items() if value is not None)
+    (cell,), _ = cells_of([replace(merged(), data=DataConfig(name=name, **settings), words=words)])
+    return cell.data
 
 
 @pytest.fixture

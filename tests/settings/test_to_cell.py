@@ -5,6 +5,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings, RunSettings, Server
 from accelbench.schema.vocab import SERVING, KerasBackend, Scaling
+from accelbench.settings.compose import cells_of
 from accelbench.settings.to_cell import cell_and_options, check_limits
 from settings.composed import merged
 
@@ -29,7 +30,7 @@ def test_keras_settings_are_keras_alone():
     assert keras("engine.backend=jax", "engine.steps_per_execution=4") == compiled
     assert not keras("engine.backend=jax", "engine.jit_compile=false").jit_compile
     with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=pytor"):
-        cell_and_options(merged("engine.jit_compile=true"))
+        cells_of([merged("engine.jit_compile=true")])
 
 
 def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
@@ -40,7 +41,7 @@ def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
     told = "^engine.xla_processes=true: goes with engine=pytorch or engine=lightning, and not with engine=keras"
     with pytest.raises(UserError, match=told):
-        cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
+        cells_of([merged("engine.name=keras", "engine.xla_processes=true")])
 
 
 CUSTOM = ("model.name=custom", "model.library=custom")
@@ -70,7 +71,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
         (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
         ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: does not go with model=lightning"),
-        ([*LIT, "data.args={n: 1}"], "data.args.n: goes with data.target"),
+        ([*LIT, "data.args={n: 1}"], "data.args={n: 1}: goes with data.target"),
         ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: does not go with data=module"),
         (
             ["data.name=random", "data.pipeline=host", "data.train_images=5"],
@@ -101,7 +102,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
-        cell_and_options(merged(*settings))
+        cells_of([merged(*settings)])
 
 
 @pytest.mark.parametrize(("scale", "rate"), [("none", 0.001), ("linear", 0.00025), ("sqrt", 0.0005)])

@@ -1,8 +1,11 @@
 """The table of which settings go together. Settings, plans, `accelbench doctor` and docs/settings.md read it.
 
-NEEDS and MISTAKES are for command lines: `settings/to_cell.py` refuses a bad one with exit status 2. SKIPPED is for the
-cells of a sweep: `grid/support.py` skips a cell with the reason of the first rule that holds, and the other cells run.
-Facts in conditions, such as `fused`, are attributes of the subclasses of `Asked` in those two files.
+NEEDS: which cells read a setting. `settings/compose.py` refuses, with exit status 2, a setting that was typed and that no
+cell of the command reads; other cells have its default, so that their id does not depend on it.
+MISTAKES: what `settings/to_cell.py` refuses, with exit status 2.
+SKIPPED: why `grid/support.py` skips a cell on this machine. That is no mistake: the other cells run.
+
+Messages are of the first rule that holds. The facts in conditions, such as `fused`, are attributes of the classes there.
 """
 
 from accelbench.rules.conditions import Needs, Rule
@@ -35,6 +38,20 @@ NEEDS = (
     Needs("generate", "mode=generate"),
     Needs("executor.slurm", "executor=slurm"),
     Needs("executor.ray", "executor=ray"),
+    Needs("data.augment data.train_images trainer", "mode!=infer"),
+    Needs("model.batch_args", "mode!=generate"),
+    Needs("engine.xla_processes", "devices>1 device=tpu,xla_cpu"),
+    Needs("engine.tpu", "device=tpu"),
+    Needs("warmup steps", "protocol=steps"),
+    Needs("window", "protocol=window"),
+    Needs("breakdown_s budget_s", "protocol=window,steps"),
+    Needs("server.rate server.latency_ms server.percentile", "protocol=server"),
+    Needs("server.max_delay_ms", "protocol=server,multi_stream"),
+    Needs("server.workers", "protocol=server,multi_stream,offline"),
+    Needs("target.every target.every_steps", "target.definition=passage"),
+    Needs("model.collate", SERVING),
+    Needs("data.num_workers", "data.pipeline=jpeg"),
+    Needs("model.input_shape model.num_classes", "data=random !model.batch model!=transformers"),
 )
 
 # One line for each rule.
@@ -63,7 +80,7 @@ MISTAKES = (
     Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine", "engine.tpu=local, or engine.backend=tensorflow"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
-    Rule("protocol=server server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
+    Rule(f"{SERVING} server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
     Rule(f"{SERVING} server.workers>shared_threads", "server.workers={server.workers}: workers share the threads", "at most {shared_threads}"),
     Rule(f"{SERVING} timeout_s<enough_s", "timeout_s={timeout_s}: too short for server.duration_s={server.duration_s}", "timeout_s={enough_s}"),
     Rule("protocol=server num_requests<least_requests", "server.percentile={server.percentile}: takes {least_requests} requests, and server.rate={server.rate} gives {num_requests} in server.duration_s={server.duration_s}", "server.duration_s={long_s}"),
@@ -190,18 +207,3 @@ SKIPPED = (
 )
 
 # fmt: on
-# The settings of a cell that have an effect only under a condition. If the condition does not hold, the cell has their
-# defaults, so that they do not change its id.
-USED = (
-    Needs("data.augment data.train_images trainer", "mode!=infer"),
-    Needs("model.batch_args", "mode!=generate"),
-    Needs("scaling", "devices>1"),
-    Needs("engine.xla_processes", "devices>1 device=tpu,xla_cpu"),
-    Needs("engine.tpu", "device=tpu"),
-    Needs("breakdown_s", "protocol=window,steps"),
-    Needs("budget_s", "protocol=window,steps,fit,target"),
-    Needs("target.every target.every_steps", "target.definition=passage"),
-    Needs("model.collate", SERVING),
-    Needs("data.num_workers", "data.pipeline=jpeg"),
-    Needs("model.input_shape model.num_classes", "data=random !model.batch model!=transformers"),
-)

@@ -8,7 +8,7 @@ A condition consists of terms, separated by blanks; it holds if all its terms ho
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -99,24 +99,28 @@ class Asked:
                 text = f"{rule.refuse}: use {rule.instead}" if rule.instead else rule.refuse
                 yield re.sub(r"\{([\w.]+)\}", lambda match: text_of(self[match[1]]), text)
 
-    def useless(self, rules: Iterable[Needs]) -> Iterator[str]:
-        """Yields a sentence for each given setting that has no effect, because another setting is missing."""
+    def unread(self, rules: Iterable[Needs]) -> Iterator[tuple[str, str]]:
+        """Yields each setting, or section, that has no effect, and a term that would give it one."""
         for rule in rules:
             lacking = [term for term in rule.needed.split() if not self.holds(term)]
             if lacking and self.holds(rule.among):
-                names = filter(self.is_given, rule.settings.split())
-                yield from (f"{self._shown(name)}: {self._goes_with(lacking[0])}" for name in names)
+                yield from ((name, lacking[0]) for name in rule.settings.split())
 
-    def _shown(self, name: str) -> str:
-        value = self[name]
-        if is_dataclass(value):
-            inner = (f"{name}.{field}" for field in vars(value))
-            return self._shown(next(filter(self.is_given, inner)))
-        return f"{name}.{next(iter(value))}" if isinstance(value, Mapping) else f"{name}={text_of(value)}"
+    def useless(self, rules: Iterable[Needs], words: Iterable[str]) -> dict[str, str]:
+        """The settings among `words` that have no effect, each with a sentence."""
+        sentences: dict[str, str] = {}
+        for setting, term in self.unread(rules):
+            for word in words:
+                name = word.lstrip("+").partition("=")[0]
+                if f"{name}.".startswith(f"{setting}."):
+                    sentences.setdefault(name, f"{word.lstrip('+')}: {self._goes_with(term)}")
+        return sentences
 
     def _goes_with(self, term: str) -> str:
         ((name, sign, values),) = terms(term)
-        if not sign:
-            return f"goes with {name}"
+        if sign == "!":
+            return f"does not go with {name}"
+        if not sign or sign in COMPARED:
+            return f"goes with {term}"
         words = " or ".join(f"{name}={word}" for word in values.split(","))
         return f"does not go with {words}" if sign == "!=" else f"goes with {words}, and not with {name}={self[name]}"

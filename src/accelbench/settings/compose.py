@@ -21,6 +21,7 @@ from omegaconf.resolvers import oc
 from accelbench import project
 from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
+from accelbench.rules.combinations import NEEDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
 from accelbench.schema.serialize import read_bytes
@@ -45,6 +46,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
             pairs.append(to_cell.cell_and_options(run))
         except UserError as error:
             raise UserError(f"{run.where}: {error}") if run.where else error from error
+    check_read(configs)
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
@@ -56,6 +58,20 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
         suite = suites.read_suite(in_project, options.suite)
         options = replace(options, title=suite.title or options.suite, study=suite.study)
     return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
+
+
+def check_read(configs: Iterable[config.RunConfig]) -> None:
+    """Raises a UserError if a setting was typed that has an effect in none of the cells."""
+    sentences: dict[str, str] = {}
+    read: set[str] = set()
+    for run in configs:
+        useless = to_cell.RunFacts(run).useless(NEEDS, run.words)
+        read |= {word.lstrip("+").partition("=")[0] for word in run.words} - useless.keys()
+        for name, sentence in useless.items():
+            sentences.setdefault(name, f"{run.where}: {sentence}" if run.where else sentence)
+    for name, sentence in sentences.items():
+        if name not in read:
+            raise UserError(sentence)
 
 
 def compose(words: Sequence[str]) -> list[RunConfig]:
@@ -158,7 +174,9 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
                 raise UserError(f"{where}: {mistake}") from error
             raise
         assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-        yield replace(run, where=where)
+        of_profile = getattr(words, "of_profile", ())
+        typed = tuple(word for word in words if word.partition("=")[0] not in of_profile)
+        yield replace(run, where=where, words=typed)
 
 
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
@@ -245,4 +263,5 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     config.check_local(composed.executor)
     if composed.protocol in SERVING - {Protocol.offline}:
         raise UserError(f"protocol={composed.protocol}: has no speed to compare: use protocol=window, or offline")
-    return to_cell.cell_and_options(composed)
+    (cell,), options = cells_of([composed])
+    return cell, options

@@ -167,6 +167,8 @@ class RunConfig(Options, RunSettings):
     verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for it; no setting.
     where: str = field(default="", metadata={"omegaconf_ignore": True})
+    # The words that ask for it, without those of a profile; no setting.
+    words: tuple[str, ...] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
 
 
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
@@ -175,7 +177,9 @@ GROUPS: dict[str, str] = {each.name: each.metadata[GROUP] for each in fields(Run
 PATHS = [*GROUPS, *(each.path for each in declared(RunConfig)), "model.batch_args.seq_len"]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
-NAMES = tuple(dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig) if each.name != "where")]))
+NAMES = tuple(
+    dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig) if "omegaconf_ignore" not in each.metadata)])
+)
 
 LISTED = " `accelbench run --help` lists the settings."
 

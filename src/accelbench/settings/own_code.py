@@ -32,7 +32,7 @@ def checked(run: RunConfig) -> RunConfig:
     if model.optimizer not in list(Optimizer) and not is_own_function:
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
     model = replace(model, weights=_weights(model))
-    if model.library == vocab.Library.transformers:
+    if model.library == vocab.Library.transformers and run.mode != vocab.Mode.generate:
         model = replace(model, batch_args=_of_transformers(model))
     elif model.library in vocab.USERS_OWN:
         name = str(model.target).rpartition(".")[2] if model.name == model.library else model.name

@@ -3,7 +3,7 @@
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,15 @@ MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
 
 
 class Line(list[str]):
-    """Words that ask for each combination of their values; `where` is the line of params.yaml that they are from."""
+    """Words that ask for each combination of their values.
 
-    def __init__(self, words: Iterable[str], where: str = "") -> None:
+    `where` is the line of params.yaml that they are from. `of_profile` names the settings that only the profile has.
+    """
+
+    def __init__(self, words: Iterable[str], where: str = "", of_profile: Collection[str] = ()) -> None:
         super().__init__(words)
         self.where = where
+        self.of_profile = of_profile
 
 
 class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,15 +89,17 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     if not texts:
         raise UserError(f"{flag}.{profile}: should be a list of lines, such as [model=mlp,cnn device=cpu]")
     settings = {"data": f"data={suite.data}", "profile": f"profile={profile}"}
-    settings |= _words(params.profiles.get(Profile(profile)), f"{PARAMS}: profiles.{profile}")
-    settings |= _words(suite.always, f"{flag}.always")
+    of_profile = _words(params.profiles.get(Profile(profile)), f"{PARAMS}: profiles.{profile}")
+    settings |= of_profile
+    always = _words(suite.always, f"{flag}.always")
     override = _in_line(_overrides(suite.override or {}), f"{flag}.override")
     override |= {parse(word).key_or_group: word for word in words}
     lines = []
     for number, text in enumerate(texts, start=1):
         where = f"{flag}.{profile}, line {number}"
-        of_line = settings | _words(text, where) | override
-        lines.append(Line(with_arguments_added([*map(readable, of_line.values())]), where))
+        of_line = always | _words(text, where) | override
+        words = with_arguments_added([*map(readable, (settings | of_line).values())])
+        lines.append(Line(words, where, of_profile.keys() - of_line.keys()))
     return lines
 
 
@@ -230,7 +236,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
         axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
         check_cells(num, line.where or " ".join(line))
-        yield from (Line(job, line.where) for job in product(*axes.values()))
+        yield from (Line(job, line.where, line.of_profile) for job in product(*axes.values()))
 
 
 def _values(override: Override) -> list[str]:

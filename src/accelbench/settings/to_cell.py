@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
-from accelbench.rules.combinations import MISTAKES, NEEDS, USED
+from accelbench.rules.combinations import MISTAKES, NEEDS
 from accelbench.rules.conditions import Asked
 from accelbench.schema import vocab
-from accelbench.schema.cell import MAX_STEPS, UNUSED, Cell, KerasSettings, Options, Server
+from accelbench.schema.cell import MAX_STEPS, Cell, KerasSettings, Options
 from accelbench.schema.serialize import canonical_json, load, plain, safe
 from accelbench.schema.setting import declared
 from accelbench.schema.text import MAX_TEXT
@@ -83,10 +83,10 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """
     check_limits(run)
     facts = RunFacts(run)
-    for problem in (*facts.useless(NEEDS), *facts.refusals(MISTAKES)):
+    for problem in facts.refusals(MISTAKES):
         raise UserError(problem)
-    run = replace(checked(run), python=run.python and interpreters.other(run.python))
-    run = _served(_without_unused(run))
+    run = checked(_without_unused(run))
+    run = _served(replace(run, python=run.python and interpreters.other(run.python)))
     weak = run.scaling == vocab.Scaling.weak
     options = _taken(
         SweepOptions,
@@ -101,7 +101,11 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     )
     cell = _taken(
         Cell,
-        replace(run, batch_size=run.batch_size * (run.devices if weak else 1)),
+        replace(
+            run,
+            batch_size=run.batch_size * (run.devices if weak else 1),
+            scaling=run.scaling if run.devices > 1 else vocab.Scaling.strong,
+        ),
         engine=run.engine.name,
         device=run.device.name,
         model=_taken(
@@ -149,10 +153,9 @@ def _keras(run: RunConfig) -> KerasSettings | None:
 def _without_unused(run: RunConfig) -> RunConfig:
     """The defaults of settings that have no effect in this cell: its id must not depend on them."""
     facts = RunFacts(run)
-    for rule in USED:
-        if not facts.holds(rule.needed):
-            for name in rule.settings.split():
-                run = _with_default(run, name.split("."))
+    for name, _ in facts.unread(NEEDS):
+        if facts.is_given(name):
+            run = _with_default(run, name.split("."))
     return run
 
 
@@ -171,8 +174,7 @@ def _served(run: RunConfig) -> RunConfig:
         return run
     size = run.server.max_batch or run.batch_size
     size = min(size, LARGEST_QUERY.get(run.protocol, size))
-    unused = {name: getattr(Server(), name) for name in ("max_batch", *UNUSED[run.protocol])}
-    return replace(run, batch_size=size, server=replace(run.server, **unused))
+    return replace(run, batch_size=size, server=replace(run.server, max_batch=None))
 
 
 def check_limits(run: RunConfig) -> None:
