@@ -39,7 +39,7 @@ def test_the_words_measure_the_same_cell_again(words) -> None:
         "model=mlp mode=train model.args.widths=[8]",
         slow("model=mlp mode=train model.learning_rate=0.5"),
         "model=mlp mode=train seed=1",
-        "model=mlp_cifar10 data=mnist model.input_shape=[28,28] mode=infer",
+        "model=mlp_cifar10 data=mnist mode=infer",
         "model=mlp mode=train protocol=fit",
         "model=custom model.target=my.Net 'model.args.text=two words' mode=infer",
     ],

@@ -1,3 +1,4 @@
+import re
 import sys
 
 import pytest
@@ -13,7 +14,7 @@ from fakes import make_cell
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_nets.py").write_text("import loud_and_not_there\n")
+    (tmp_path / "my_nets.py").write_text("import loud_and_not_there\nNet = loud_and_not_there.Net\n")
     (tmp_path / "mine/deep").mkdir(parents=True)
     (tmp_path / "mine/__init__.py").write_text("from mine.nets import Net\n")
     (tmp_path / "mine/nets.py").write_text("raise RuntimeError('imported')\nclass Net: pass\n")
@@ -34,6 +35,25 @@ def check(target, python=None):
 def test_what_is_there_is_found_and_nothing_is_imported(folder, target):
     check(target)
     check(target, sys.executable)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("mine.nets.Nett", "mine.nets has no Nett. Did you mean Net?"),
+        ("space.nets.Nett", "space.nets has no Nett. Did you mean Net?"),
+        ("my_nets.Other", "my_nets has no Other."),
+    ],
+)
+def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folder, target, reason):
+    with pytest.raises(UserError, match=f"^model.target={target}: {re.escape(reason)}"):
+        check(target)
+
+
+@pytest.mark.parametrize("text", ["from loud import *", "globals()['Ne' + 't'] = 1", "def __getattr__(name): ..."])
+def test_a_module_whose_text_does_not_name_all_that_it_has_is_left_to_python(folder, text):
+    (folder / "my_nets.py").write_text(text)
+    check("my_nets.Net")
 
 
 def test_what_is_missing_is_named(folder):

@@ -1,4 +1,4 @@
-"""Sentences about all cells together: what is in doubt, missing or a stand-in, and what a precision is worth."""
+"""Sentences about all cells together: what is in doubt, missing or a stand-in."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,6 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.precisions import worth
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.judging.row import remarks_in, warnings_of
@@ -31,7 +30,6 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
     """
     lines = [
         Line("In doubt", _in_doubt(cells)),
-        Line("Precision", worth(cells)),
         Line("Studies", published),
         Line("Missing", missing(cells)),
     ]

@@ -8,13 +8,14 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from accelbench.devices.interpreters import look, own_folders
 from accelbench.devices.packages import COMPUTING, INSTALLED
-from accelbench.errors import UserError
+from accelbench.errors import UserError, asking
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
@@ -114,6 +115,7 @@ def check_own_code(cells: Iterable[Cell]) -> None:
     """Raises a UserError if a module that `cells` name is missing, or if `python` would run another copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # it is there
+        _check_name(flag, path)
         name = path.partition(".")[0]
         # The identity has the digest of the copy here, so that the other interpreter must run the same one.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
@@ -121,6 +123,18 @@ def check_own_code(cells: Iterable[Cell]) -> None:
                 f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be in the "
                 "working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
             )
+
+
+def _check_name(flag: str, path: str) -> None:
+    """Raises a UserError if the text of the module at a dotted path shows that it lacks the name at the end."""
+    module, _, name = path.rpartition(".")
+    place = module.replace(".", "/")
+    files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]
+    file = next(filter(Path.is_file, files), None)
+    text = file.read_text(errors="replace") if file else name
+    if not re.search(rf"\b{name}\b|import \*|__getattr__|globals|setattr|exec|vars\(|sys\.modules", text):
+        names = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
+        raise UserError(f"{flag}={path}: {module} has no {name}.{asking(get_close_matches(name, names, 1))}")
 
 
 def _is_same_copy(name: str, python: str) -> bool:

@@ -92,12 +92,9 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
-    files = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
-    for merged in map(_merge_record, files):
-        done.num_new += merged.num_new
-        done.num_same += merged.num_same
-        done.conflicts += merged.conflicts
-        done.problems += merged.problems
+    for folder, source in parts:
+        for path in sorted(folder.glob(RECORDS)):
+            _merge_record(path, target, source, done)
     for folder, source in parts:  # the order of interleaved processes, and that of a search
         for name in (COMPARISON, RACE):
             if not is_missing(folder / name):
@@ -124,14 +121,14 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
     return plan_file.plan_of_records(folder)
 
 
-def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
-    path, target, source = wanted
+def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
     there = target / path.name
     try:
         content = _content(path)
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
-        return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
+        done.problems.append(f"{path.name} of {source}: not a readable record ({why})")
+        return
     present = None
     if not is_missing(there):
         try:
@@ -146,15 +143,18 @@ def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
             try:
                 os.link(file.name, there)
             except FileExistsError:  # another process of this merge, or another merge, was faster
-                return _merge_record(wanted)
-    elif present != content:
+                _merge_record(path, target, source, done)
+                return
+        done.num_new += 1
+    elif present == content:
+        done.num_same += 1
+    else:
         which = "another measurement of this cell, on this machine or an equal one"
-        return Merged(conflicts=[f"{shown(there)}: {source} has {which}; the one here stays"])
-    done = Merged(num_new=int(present is None), num_same=int(present is not None))
+        done.conflicts.append(f"{shown(there)}: {source} has {which}; the one here stays")
+        return
     for ending in (SAFETENSORS, REQUESTS, MLLOG):
         if problem := _add_file(path.with_suffix(ending), target):
             done.problems.append(f"{source}: left out {problem}")
-    return done
 
 
 def _content(path: Path) -> bytes:
