@@ -48,7 +48,8 @@ class CellLauncher(Launcher):
         with open_dict(settings):
             del settings["hydra"]
         if list(job_overrides) == [hydra.overrides.task]:  # one cell, of the words that Hydra has composed
-            runs = [replace(OmegaConf.to_object(settings), words=tuple(hydra.overrides.task))]
+            run: Any = OmegaConf.to_object(settings)
+            runs = [replace(run, words=tuple(hydra.overrides.task))]
         else:
             runs = list(runs_of(job_overrides))
         try:
