@@ -59,8 +59,9 @@ class Worker:
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
         """Warms up the calling thread. Returns the seconds of each full batch.
 
-        It computes one batch of each of `sizes`, the largest first; then one of each of `further`, while time allows;
-        then full batches. The sizes matter because some libraries prepare each batch size once in each thread.
+        First it computes one batch of each of `sizes`, the largest size first. Then it computes one batch of each size
+        in `further`, while time allows. At last it computes full batches. All sizes are warmed up because some
+        libraries prepare each batch size once in each thread.
         """
 
         def seconds_of(size: int) -> float:

@@ -2,8 +2,8 @@
 
 `hosts.Hosts` starts it. The first line of its standard input lists the modules to preload. Each further line is a
 request. The host answers on a pipe: an empty line when all timing is finished, then the outcome as one line. If a cell
-has several processes, its outcome is that of rank 0; it ends as soon as a rank fails. The host ends when its standard
-input is closed.
+has several processes, its outcome is the outcome of rank 0. If a rank fails, the cell ends at once, with the outcome of
+that rank. The host ends when its standard input is closed.
 """
 
 import contextlib

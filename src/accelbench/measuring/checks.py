@@ -371,8 +371,8 @@ class Products:
     def ran_in(self, expected: str) -> str | None:
         """The format in which the step computed; None if there were no products.
 
-        It is the format `expected`, unless another one has more operations and is coarser, or almost no operation is in
-        the expected format.
+        It is the format `expected`, with two exceptions. If the format with most operations is coarser, it is that one.
+        If almost no operation is in the expected format, it is also the one with most operations.
         """
         shares = self.shares()
         if not shares:

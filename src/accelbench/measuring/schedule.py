@@ -114,9 +114,9 @@ def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[T
 def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Clock[Timing]:
     """Measures up to `steps` steps after a warm-up of `warmup` steps.
 
-    If the device queues steps, blocks and single steps alternate, each with half of the steps; a single step in all is
-    a block. Otherwise all steps are single steps, and blocks consist of them. Measuring ends early when the speed is
-    known well enough (see `EARLY_S`).
+    If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
+    alternate. If `steps` is 1, this step is a block. On other devices, all steps are single steps, and blocks consist
+    of them. Measuring ends early when the speed is known well enough (see `EARLY_S`).
     """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):

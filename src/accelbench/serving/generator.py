@@ -21,9 +21,9 @@ MAX_TOGETHER = 4096  # most requests that one write issues, so that the first of
 def main() -> None:
     """Issues the requests of a file in shared memory. The first argument is its file descriptor.
 
-    The file has four rows of int64, in nanoseconds of CLOCK_MONOTONIC. The first row has the time when each request is
-    due. It is complete when standard input has a line. Into the second row, this process writes when it has issued each
-    request.
+    The file has four rows of int64, in nanoseconds of CLOCK_MONOTONIC. The first row has the times when requests are
+    due. It is complete when standard input has a line. This process writes the second row: the times when it has issued
+    the requests.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -23,9 +23,9 @@ ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one
 def summarised(served: Served, cell: Cell) -> Serving:
     """The summary of the requests of `cell` for its record.
 
-    With `protocol=server`, bounds and verdict come from `stats.requests`, because late requests come in clusters. If
+    With `protocol=server`, bounds and verdict come from `stats.requests`, because slow answers come in clusters. If
     queries follow one another, the interval of a percentile comes from `Sample.percentile_interval`. With
-    `protocol=offline`, there are no latencies: all requests are due at once.
+    `protocol=offline`, there are no latencies, because all requests are due at once.
     """
     due = served.due
     done = served.done

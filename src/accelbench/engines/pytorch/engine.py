@@ -97,10 +97,11 @@ def run(
 def check(cell: Cell, data_folder: Path) -> Work | None:
     """Checks that the cell's network runs: runs one step. Returns the work of the step, or None if that is unknown.
 
-    The step runs first with fake tensors, which costs almost no time. If that fails, it runs on the CPU in fp32: the
-    network may need the contents of tensors. If that fails too, the error is raised, but only if it would also occur in
-    the cell itself. This holds if the cell runs on the CPU in fp32, if accelbench has found the mistake, and for
-    `EVERYWHERE`. A cell of inference on the CPU runs without fake tensors.
+    The step runs first with fake tensors, which costs almost no time. This may fail because the network needs the
+    contents of tensors. In this case, the step runs again on the CPU in fp32. If it fails there too, the error is
+    raised if the cell itself runs on the CPU in fp32, or if it is one of `EVERYWHERE`. Other errors may not occur on
+    the cell's device. Mistakes that accelbench finds are raised at once. For inference on the CPU, the first run is
+    left out.
     """
     if cell.mode == Mode.generate:  # only two new tokens, but the same number of positions
         generate = cell.generate

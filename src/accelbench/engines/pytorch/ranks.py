@@ -39,8 +39,8 @@ class RankReport:
 def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
     """Combines the reports of all ranks.
 
-    Peak memory is the largest peak of a device, and the sum over the ranks for the host. The loss is the mean. Other
-    values are those of the first rank.
+    Names of devices are joined, and numbers of devices are added up. The loss is the mean. The peak memory of devices
+    is the largest peak, and that of the host is the sum over the ranks. Other values are those of the first rank.
     """
     losses = [rank.observed.loss for rank in reports if rank.observed.loss is not None]
     observed = replace(
