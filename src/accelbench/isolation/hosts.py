@@ -252,9 +252,9 @@ class _Host:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.answers.close()
-        with self.log:
-            start = max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT)
-            self.log.seek(start)
-            self.show(self.log)
-            self.log.seek(start)
-            return self.log.read().decode(errors="replace")
+        with self.log as log:
+            start = max(0, os.fstat(log.fileno()).st_size - MAX_TEXT)
+            log.seek(start)
+            self.show(log)
+            log.seek(start)
+            return log.read().decode(errors="replace")

@@ -98,9 +98,10 @@ class Run(CellRun):
         self.observer = Observer(network)
         if self.trains:
             weights = self.model.trainable_variables
-            self.observations.training.names = [weight.path for weight in weights]
-            self.observations.training.sizes = {weight.path: math.prod(weight.shape) for weight in weights}
-            self.observations.training.is_coarse = any(weight.dtype in ("float16", "bfloat16") for weight in weights)
+            training = self.observations.training
+            training.names = [weight.path for weight in weights]
+            training.sizes = {weight.path: math.prod(weight.shape) for weight in weights}
+            training.is_coarse = any(weight.dtype in ("float16", "bfloat16") for weight in weights)
 
     def run_steps(self) -> None:
         self.execute = self.backend.function(self.model, "train" if self.trains else "predict")
