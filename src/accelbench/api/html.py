@@ -48,7 +48,7 @@ def page(
 
     def line(tag: str, texts: Sequence[str], bar: str, style: str = "") -> str:
         cells = [f"<{tag} {CELL.format(SHORT + style)}>{escape(clean(text))}</{tag}>" for text in texts[:-1]]
-        cells.append(f"<{tag} {CELL.format('')}>{escape(clean(texts[-1]))}</{tag}>")
+        cells.append(f"<{tag} {CELL.format('min-width:20em')}>{escape(clean(texts[-1]))}</{tag}>")
         cells.insert(1, bar)
         return f"<tr>{''.join(cells)}</tr>"
 

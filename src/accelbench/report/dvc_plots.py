@@ -13,20 +13,17 @@ from accelbench.errors import UserError, how_to_install
 from accelbench.schema.serialize import writing
 
 # The columns of cells.csv that .dvc/plots/throughput.json names.
-COLUMNS = [
-    "suite",
-    "mode",
-    "engine",
-    "protocol",
-    "model",
-    "device",
-    "precision",
-    "batch_size",
-    "samples_per_s",
-    "samples_per_s_low",
-    "samples_per_s_high",
-]
+_COLUMNS = """
+suite mode engine protocol model device precision batch_size samples_per_s samples_per_s_low samples_per_s_high
+"""
+COLUMNS = _COLUMNS.split()
 PANEL = ["suite", "mode"]
+# Other settings. The column `options` has those in which cells of the same network differ.
+_OPTIONS = """
+arguments devices scaling steps asked_threads python library weights pipeline augment train_images xla_processes
+channels_last compile freeze cuda_graphs flush_denormals allocator
+"""
+OPTIONS = _OPTIONS.split()
 HARMLESS = str.maketrans("<>&", "‹›＆")
 # The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -40,17 +37,23 @@ waiting.forEach(call => window.vegaEmbed(...call));
 
 
 def write(report: Path) -> None:
-    """Writes throughput.csv and .dvc_plots.html into the folder `report`, which holds cells.csv.
+    """Writes throughput.csv, .dvc_plots.html and plots/about.txt into the folder `report`, which has cells.csv.
 
     A cell that would be alone in its panel is left out, unless each would be.
     """
     # The page is hidden since it is a template: opened as it is, it is blank.
-    every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)[COLUMNS]
+    every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
     drawn = every[every["samples_per_s"] != ""]
     several = drawn[drawn.duplicated(PANEL, keep=False)]
     cells = drawn if several.empty else several
+    settings = cells[OPTIONS]
+    differ = cells.groupby([*PANEL, "model"])[OPTIONS].transform("nunique") > 1
+    words = settings.apply(lambda column: column.name + "=" + column).where(differ & (settings != ""), "")
+    cells = cells[COLUMNS].assign(options=words.agg(" ".join, axis=1).str.split().str.join(" "))
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
+    with writing(report / "plots" / "about.txt") as file:  # DVC warns of an output that is an empty folder
+        file.write_text("The pictures that an extension of the report has drawn.\n")
     with writing(report / ".dvc_plots.html") as file:
         file.write_text(page(), encoding="utf-8")
 
