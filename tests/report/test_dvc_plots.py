@@ -45,6 +45,14 @@ def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_sc
     assert list((written / "plots").iterdir()) != []  # DVC warns of an empty folder
 
 
+def test_a_report_without_a_speed_has_a_plotted_file_without_rows(tmp_path: Path, maker) -> None:
+    failed = [maker.record(maker.cell(batch_size=size), Status.failed) for size in (32, 128)]
+    maker.suite(tmp_path / "results", failed)
+    folder = build.build(tmp_path / "results", tmp_path / "report").parent
+    dvc_plots.write(folder)
+    assert (folder / "throughput.csv").read_text() == ",".join([*dvc_plots.COLUMNS, "options"]) + "\n"
+
+
 @pytest.mark.browser
 def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: WebDriver) -> None:
     rows = [{**row, "rev": "HEAD"} for row in csv.DictReader((written / "throughput.csv").read_text().splitlines())]

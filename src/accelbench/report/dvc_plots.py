@@ -49,7 +49,8 @@ def write(report: Path) -> None:
     settings = cells[OPTIONS]
     differ = cells.groupby([*PANEL, "model"])[OPTIONS].transform("nunique") > 1
     words = settings.apply(lambda column: column.name + "=" + column).where(differ & (settings != ""), "")
-    cells = cells[COLUMNS].assign(options=words.agg(" ".join, axis=1).str.split().str.join(" "))
+    options = [" ".join(filter(None, row)) for row in words.itertuples(index=False)]
+    cells = cells[COLUMNS].assign(options=options)
     with writing(report / "throughput.csv") as file:  # which writes through no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
     with writing(report / "plots" / "about.txt") as file:  # DVC warns of an output that is an empty folder
