@@ -136,7 +136,7 @@ def named(name):
     ("edit", "said"),
     [
         (without_results, "or no results/"),
-        *[(named(name), "is no plain name of a file") for name in ("results/" + "a/" * 2000 + "x", "../x", "/etc/x")],
+        *[(named(name), "is not a plain file name") for name in ("results/" + "a/" * 2000 + "x", "../x", "/etc/x")],
     ],
 )
 def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit, said):

@@ -79,9 +79,9 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
         ({"engine": Engine.keras, "keras": KerasSettings(tpu="grpc://x")}, 5, BUDGET_S, "grpc://x is"),
         ({"protocol": Protocol.target}, 5, BUDGET_S, "has no speed to compare"),
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
-        ({}, 1, BUDGET_S, "--cells takes more"),
+        ({}, 1, BUDGET_S, "needs a larger --cells"),
         ({"threads": 9999}, 5, BUDGET_S, "threads=9999: "),
-        ({}, 5, -1.0, "a longer --budget takes more"),
+        ({}, 5, -1.0, "needs a longer --budget"),
     ],
 )
 def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811

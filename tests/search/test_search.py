@@ -175,7 +175,7 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
     ("cells", "told"),
     [
         ([make_cell()], "--search: these settings make one cell: give lists of values"),
-        ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides how many processes"),
+        ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides the number of processes"),
         ([make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)], "protocol=fit: times no single steps"),
         ([make_cell(protocol=Protocol.server, batch_size=size) for size in (1, 8)], "protocol=server: --search comp"),
     ],

@@ -50,7 +50,7 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     assert "To go on" not in text
     assert "mlp-cpu-fp32-b8-infer-server-400rps-" in text
     assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
-    assert re.search(r"Not probed, by their requests/s if all are there at once: .*\(100\)", text)
+    assert re.search(r"Not probed \(in brackets: requests/s if all are there at once\): .*\(100\)", text)
     assert len({each.seed for each in best.probes}) == len(best.probes)
     assert len(sweep.records) == len(written(project)) == len(best.probes) + 1 + 2  # alone, and offline for each
     before = written(project)

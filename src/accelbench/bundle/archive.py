@@ -1,6 +1,6 @@
-"""A bundle: the records of a folder with what was published of them, in a zip file whose bytes follow from its content.
+"""A bundle: a zip file with the records of a folder and the tables made from them. Equal content gives equal bytes.
 
-`SHA256SUMS` lists each file with its SHA-256, as `sha256sum -c` reads it.
+`SHA256SUMS` lists each file with its SHA-256; `sha256sum -c` can check it.
 """
 
 import hashlib
@@ -20,23 +20,26 @@ from accelbench.schema.record import listed
 from accelbench.schema.serialize import MAX_MB, read_bytes, writing
 
 RESULTS, SUMS = "results", "SHA256SUMS"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every member: the earliest that a zip file can name
-# that are unpacked
+EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every file: the earliest that a zip archive can have
+# Limits of unpacked files.
 MAX_FILE_BYTES = MAX_MB << 20
 MAX_TOTAL_BYTES = 4 << 30
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
-    """Writes the bundle of the records in `folder`, of which `sweeps` were read; returns how many files it has.
+    """Writes a bundle, and returns the number of its files.
 
-    `also` are further files, by their names in it.
+    Args:
+        folder: folder of the records.
+        sweeps: the sweeps that were read from it.
+        also: name in the bundle -> path of a further file.
 
-    Raises OSError: `out` can't be written. UserError: it is there already, or records or other files can't be read.
+    Raises OSError: `out` can't be written. Raises UserError: `out` exists, or a record or another file can't be read.
     """
     if out.exists():
-        raise UserError(f"--out {out}: is there already")
+        raise UserError(f"--out {out}: exists already")
     if lost := [line for sweep in sweeps for line in sweep.unread]:
-        raise UserError("\n".join(["records that can't be read, so that the figures would differ:", *listed(lost)]))
+        raise UserError("\n".join(["some records can't be read, so the tables would differ:", *listed(lost)]))
     files = dict(also or {})
     try:
         files.update(_sources(folder, sweeps))
@@ -50,10 +53,10 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
-    """Writes a file or text into the archive, and returns its line of `SHA256SUMS`."""
+    """Writes a file or a text into the archive. Returns its line for `SHA256SUMS`."""
     member = zipfile.ZipInfo(name, EPOCH)
     member.compress_type = zipfile.ZIP_DEFLATED
-    member.create_system = 3  # Unix, on every system
+    member.create_system = 3  # Unix, so that the bytes are the same on every system
     member.external_attr = (stat.S_IFREG | 0o644) << 16
     try:
         content = source.encode() if isinstance(source, str) else read_bytes(source)
@@ -64,8 +67,8 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
 
 
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
-    """Yields the files of the sweeps in `folder` and `confirmed`, with their names in the bundle."""
-    # Without records that the report does not show, as of earlier plans, and plans that confirm nothing of it.
+    """Yields name in the bundle and path of each file of the sweeps in `folder`, and of those that confirm them."""
+    # Records that the report does not show, such as those of earlier plans, are left out.
     processes = [process for sweep in sweeps for process in sweep.processes]
     records = [process.path for process in processes if process.path and process.record]
     paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS, MLLOG)}
@@ -74,6 +77,6 @@ def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]
     for path in sorted(filter(os.path.lexists, paths)):
         is_shown = path.is_relative_to(folder)
         inner = path.relative_to(folder if is_shown else confirmed_of(folder))
-        if path.parent == folder:  # which is a sweep itself
+        if path.parent == folder:  # a folder of a single sweep
             inner = Path(folder.resolve().name) / inner
         yield f"{RESULTS if is_shown else CONFIRMED}/{inner.as_posix()}", path

@@ -1,4 +1,4 @@
-"""Measures again what others claim: each claimed pair of cells as `compare --run` does, within a time."""
+"""Measures again what a bundle claims: compares each claimed pair of cells as `compare --run` does, within a time."""
 
 import math
 import random
@@ -33,14 +33,14 @@ from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 
-LONGEST = 0.1  # of the budget, that one process may take
+LONGEST = 0.1  # maximum duration of a process, as a share of the budget
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
-MAX_NAMED = 3  # claims that are not measured for one reason
+MAX_NAMED = 3  # claims that are named for one reason why they are not measured
 HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "not measured"
 
 
 class Claim(NamedTuple):
-    """That the first of two cells is so many times as fast as the second, or as fast."""
+    """A claim about two cells: the first one's speed over the second's."""
 
     what: str
     cells: tuple[Cell, Cell]
@@ -48,20 +48,26 @@ class Claim(NamedTuple):
 
 
 def key_of(cell: Cell) -> str:
-    """Equal for all processes of a cell and a seed."""
+    """A text that is equal for all processes of a cell and a seed."""
     return replace(cell, repeat=0).id
 
 
 def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False) -> int:
-    """Measures at most `num` cells of a bundle for `budget_s`; prints and keeps what becomes of its claims.
+    """Measures the claims of a bundle again, prints the findings, and writes them into replay.json.
 
-    The exit status is 1 if something is not as claimed, or nothing could be told. `trusts`: cells may call what they
-    name. Raises UserError: there is no such bundle, or something in it is wrong.
+    Args:
+        num: maximum number of cells.
+        budget_s: maximum duration in seconds.
+        trusts: whether cells may call code that they name.
+
+    Returns: the exit status: 1 if a claim does not hold, or none could be decided.
+
+    Raises UserError: there is no such bundle, or something in it is wrong.
     """
     ends_s = time.monotonic() + budget_s
     claims = _of_bundle(Path(name))
     if not claims:
-        raise UserError(f"{name}: claims nothing: no comparison in it is sure, likely or the same")
+        raise UserError(f"{name}: has no claims: no comparison in it is sure, likely or the same")
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     findings = list[dict[str, str]]()
     measured = set[str]()
@@ -70,18 +76,18 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         reasons = [_why_not(cell, trusts) for cell in claim.cells]
         wanted = measured | {key_of(cell) for cell in claim.cells}
         if len(wanted) > num:
-            reasons.append("--cells takes more")
+            reasons.append("needs a larger --cells")
         if time.monotonic() > ends_s:
-            reasons.append("a longer --budget takes more")
+            reasons.append("needs a longer --budget")
         if why := next(filter(None, reasons), None):
             left_out[why].append(claim.what)
             continue
         measured = wanted
         say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, for at most {duration(budget_s)} in all")
-        found, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
+        word, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
         there = _text(claim.judged.ratio, claim.judged.low, claim.judged.high, claim.judged.word)
-        findings.append({"found": found, "what": claim.what, "there": there, "here": here, "why": why})
-        say(console, f"{found:<15} {claim.what}: {there} there, {here} here{f' ({why})' if why else ''}")
+        findings.append({"found": word, "what": claim.what, "there": there, "here": here, "why": why})
+        say(console, f"{word:<15} {claim.what}: {there} there, {here} here{f' ({why})' if why else ''}")
     for why, texts in left_out.items():
         more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
         say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({why})")
@@ -94,17 +100,18 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """The largest gain over its reference in each group, then the next one."""
+    """The claims of a bundle: of each group the largest gain over its reference, then of each group the next one."""
     verified = verify(path)
     if verified.problems:
-        raise UserError(f"{path}: wrong, so not replayed: `accelbench verify` names what ({verified.problems[0]})")
-    cells = sorted((each for sweep in verified.sweeps for each in sweep.cells), key=lambda each: each.started_at)
+        raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
+    every = (cell for sweep in verified.sweeps for cell in sweep.cells)
+    cells = sorted(every, key=lambda cell: cell.started_at)
     by_group = [list(_claims(answer.group)) for answer in answers(cells)]
     return [claim for of_rank in zip_longest(*by_group) for claim in filter(None, of_rank)]
 
 
 def _claims(group: Group) -> Iterator[Claim]:
-    others = [] if group.others else [gap(group.fastest, other) for other in group.cells[1:]]  # of other batches
+    others = [] if group.others else [gap(group.fastest, other) for other in group.cells[1:]]  # cells of other batches
     for gain in [*group.gains, *others]:
         if gain.word != Word.cant_tell:
             what = f"{group.what}: {group.text(gain.first)} over {group.text(gain.second)}"
@@ -112,17 +119,17 @@ def _claims(group: Group) -> Iterator[Claim]:
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
-    """Why the cell is not measured here; None if it is."""
+    """Why a cell is not measured here; None if it is."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
     for name, num in (("threads", cell.threads), ("server.workers", cell.num_instances)):
         if num is not None and num > usable_cores():
-            return f"{name}={num}: {usable_cores()} cores are here"
+            return f"{name}={num}: this machine has {usable_cores()} cores"
     named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
     named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
-        return f"{named[0]} is not in the bundle, and may be anything that is here: --trust allows it"
+        return f"{named[0]} is not in the bundle, so it may be anything here: --trust allows it"
     try:
         check_own_code([cell])
         return skip_reason(cell)
@@ -133,7 +140,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 def _measured(
     claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
 ) -> tuple[str, str, str]:
-    """Compares both cells as `compare --run` does: whether the claim holds, the ratio here, and why it is unknown."""
+    """Compares both cells as `compare --run` does. Returns the finding, the ratio here, and why it is unknown."""
     limit_s = max(1.0, math.ceil(LONGEST * budget_s))
     first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)
     runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
@@ -148,19 +155,19 @@ def _measured(
     )
     try:
         records = sweep.run(cells, options, console, hosts=hosts, show=lambda result: None).records
-    except UserError as error:  # such as data that are not here
+    except UserError as error:  # for example, data are missing here
         return CANT_TELL, NOT_MEASURED, str(error)
     sides = defaultdict[str, list[ComparedProcess]](list)
     for record in records:
-        if not record.was_cut(math.inf):  # whose few steps are no speed
+        if not record.was_cut(math.inf):  # the few steps of a cut process are no speed
             sides[key_of(record.cell)].append(ComparedProcess.of(record))
-    found = compare_processes(sides[key_of(second)], sides[key_of(first)])
-    if found.ratio is None:
-        least = min(found.num_first, found.num_second)
+    ratio = compare_processes(sides[key_of(second)], sides[key_of(first)])
+    if ratio.ratio is None:
+        least = min(ratio.num_first, ratio.num_second)
         reasons = [record.reason for record in records if record.reason] or ["give a longer --budget"]
         return CANT_TELL, NOT_MEASURED, f"{least} of {MIN_PROCESSES} processes of a side: {reasons[0]}"
-    verdict = found.verdict()
-    here = _text(found.ratio, found.low, found.high, verdict)
+    verdict = ratio.verdict()
+    here = _text(ratio.ratio, ratio.low, ratio.high, verdict)
     if verdict == Verdict.cant_tell:
         return CANT_TELL, here, ""
     claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster

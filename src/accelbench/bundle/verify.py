@@ -1,4 +1,4 @@
-"""What a bundle shows by itself: that it is whole, and that its figures follow from its records."""
+"""Checks a bundle: whether it is whole, and whether its tables follow from its records."""
 
 import csv
 import hashlib
@@ -15,27 +15,27 @@ from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep, read_all
 
-MAX_DEPTH = 20  # folders of a file's name: a bundle needs four
+MAX_DEPTH = 20  # folders in a file's name; a bundle needs four
 NOT_SHOWN = (
-    "that the samples are true: whoever made the bundle could have made them up",
-    "who made it: sign the file with gpg or ssh-keygen, as any other",
-    "that the code that measured is the published one: a record holds only its digest",
-    "that a report page in it follows from the records: build it again from these",
+    "that the samples are true: the author of the bundle could have invented them",
+    "who made it: sign the file with gpg or ssh-keygen, as any other file",
+    "that the code that measured is the published one: a record has only its digest",
+    "that a report page in it follows from the records: build the page again from them",
 )
 
 
 @dataclass
 class Verified:
-    """What was checked, in sentences, what is wrong, and what a reader of the records should know."""
+    """The result of a check: sentences on what is right, what is wrong, and what a reader should know."""
 
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    sweeps: list[Sweep] = field(default_factory=list)  # of the records; their files are gone
+    sweeps: list[Sweep] = field(default_factory=list)  # sweeps of the records; their files no longer exist
 
 
 def verify(path: Path) -> Verified:
-    """Checks a bundle; unpacks it into a temporary folder. Raises UserError: it is no bundle, or is unsafe."""
+    """Unpacks a bundle into a temporary folder and checks it. Raises UserError: it is no bundle, or it is unsafe."""
     if not path.is_file():
         raise UserError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
     done = Verified()
@@ -61,10 +61,10 @@ def verify(path: Path) -> Verified:
 
 
 def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
-    """Writes the files below `place`, and returns the texts of those that are tables."""
+    """Writes the files below `place`. Returns the tables: name -> text."""
     names = archive.names()
     if SUMS not in names or not any(name.startswith(f"{RESULTS}/") for name in names):
-        raise UserError(f"{archive.path}: no bundle of accelbench: it has no {SUMS}, or no {RESULTS}/")
+        raise UserError(f"{archive.path}: not a bundle of accelbench: it has no {SUMS}, or no {RESULTS}/")
     lines = archive.read(SUMS).decode(errors="replace").splitlines()
     wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     published = dict[str, str]()
@@ -73,7 +73,7 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
         plain = PurePosixPath(name)
         leads_out = plain.is_absolute() or ".." in plain.parts
         if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
-            raise UserError(f"{archive.path}: {name[:99]!r} is no plain name of a file; nothing of it is used")
+            raise UserError(f"{archive.path}: {name[:99]!r} is not a plain file name, so no file of it is used")
         content = archive.read(name)
         num_bytes += len(content)
         if num_bytes > MAX_TOTAL_BYTES:
@@ -84,24 +84,24 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
             done.problems.append(f"{name}: not the file that {SUMS} lists")
         if name.endswith(".csv"):
             published[name] = content.decode(errors="replace")
-    done.problems += [f"{name}: listed, and not there" for name in wanted]
+    done.problems += [f"{name}: in {SUMS}, but missing" for name in wanted]
     if not done.problems:
         done.shown.append(f"{len(names)} files are those that {SUMS} lists")
     return published
 
 
 def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
-    """Compares a published table with ours, which follows from the records."""
+    """Compares a published table (`theirs`) with the one that follows from the records (`ours`)."""
     try:
         rows, published = (list(csv.DictReader(io.StringIO(text))) for text in (ours, theirs))
     except csv.Error as error:
-        raise UserError(f"{name}: no readable table ({error})") from error
+        raise UserError(f"{name}: not a readable table ({error})") from error
     if len(rows) != len(published):
         done.problems.append(f"{name}: has {len(published)} rows, and the records give {len(rows)}")
         return
     num_problems = len(done.problems)
     for row, other in zip(rows, published, strict=True):
-        # A column that is missing or empty hides nothing: another release has other columns.
+        # Other releases have other columns. A column that is missing or empty is compared like others.
         for column in {**row, **other}:
             should, is_now = row.get(column) or "", other.get(column) or ""
             if should != is_now:

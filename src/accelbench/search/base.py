@@ -1,4 +1,4 @@
-"""What both searches share: each has the machine alone, runs processes with a record each, and keeps what it has."""
+"""The common part of both searches: each runs alone on the machine, and each process leaves a record."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -21,10 +21,10 @@ Clock = Callable[[], float]  # in seconds
 
 
 class BaseSearch:
-    """A search among the planned cells of `ready`."""
+    """A search among the planned cells in `ready`."""
 
-    session: Session  # once it runs
-    is_interrupted = False  # by Ctrl-C: then that is the exit status
+    session: Session  # exists while the search runs
+    is_interrupted = False  # whether Ctrl-C ended it; this decides the exit status
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Clock) -> None:
         self.context = context
@@ -34,14 +34,14 @@ class BaseSearch:
         self.ends_s = now() + budget_s
         self.asked = [item for item in ready.planned if item.skip_reason is None]
         self.skipped = [item for item in ready.planned if item.skip_reason is not None]
-        self.records: dict[str, Record] = {}  # of its processes, by name, in their order
+        self.records: dict[str, Record] = {}  # name -> record, in the order of the processes
 
     def race(self) -> None:
-        """Runs processes until the best is known, or the time is up."""
+        """Runs processes until the best is decided, or the time is up."""
         raise NotImplementedError
 
     def show(self) -> int:
-        """Prints the answer, and returns the exit status: 1 without an answer."""
+        """Prints the answer, and returns the exit status: 1 if there is no answer."""
         raise NotImplementedError
 
     def run(self, what: str) -> None:
@@ -54,12 +54,12 @@ class BaseSearch:
             self.race()
 
     def earlier(self, items: Sequence[Planned]) -> dict[str, Record]:
-        """The records of such processes that earlier searches left in this folder, by name."""
+        """The records of these processes that earlier searches left in this folder, by name."""
         done, _ = run.known(self.context, items)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
         records = {}
         for record in done:
-            # A process that was disturbed, or cut off by the end of a budget, is measured again.
+            # A process that was disturbed, or that the end of a budget cut off, is measured again.
             if not why_disturbed(record) and not record.was_cut(limits_s[record.name]):
                 records[record.name] = record
         return records
@@ -68,7 +68,7 @@ class BaseSearch:
         return sum(record.wall_s for record in self.records.values())
 
     def write_plan(self, records: Iterable[Record]) -> None:
-        """Names the skipped cells and these records as those to publish."""
+        """Writes a plan that publishes the skipped cells and these records."""
         published = [WantedCell(record.cell, record.name, record.label) for record in records]
         self.context.write_plan([*self.skipped, *published])
 
@@ -76,15 +76,15 @@ class BaseSearch:
 def search_alone(
     context: SweepContext, cells: Sequence[Cell], what: str, begin: Callable[[Prepared], BaseSearch]
 ) -> int:
-    """Plans `cells`, runs the search that `begin` makes of them, prints its answer, and returns the exit status.
+    """Plans `cells`, runs the search that `begin` makes, prints its answer, and returns the exit status.
 
-    Raises a UserError if the user asks for a number of processes, which the search decides.
+    Raises UserError: the user sets a number of processes, which is the search's decision.
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError(f"repeat, repeats: {what} decides how many processes there are: leave it out")
+        raise UserError(f"repeat, repeats: {what} decides the number of processes: leave it out")
     with context.alone():
         context.set_aside_plan()
-        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
+        ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers
         context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
         search = begin(ready)
         try:

@@ -1,4 +1,4 @@
-"""Finds the commit that made a cell slower, with fresh processes of each commit interleaved with those of GOOD."""
+"""Finds the commit that made a cell slower. Fresh processes of each commit are interleaved with processes of GOOD."""
 
 import math
 import os
@@ -34,15 +34,15 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
 from accelbench.sweep.session import Session
 
-# After so many processes the interval is looked at: a look at each would find differences by chance. The first look
-# ends a comparison only if all processes of a side failed.
+# Numbers of processes after which the interval is tested: a test after each process would find differences by chance.
+# The first test only ends a comparison in which all processes of a side failed.
 LOOKS = (4, 10, 20, 40)
-WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> the word for it
+WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> its word in the output
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of the repository of the current folder."""
+    """A commit of the repository that contains the current folder."""
 
     hash: str
     subject: str
@@ -53,7 +53,7 @@ class Commit:
 
 
 def git(*words: object) -> str:
-    """Returns what git prints, without the hooks of the repository. Raises RefusedError if it fails."""
+    """The output of a git command, run without hooks of the repository. Raises RefusedError: the command failed."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     try:
         done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables())
@@ -66,8 +66,8 @@ def git(*words: object) -> str:
 
 
 def commits(good: str, bad: str) -> list[Commit]:
-    """Returns GOOD and the branch's commits after it up to BAD, the oldest first. Raises UserError: there are none."""
-    # First parents only: the commits of a merged branch may lack what this branch had by then.
+    """GOOD, and the commits of BAD's branch after it up to BAD, the oldest first. Raises UserError: there are none."""
+    # Only first parents: a commit of a merged branch may lack changes that BAD's branch had at that time.
     hashes = []
     for name, word in (("GOOD", good), ("BAD", bad)):
         try:
@@ -85,29 +85,29 @@ def commits(good: str, bad: str) -> list[Commit]:
 
 @dataclass
 class Side:
-    """A commit whose files are in a worktree, where its cell is measured."""
+    """A commit, checked out into a worktree where its cell is measured."""
 
     commit: Commit
     folder: Path
-    top: Path  # of the checkout
+    top: Path  # folder of the user's checkout
     context: SweepContext
     ready: Prepared = field(init=False)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Has the working folder and Python's path, also of hosts that start, in the worktree, not in the checkout."""
+        """Moves the working folder and Python's path into the worktree, also for hosts that start in the block."""
         here = Path.cwd()
         path = sys.path[:]
         try:
             os.chdir(self._moved(here) or self.folder)
-            sys.path[:] = [str(each and self._moved(Path(each)) or each) for each in path]
+            sys.path[:] = [str(entry and self._moved(Path(entry)) or entry) for entry in path]
             yield
         finally:
             os.chdir(here)
             sys.path[:] = path
 
     def _moved(self, path: Path) -> Path | None:
-        """The same folder of the worktree; None if it has none, as for a virtual environment in the repository."""
+        """The same folder in the worktree; None if it is not there, such as a virtual environment."""
         path = resolved(path)
         if path == PACKAGE.parent or not path.is_relative_to(self.top):
             return None
@@ -115,13 +115,13 @@ class Side:
         return moved if moved.is_dir() else None
 
     def prepare(self, cell: Cell) -> None:
-        """Plans the cell. Raises UserError: it can't run, or nothing that it names is among the commit's files."""
+        """Plans the cell. Raises UserError: it can't run, or it names no code that is in the commit."""
         with self.inside():
             check_request([cell])
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
                 named = [f"{flag}={path}" for flag, path in cell.own_code.items()] or [f"model={cell.model.name}"]
-                raise UserError(f"{named[0]}: is not among the files of the commit: name code of this repository")
+                raise UserError(f"{named[0]}: not among the files of the commit: name code of this repository")
             ready = self.context.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
@@ -130,7 +130,7 @@ class Side:
 
 @contextmanager
 def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
-    """A worktree of a commit with hosts of its own. SIGKILL leaves it; `git worktree prune` removes it then."""
+    """A worktree of a commit, with its own hosts. After SIGKILL the worktree stays; `git worktree prune` removes it."""
     top = resolved(Path(git("rev-parse", "--show-toplevel")))
     with scratch_folder() as scratch, Hosts() as hosts:
         folder = scratch / commit.short
@@ -143,20 +143,26 @@ def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
 
 
 def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> int:
-    """Finds the first commit after GOOD, the first of `listed`, that makes the cell of `words` slower.
+    """Finds the first commit after GOOD that makes a cell slower.
 
-    Prints what each measured commit is, and the answer; returns the exit status: 1 without one. Raises UserError.
+    Prints the result of each measured commit and the answer. Returns the exit status: 1 if no commit is found.
+
+    Args:
+        listed: GOOD and the commits after it, the oldest first; see `commits`.
+        words: words of the command line that describe the cell.
+
+    Raises UserError: the cell can't be measured or compared.
     """
     good, *after = listed
     cell, options = one_cell(shlex.join(words))
     if cell.protocol in {Protocol.target, *SERVING}:
         raise UserError(f"protocol={cell.protocol}: bisect compares speeds: use window, steps or fit")
     place = workplace().with_data(options.data_root)
-    # One name for one question: a search that was killed goes on from its records.
+    # The folder's name depends only on the question: after a kill, the search continues from its records.
     name = options.out or f"{RUNS}/bisect-{good.short}-{after[-1].short}-{cell.id[:8]}"
     folder = folder_under_runs(place, name)
     context = SweepContext(options, console, Hosts(), place, folder, folder.name, refuses=True)
-    context.say(f"{counted(len(after), 'commit')} after GOOD. Work that is not committed does not count.")
+    context.say(f"{counted(len(after), 'commit')} after GOOD. Uncommitted changes do not count.")
     with lock.hold_measuring(context.say):
         ends_s = time.monotonic() + budget_s
         try:
@@ -173,12 +179,12 @@ def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, cons
 class _Bisection:
     cell: Cell
     good: Side
-    folder: Path  # of the records
+    folder: Path  # folder of the records
     ends_s: float
-    results: dict[str, str] = field(default_factory=dict)  # how each measured commit compares, by its hash
+    results: dict[str, str] = field(default_factory=dict)  # hash of a measured commit -> its result in words
 
     def search(self, left: list[Commit]) -> tuple[str, bool]:
-        """Returns the answer, and whether it names one commit of `left`, of which the last one is BAD."""
+        """The answer, and whether it names a single commit. `left`: the commits after GOOD; the last one is BAD."""
         bad = left[-1]
         is_slower, slowdown = self._test(bad, MARGIN, len(left))
         result = self.results[bad.hash]
@@ -188,13 +194,13 @@ class _Bisection:
             return f"Can't tell whether BAD is slower than GOOD: {result}", False
         if not is_slower:
             return "No slow-down to look for: BAD is not slower than GOOD", False
-        # Half of the slow-down, on the scale of logarithms: commits as fast as GOOD, or as BAD, are far from it.
+        # Half of the slow-down on a logarithmic scale: commits as fast as GOOD or as BAD are equally far from it.
         share = 1 - math.sqrt(slowdown.ratio or 1.0)
         while untested := [commit for commit in left if commit.hash not in self.results]:
             if time.monotonic() >= self.ends_s:
                 break
             middle = len(left) / 2 - 1
-            commit = min(untested, key=lambda each: abs(left.index(each) - middle))
+            commit = min(untested, key=lambda candidate: abs(left.index(candidate) - middle))
             is_slower, _ = self._test(commit, share, len(left))
             if is_slower is not None:
                 place = left.index(commit) + 1
@@ -209,7 +215,7 @@ class _Bisection:
         return "\n".join(lines), False
 
     def _test(self, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
-        """Prints whether a commit is slower than GOOD by more than `share`; the ratio is None if it does not run."""
+        """Whether a commit is slower than GOOD by more than `share`, and the ratio; no ratio if it can't run."""
         context = self.good.context
         context.say(f"{commit.short} beside {self.good.commit.short}: {counted(num_left, 'commit')} left")
         is_slower, ratio = None, None
@@ -218,7 +224,7 @@ class _Bisection:
                 side.prepare(self.cell)
                 ratio, result = self._compare(side, share)
             is_slower = ratio.tells_slower_by(share)
-        except (WriteError, RefusedError):  # no fault of the commit
+        except (WriteError, RefusedError):  # the commit did not cause these
             raise
         except UserError as error:
             result = f"does not run: {error}"
@@ -227,17 +233,17 @@ class _Bisection:
         return is_slower, ratio
 
     def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
-        """Runs interleaved processes of both commits until their ratio is clear of `share`, for `compare` to show."""
+        """Runs interleaved processes of both commits until the interval of their ratio excludes `1 - share`."""
         sides = (self.good, side)
         names = (self.good.commit.short, side.commit.short)
-        for each in sides:
-            each.context.folder = self.folder / "-".join(names)
+        for one in sides:
+            one.context.folder = self.folder / "-".join(names)
         runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.commit.hash[:8], 16))
         records: list[Record] = []
         processes: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
         failure = ""
         with ExitStack() as stack:
-            with side.inside():  # where its hosts start, and its network is checked
+            with side.inside():  # its hosts start here, and its network is checked here
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
             for num, cell in enumerate(runs.cells):
                 if num in LOOKS:
@@ -258,7 +264,7 @@ class _Bisection:
                 processes[runs.is_second[num]].append(process)
                 if not process.rates:
                     failure = f"; {record.label}: {process.outcome}: {record.reason or process.disturbed}"
-        side.context.write_plan([WantedCell(each.cell, each.name, each.label) for each in records])
+        side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])
         save_comparison(runs, names, records, side.context.folder)
         ratio = compare_processes(*processes)
         return ratio, difference(ratio) + failure

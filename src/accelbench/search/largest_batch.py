@@ -1,6 +1,6 @@
-"""Finds the largest batch that fits in memory. Each try is one step in a process, with a record of its own.
+"""Finds the largest batch that fits in memory. Each try is a process with one step and its own record.
 
-The peak memory of small batches tells where the limit is about: large batches are tried only around it, if at all.
+The peak memory of small batches gives an estimate of the limit. Large batches are tried only near it.
 """
 
 import io
@@ -26,25 +26,26 @@ from accelbench.sweep.context import prepare_missing
 
 MAX_BATCH = 1 << 20
 GB = 1e9
-# The search ends when the smallest batch that does not fit exceeds the largest that fits by at most this share of it.
+# The search ends if the smallest batch that does not fit is larger than the largest one that fits by at most this
+# share.
 TOLERANCE = 1 / 8
-# What is tried of a guess, in this order. The two enclose the limit within the tolerance if the guess is right.
+# The shares of an estimate that are tried, in this order. If the estimate is right, the limit is between them.
 GUESS_SHARES = (0.95, 1.06)
-# A line is drawn through two peaks if they differ by this share of the memory; smaller differences are noise.
+# Two peaks give an estimate if they differ by at least this share of the memory. Smaller differences are noise.
 MIN_GROWTH = 0.15
-GROWTH = 4  # from one try to the next, while the peaks draw no line: below the limit, since `MIN_GROWTH` * 4 < 1
+GROWTH = 4  # factor from one try to the next without an estimate; within the limit, since `MIN_GROWTH` * 4 < 1
 
 
 @dataclass
 class Tries:
-    """Which batches fit, of those that were tried, and which to try next."""
+    """The batches that were tried, whether they fit, and which to try next."""
 
     start: int
     most: int = MAX_BATCH
     memory: int | None = None  # bytes; None if unknown
-    largest: int | None = None  # that fits
-    smallest: int | None = None  # that does not
-    peaks: dict[int, int] = field(default_factory=dict)  # batch -> bytes of memory that it took, where known
+    largest: int | None = None  # largest batch that fits
+    smallest: int | None = None  # smallest batch that does not fit
+    peaks: dict[int, int] = field(default_factory=dict)  # batch -> its peak memory in bytes, if known
 
     def add(self, batch: int, fits: bool, peak: int | None) -> None:
         if fits:
@@ -55,10 +56,10 @@ class Tries:
             self.peaks[batch] = peak
 
     def next(self) -> int | None:
-        """The batch to try next; None once the limit is known.
+        """The batch to try next; None if the limit is found.
 
-        It is just below or above the guess where there is one, else a larger one, or it halves the gap. If the first
-        batch does not fit, it is halved until one does.
+        With an estimate, it is just below or above the estimate. Otherwise it is a larger batch, or the middle of the
+        gap. If the first batch does not fit, it is halved until one fits.
         """
         largest, smallest = self.largest, self.smallest
         if largest is None:
@@ -74,7 +75,7 @@ class Tries:
         return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
 
     def guess(self) -> int | None:
-        """The largest batch that should fit, by the line through the peaks; None if they draw none."""
+        """The largest batch that should fit, by a line through the peaks; None without an estimate."""
         if self.memory is None or len(self.peaks) < 2:
             return None
         small, large = min(self.peaks), max(self.peaks)
@@ -85,46 +86,48 @@ class Tries:
 
     def say_so_far(self, console: Console) -> None:
         if self.largest is None:
-            say(console, "No batch was seen to fit yet.")
+            say(console, "No batch has fitted yet.")
             return
         say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
         guess = self.guess()
         if guess is not None and guess > self.largest:
-            say(console, f"About {guess:,} should fit: estimated from the memory of smaller ones.")
+            say(console, f"About {guess:,} should fit, estimated from the memory of smaller batches.")
 
     def took(self, batch: int) -> str:
-        """The memory that a batch took, in words; empty if unknown."""
+        """The memory of a batch in words; empty if unknown."""
         return f", which takes {self.peaks[batch] / GB:.1f} GB" if batch in self.peaks else ""
 
 
 def find(
     cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float, most: int = MAX_BATCH
 ) -> int:
-    """Searches from the cell's batch size, prints the result and returns the exit status.
+    """Searches for the largest batch from the cell's batch size on, prints it, and returns the exit status.
 
-    A batch does not fit if memory ran out or the process was killed; any other failure ends the search. No try begins
-    that would end after `budget_s`. Raises UserError: this machine skips the cell, or it has more samples than `most`.
+    A batch does not fit if memory ran out or the process was killed. Any other failure ends the search. A try begins
+    only if it can end within `budget_s`.
+
+    Raises UserError: this machine skips the cell, or the cell's batch is larger than `most`.
     """
     if reason := skip_reason(cell):
         raise UserError(f"--largest-batch: this machine skips the cell: {reason}")
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)
-    if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:  # else it has no end
+    if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:  # other data have no end
         counts = read_counts(data_of([cell], place)[1])
         most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
     memory = look(cell.device).memory_bytes
-    if memory is not None and cell.device == Device.cpu:  # other programs have a part of it
+    if memory is not None and cell.device == Device.cpu:  # other programs use a part of it
         memory = min(memory, psutil.virtual_memory().available)
     tries = Tries(cell.batch_size, most, memory)
     bound = "" if memory is None else f" in {memory / GB:.1f} GB of memory on the {cell.device}"
     say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
-    # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
+    # In training, the optimizer allocates its memory at the end of the first step. So the second step needs the most.
     warmup = 1 if cell.mode == Mode.train else 0
     step = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
     options = replace(options, tracking="none")
-    # A sweep's lines are about speed, which one step does not show.
+    # The lines of a sweep are about speed, which one step does not show.
     quiet = console if options.verbose else Console(file=io.StringIO())
     ends_s = time.monotonic() + budget_s
     wall_s = 0.0

@@ -1,8 +1,8 @@
-"""Finds the best of many cells within a budget of time: successive halving, and then an interval for the last two.
+"""Finds the best of many cells within a time budget: successive halving, then a comparison of the last two.
 
-Every cell gets one short process. In rounds, the slower half drops out, and those that are left get another short
-process (successive halving: Jamieson and Talwalkar, AISTATS 2016). The last two are measured in full, interleaved,
-until the verdict of a comparison (docs/comparing.md) is known.
+Every cell gets one short process. In each round, the slower half drops out, and each remaining cell gets another short
+process (successive halving: Jamieson and Talwalkar, AISTATS 2016). The last two cells are measured in full,
+interleaved, until a comparison (docs/comparing.md) decides between them.
 """
 
 import math
@@ -34,38 +34,39 @@ from accelbench.search.base import BaseSearch, Clock, search_alone
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
-NUM_LAST = 2  # cells that are compared
-NUM_FEW, MIN_SHORT = 8, 3  # so few cells first get so many short processes, of which one may be slow by chance
-MIN_LEAD = 3  # processes of a cell that is recommended
-LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]  # full processes of a cell: more looks would find chance differences
-KEPT_SHARE = 0.4  # of the time is kept from the first processes for the rounds and the comparison
-MAX_NAMED = 6  # cells that were not tried
-UNKNOWN_S = 1.0  # what a process is taken to last if nothing like it was measured here
+NUM_LAST = 2  # cells that are compared at the end
+NUM_FEW, MIN_SHORT = 8, 3  # this few cells first get this many short processes each: one may be slow by chance
+MIN_LEAD = 3  # processes of a cell that can be recommended
+# Numbers of full processes after which the ratio is tested. More tests would find more differences by chance.
+LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]
+KEPT_SHARE = 0.4  # share of the time that is kept for the rounds and the comparison
+MAX_NAMED = 6  # untried cells that the answer names
+UNKNOWN_S = 1.0  # assumed duration of a process if nothing similar was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
-# What a search may look for -> the unit of its values. More throughput is better, and less of the others.
+# What a search can look for -> the unit of its values. More throughput is better, but less latency and energy.
 UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
-# Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
+# Long enough to tell cells apart that differ by a few per cent. If steps are slow, it has two of them.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a search looks for."""
+    """The goal of a search."""
 
     by: str  # one of `UNITS`
-    latency_ms: float | None  # the longest median step of a cell that may be the best; None for no limit
-    margin: float  # by which share cells that are the same may differ
+    latency_ms: float | None  # limit of the median step of the best cell; None: no limit
+    margin: float  # share by which cells that count as the same may differ
     budget_s: float
-    per_batch: bool  # whether each batch size has a best cell of its own
+    per_batch: bool  # whether to find the best cell for each batch size
 
     def short(self, cell: Cell) -> Cell:
-        """The cell in a short window; the same cell if its protocol has no window, or energy needs all of it."""
+        """The cell in a short window. The same cell if its protocol has no window, or if energy is measured."""
         if cell.protocol != Protocol.window or self.by == "energy":
             return cell
         return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
     def value(self, record: Record) -> float | None:
-        """Samples/s, ms of the median step, or J/sample; None unless it is ok and whole. Raises UserError."""
+        """Samples/s, ms of the median step, or J/sample. None if it is not ok, or partial. Raises UserError."""
         measured = record.measurement
         if record.status != Status.ok or measured is None or measured.is_partial:
             return None
@@ -75,11 +76,11 @@ class Goal:
             return _latency_ms(record)
         joules = summarise(record)["energy_j_per_sample"]
         if not isinstance(joules, float):
-            raise UserError(f"--by energy: no counter of energy here covers {record.label}")
+            raise UserError(f"--by energy: no energy counter here measures {record.label}")
         return joules
 
     def turned(self, value: float) -> float:
-        """A value as one of which more is better, and back."""
+        """A value -> a value of which more is better, and the reverse."""
         return value if self.by == "throughput" else 1 / value
 
 
@@ -90,18 +91,18 @@ def _latency_ms(record: Record) -> float | None:
 
 @dataclass(eq=False)
 class Candidate:
-    """A cell in the race."""
+    """A cell in a race."""
 
     item: Planned
     outcome: RaceOutcome = RaceOutcome.untried
-    # The only rate of each process is the value that is to be large.
+    # The only rate of each process is the value, turned so that more is better.
     short: list[ComparedProcess] = field(default_factory=list)
     full: list[ComparedProcess] = field(default_factory=list)
-    latencies_ms: list[float] = field(default_factory=list)  # of the median step in each process
+    latencies_ms: list[float] = field(default_factory=list)  # median step of each process
 
     @property
     def value(self) -> float:
-        """The geometric mean of full processes, as in a comparison; the median of short ones."""
+        """The geometric mean of full processes, as in a comparison. Without any, the median of short processes."""
         if self.full:
             return geometric_mean([process.rates[0] for process in self.full])
         return median([process.rates[0] for process in self.short])
@@ -109,34 +110,34 @@ class Candidate:
 
 @dataclass
 class Race:
-    """The race of cells that do the same, of which the first is tried before all others."""
+    """The race of cells that do the same work. The first cell is tried before all others."""
 
     candidates: Sequence[Candidate]
     goal: Goal
 
     def run(self) -> Iterator[tuple[Candidate, bool]]:
-        """Yields the cell that gets the next process, and whether that is to be a full one, until the best is known."""
+        """Yields the cell of the next process, and whether it is a full process. Ends when the best is decided."""
         for candidate in self.candidates:
             yield candidate, False
         generator = random.Random(0)
         while len(left := self.left) > NUM_LAST:
-            if len(left) > NUM_FEW or max(len(each.short) for each in left) >= MIN_SHORT:
+            if len(left) > NUM_FEW or max(len(candidate.short) for candidate in left) >= MIN_SHORT:
                 half = math.ceil(len(left) / 2)
                 for candidate in left[half:]:
                     candidate.outcome = RaceOutcome.dropped
                 del left[half:]
-            generator.shuffle(left)  # so that drift of the machine affects all alike
+            generator.shuffle(left)  # so that drift of the machine affects all cells alike
             for candidate in left:
                 yield candidate, False
         while left := self.left:
-            if min(len(each.full) for each in left) in LOOKS and self.is_decided:
+            if min(len(candidate.full) for candidate in left) in LOOKS and self.is_decided:
                 return
-            for candidate in self.candidates:  # in the same order again
+            for candidate in self.candidates:  # in the same order in each round
                 if candidate in left:
                     yield candidate, True
 
     def add(self, candidate: Candidate, is_full: bool, process: ComparedProcess) -> None:
-        """Takes the result of a process; without rates, it failed."""
+        """Adds a process of a cell. A process without rates failed."""
         candidate.outcome = RaceOutcome.failed
         if process.rates:
             (candidate.full if is_full else candidate.short).append(process)
@@ -145,25 +146,25 @@ class Race:
 
     @property
     def left(self) -> list[Candidate]:
-        """The cells that may be the best, best first."""
-        left = [each for each in self.candidates if each.outcome == RaceOutcome.left]
-        return sorted(left, key=lambda each: -each.value)
+        """The cells that may be the best, the best so far first."""
+        left = [candidate for candidate in self.candidates if candidate.outcome == RaceOutcome.left]
+        return sorted(left, key=lambda candidate: -candidate.value)
 
     @property
     def leader(self) -> Candidate | None:
-        """The cell to recommend; None without one that has enough processes."""
+        """The cell to recommend; None if no cell has enough processes."""
         best = next(iter(self.left), None)
         return best if best and len(best.short + best.full) >= MIN_LEAD else None
 
     @property
     def ratio(self) -> SpeedRatio | None:
-        """The best cell over the next one, by their full processes; None if no other is left."""
+        """The best cell's speed over the next one's, from full processes; None if only one cell is left."""
         last = self.left[:NUM_LAST]
         return compare_processes(last[1].full, last[0].full) if len(last) == NUM_LAST else None
 
     @property
     def is_decided(self) -> bool:
-        """Whether the best cell is known, or that none can be the best."""
+        """Whether the best cell is decided, or no cell can be the best."""
         ratio = self.ratio
         if ratio is None:
             return not self.left or self.leader is not None
@@ -171,10 +172,10 @@ class Race:
 
     @property
     def untried(self) -> list[str]:
-        return [each.item.label for each in self.candidates if each.outcome == RaceOutcome.untried]
+        return [candidate.item.label for candidate in self.candidates if candidate.outcome == RaceOutcome.untried]
 
     def outcome(self, candidate: Candidate) -> RaceOutcome:
-        """What became of a cell."""
+        """The outcome of a cell."""
         if candidate is self.leader:
             return RaceOutcome.best if self.is_decided else RaceOutcome.leads
         ratio = self.ratio if candidate.outcome == RaceOutcome.left else None
@@ -182,16 +183,16 @@ class Race:
         return RaceOutcome.dropped if is_beaten else candidate.outcome
 
     def sentences(self) -> Iterator[str]:
-        """What is best, how sure that is, and which cells were not tried."""
+        """The best cell, how sure it is, and the untried cells."""
         leader = self.leader
         if leader is None:
             name = self.candidates[0].item.label
-            yield f"{name} and others: no cell within the limits was measured often enough to recommend it."
+            yield f"{name} and others: no cell within the limits has enough processes to be recommended."
         else:
             how = BEST[self.goal.by] if self.is_decided else f"{BEST[self.goal.by]} so far"
             unit, size = self._unit()
             yield f"{leader.item.label}: {how}, {significant(size * self.goal.turned(leader.value))} {unit}"
-            counts = Counter(self.outcome(each) for each in self.candidates).most_common()
+            counts = Counter(self.outcome(candidate) for candidate in self.candidates).most_common()
             yield f"{self._lead()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
         if self.untried:
             num_more = len(self.untried) - MAX_NAMED
@@ -199,7 +200,7 @@ class Race:
             yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _lead(self) -> str:
-        """How much better the leader is than the next cell, and how sure that is."""
+        """How much better the leader is than the next cell, and how sure it is."""
         ratio, left = self.ratio, self.left
         if ratio is None:
             return "No other cell is left"
@@ -213,7 +214,7 @@ class Race:
         return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})"
 
     def _unit(self) -> tuple[str, int]:
-        """The unit that is shown, and how many of it are one of the values."""
+        """The unit that is shown, and the number of such units in a value of 1."""
         if self.goal.by == "throughput":
             size, unit = speed_unit(self.candidates[0].item.cell)
             return unit, size
@@ -230,8 +231,12 @@ def search(
 ) -> int:
     """Searches for the best of `cells`, prints the answer and returns the exit status.
 
-    Every process has a record, as in a sweep, and those that are there already count. `now` is the clock of the budget,
-    in seconds. Raises UserError: the search could not start, or not go on, for a reason that the user can mend.
+    Every process has a record, as in a sweep. Records that are already there count.
+
+    Args:
+        now: the clock of the budget, in seconds.
+
+    Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
@@ -244,26 +249,26 @@ def search(
 
 
 class _Search(BaseSearch):
-    """One search: the races of its cells, and their records."""
+    """A search: the races of its cells, and their records."""
 
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Clock) -> None:
         super().__init__(context, ready, goal.budget_s, now)
         self.goal = goal
         self.candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
-        self.processes: list[RacedProcess] = []  # in their order
-        self.disturbed: list[str] = []  # what disturbed processes that do not count
-        # Cells race against each other that do the same, with other settings that the user can choose.
+        self.processes: list[RacedProcess] = []  # in the order in which they ran
+        self.disturbed: list[str] = []  # what disturbed the processes that do not count
+        # Cells of one race do the same work, with different values of the settings that a user can choose.
         chosen = set(CHOSEN_SETTINGS)
         if goal.per_batch:
             chosen.remove("batch_size")
-        by_work = grouped(self.candidates, lambda each: each.item.cell.key_without(chosen))
+        by_work = grouped(self.candidates, lambda candidate: candidate.item.cell.key_without(chosen))
         self.races = [Race(candidates, goal) for candidates in by_work.values()]
 
     def race(self) -> None:
         try:
-            for i, race in enumerate(self.races):  # each has its part of the time that all have left
+            for i, race in enumerate(self.races):  # the remaining time is divided among the remaining races
                 self._run(race, self.now() + (self.ends_s - self.now()) / (len(self.races) - i))
-        finally:  # an interrupted search keeps its results too
+        finally:  # an interrupted search also keeps its results
             if self.records:
                 with writing_errors(f"out={shown(self.context.folder)}"):
                     self._file().write(self.context.folder)
@@ -319,17 +324,18 @@ class _Search(BaseSearch):
         race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
         if is_whole or not rates:
             both = zip(self.processes, self.records.values(), strict=True)
-            self.write_plan(each for process, each in both if process.is_full or each.status != Status.ok)
+            self.write_plan(one for process, one in both if process.is_full or one.status != Status.ok)
 
     def _file(self) -> RaceFile:
         """The contents of race.json."""
         of_candidate = {candidate: race for race in self.races for candidate in race.candidates}
         cells = []
-        for each in self.candidates:
-            race = of_candidate[each]
-            value = self.goal.turned(each.value) if each.short else None
+        for candidate in self.candidates:
+            race = of_candidate[candidate]
+            value = self.goal.turned(candidate.value) if candidate.short else None
             group = race.candidates[0].item.label
-            cells.append(RacedCell(label=each.item.label, group=group, outcome=race.outcome(each), value=value))
+            outcome = race.outcome(candidate)
+            cells.append(RacedCell(label=candidate.item.label, group=group, outcome=outcome, value=value))
         return RaceFile(
             by=self.goal.by,
             margin=self.goal.margin,
@@ -340,7 +346,7 @@ class _Search(BaseSearch):
         )
 
     def show(self) -> int:
-        """Raises UserError: no cell was tried."""
+        """Prints the answer, and returns the exit status. Raises UserError: no cell was tried."""
         console = self.context.console
         folder = shown(self.context.folder)
         if self.races and not self.records:
@@ -353,7 +359,7 @@ class _Search(BaseSearch):
                 say(console, line)
         if self.disturbed:
             num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
-            say(console, f"Processes that were disturbed, and do not count: {num}", "yellow")
+            say(console, f"Disturbed processes, which do not count: {num}", "yellow")
         say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self.took_s())})")
         say(console, f"A page to share: accelbench report {folder}")
         if any(race.untried or not race.is_decided for race in self.races):
@@ -362,6 +368,6 @@ class _Search(BaseSearch):
 
 
 def _plainness(item: Planned) -> tuple[object, ...]:
-    """The least of a group is its baseline: plain PyTorch in fp32, which users run today, or what comes next."""
+    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the cell nearest to it."""
     cell = item.cell
     return cell.engine != Engine.pytorch, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size

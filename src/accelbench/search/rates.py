@@ -1,7 +1,7 @@
-"""Which setting is probed next, at which rate and for how long, to find the highest rate that is within a limit.
+"""Chooses the next probe in a search for the highest rate within a limit: its setting, its rate and its duration.
 
-A probe is a process that serves requests at one rate. Nothing here knows records or clocks, so that tests can simulate
-whole searches. Probes on both sides of the rate that is looked for tell the most together (`stats/requests.py`).
+A probe is a process that serves requests at one rate. This module uses no records and no clocks, so tests can simulate
+whole searches. Probes on both sides of the highest rate contain the most information together (`stats/requests.py`).
 """
 
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from accelbench.grid.plan import Planned
 from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
 
-MIN_S = 5.0  # of a probe
-NUM_PROBES = 5  # of the leader, in the time that there is
-FIRST_PART = 0.1  # of the time, for the first probe of a setting: it only says where to go on
-LONGER = 2.0  # times the longest probe so far: a long search ends once the answer is close
-# How far a probe is from the rate that is looked for: as a share of the way to the offline throughput, but at least and
-# at most these shares of the rate; above it, where waiting times vary more, less far.
+MIN_S = 5.0  # shortest probe
+NUM_PROBES = 5  # probes of the leading setting, for which the time is divided
+FIRST_PART = 0.1  # share of the time for the first probe of a setting, which only gives a direction
+LONGER = 2.0  # longest probe, as a multiple of the longest before: so a long search can end once the answer is close
+# Distance of a probe from the highest rate: a share of the way to the offline throughput, but at least and at most
+# these shares of the rate. Above the rate, where waiting times vary more, the distance is multiplied by `ABOVE`.
 DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6
-TOLERANCE = 1.05  # the upper bound over the lower one: closer ones end the search
-OVERLOAD = 1.1  # times the offline throughput: there the requests that wait soon grow for sure
-ROUNDED = 1.02  # times the seconds of the fewest requests: rates and seconds have three digits
-MAX_INVALID = 3  # probes of a setting in a row, such as those whose requests came late: then none is run again
+TOLERANCE = 1.05  # upper bound over lower bound; a smaller ratio ends the search
+OVERLOAD = 1.1  # multiple of the offline throughput at which the queue surely grows
+ROUNDED = 1.02  # multiple of the minimum seconds, since rates and seconds are rounded to three digits
+MAX_INVALID = 3  # invalid probes of a setting in a row (for example with late requests) that end its probes
 
 
 @dataclass
@@ -27,16 +27,16 @@ class Candidate:
     """A setting in the search."""
 
     item: Planned
-    offline: float  # requests/s if all are there at once
-    num: int  # requests of a probe, at least
+    offline: float  # requests/s if all requests are there at the start
+    num: int  # minimum number of requests of a probe
     probes: list[Probe] = field(default_factory=list)
-    tried: list[float] = field(default_factory=list)  # the rates of all processes
-    num_invalid: int = 0  # processes in a row that told nothing
-    longest_s: float = 0.0  # of its probes
+    tried: list[float] = field(default_factory=list)  # rates of all processes
+    num_invalid: int = 0  # invalid processes in a row
+    longest_s: float = 0.0  # longest probe
 
     @property
     def rate(self) -> float:
-        """About the highest rate within the limit; without a probe, the most that it can be."""
+        """An estimate of the highest rate within the limit. Without a probe, the offline throughput, its maximum."""
         joined = rate_at_limit(self.probes, self.item.cell.server.percentile)
         if joined is not None:
             return joined.rate
@@ -45,7 +45,7 @@ class Candidate:
         beyond = [probe for probe in by_rate if probe.load > 1]
         if not by_rate:
             return self.offline
-        # One over the percentile falls about linearly with the rate, to 0 where the queue grows.
+        # 1 / percentile falls about linearly with the rate. It is 0 where the queue grows.
         if not within:
             lowest = beyond[0]
             room = max(0.0, self.offline - lowest.rate)
@@ -67,7 +67,7 @@ class Candidate:
         return high <= TOLERANCE * low
 
     def next(self, left_s: float) -> tuple[float, float] | None:
-        """The rate and the seconds of the next probe; None if it does not fit into the time that is left."""
+        """The rate and the seconds of the next probe; None if it does not fit into the remaining time."""
         if not self.probes:
             rate = self.offline / 2
             seconds = FIRST_PART * left_s
@@ -79,7 +79,7 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """A rate on the side of the highest one within the limit from which there are fewer requests."""
+        """A rate on the side of the highest rate (within the limit) that has fewer requests so far."""
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)
         near = [probe for probe in self.probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]

@@ -1,4 +1,4 @@
-"""Finds how many requests per second are served within a limit, and with which settings, by probes at several rates."""
+"""Finds the most requests per second within a latency limit, and the setting for it, with probes at several rates."""
 
 import time
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ from accelbench.stats.requests import num_requests_for
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.terminal import outcome
 
-FIRST_S = 2.0  # of requests one after another, and of all at once: what a setting may be able to do
-OVERHEAD_S = 3.0  # of a process beyond its requests, until one was measured
+FIRST_S = 2.0  # seconds of single requests, and of all requests at once, which show what a setting can do
+OVERHEAD_S = 3.0  # seconds of a process besides its requests, until one was measured
 
 
 def search(
@@ -39,10 +39,14 @@ def search(
     hosts: Hosts,
     now: Clock = time.monotonic,
 ) -> int:
-    """Searches for the most requests per second within the cells' limit, prints the answer, returns the exit status.
+    """Searches for the most requests per second within the limit, prints the answer, and returns the exit status.
 
-    Each probe has a record as a cell of a sweep has, and those that are there already count. `now` is the clock of the
-    budget, in seconds. Raises UserError: the search could not start or go on, for a reason that the user can mend.
+    Each probe has a record, as a cell of a sweep has. Records that are already there count.
+
+    Args:
+        now: the clock of the budget, in seconds.
+
+    Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="serve")
     context.of_search = True
@@ -50,13 +54,13 @@ def search(
 
 
 class _Search(BaseSearch):
-    """One search: its settings, and the records of their processes."""
+    """A search: its settings, and the records of their processes."""
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Clock) -> None:
         super().__init__(context, ready, budget_s, now)
         self.overhead_s, self.is_done, self.has_probed = OVERHEAD_S, False, False
         self.candidates: list[Candidate] = []  # the settings that may be probed
-        # Settings are searched together that do the same.
+        # Settings that do the same work are searched together.
         self.works = list(grouped(self.asked, lambda item: work_of(item.cell).key_without(CHOSEN_SETTINGS)).values())
 
     def race(self) -> None:
@@ -64,7 +68,7 @@ class _Search(BaseSearch):
         self.is_done = all([self._race(items, num - i) for i, items in enumerate(self.works)])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
-        """Whether the search of one work is done. It takes at most its part of the time that all works left have."""
+        """Searches the settings of one work, in an equal part of the remaining time. Returns whether it is finished."""
         ends_s = self.now() + (self.ends_s - self.now()) / num_left
         racing = []
         for item in items:
@@ -73,8 +77,8 @@ class _Search(BaseSearch):
                 for record in self._earlier(item).values():
                     self._add(racing[-1], record)
         self.candidates += racing
-        while left := [each for each in racing if each.num_invalid < MAX_INVALID]:
-            best = max(left, key=lambda each: each.rate)
+        while left := [candidate for candidate in racing if candidate.num_invalid < MAX_INVALID]:
+            best = max(left, key=lambda candidate: candidate.rate)
             if best.is_close:
                 return True
             ask = best.next(ends_s - self.now() - self.overhead_s)
@@ -101,23 +105,23 @@ class _Search(BaseSearch):
     def _earlier(self, item: Planned) -> dict[str, Record]:
         """The records of this setting's probes that earlier searches left in this folder, by name."""
         probes = list[Planned]()
-        for each in self.context.earlier:
-            cell = replace(each.cell, timeout_s=item.cell.timeout_s)  # theirs was what was left of the budget
+        for wanted in self.context.earlier:
+            cell = replace(wanted.cell, timeout_s=item.cell.timeout_s)  # in the record it is the rest of a budget
             if setting_of(cell) == setting_of(item.cell):
-                probes.append(self.ready.process(cell, each.label))
+                probes.append(self.ready.process(cell, wanted.label))
         records = self.earlier(probes)
         self.records |= records
         return records
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
-        """Requests/s if all are there at once. None: that can't be measured, or a request alone misses the limit."""
+        """Requests/s if all are there at the start. None: not measurable, or a single request misses the limit."""
         asked = item.cell.server
         server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
         single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
         serving = _serving(self._measure(single, ends_s))
-        for each in serving.latencies if serving else ():
-            if each.percentile <= asked.percentile and 1e3 * (each.low or 0.0) > asked.latency_ms:
-                took = f"took {significant(1e3 * (each.seconds or 0.0))} ms (p{each.percentile:g})"
+        for quantile in serving.latencies if serving else ():
+            if quantile.percentile <= asked.percentile and 1e3 * (quantile.low or 0.0) > asked.latency_ms:
+                took = f"took {significant(1e3 * (quantile.seconds or 0.0))} ms (p{quantile.percentile:g})"
                 self.context.say(
                     f"{item.label}: no rate is within {asked.latency_ms:g} ms: requests one after another {took}"
                 )
@@ -126,28 +130,28 @@ class _Search(BaseSearch):
         return serving.served_per_s if serving else None
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
-        """A process of a setting; its name has the setting's words, with its own rate."""
+        """A process of a setting. Its name has the setting's words and its own rate."""
         cell = replace(item.cell, **changes)
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
     def _measure(self, item: Planned, ends_s: float) -> Record:
-        """The record of a process: of this search, of an earlier one in this folder, or of a new process."""
-        if item.record_name in self.records:  # settings may share it
+        """The record of a process, from this search, from an earlier one in this folder, or from a new process."""
+        if item.record_name in self.records:  # settings may share a process
             return self.records[item.record_name]
         record = self.earlier([item]).get(item.record_name)
         if record is None:
             left_s = ends_s - self.now()
             twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
             limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
-            if not self.context.console.is_terminal:  # which shows what is under way
+            if not self.context.console.is_terminal:  # a terminal shows the running cell
                 self.context.say(f"{item.label} ...")
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             serving = _serving(record)
             if item.cell.protocol == Protocol.server:
                 self.has_probed = True
                 self.overhead_s = record.wall_s - serving.duration_s if serving else self.overhead_s
-            if record.status not in UNEXPECTED:  # else the session has said it
+            if record.status not in UNEXPECTED:  # the session prints unexpected ones
                 words = ", ".join(map(str.strip, outcome(record)))
                 self.context.say(f"{item.label}: {words}, after {duration(record.wall_s)}")
         self.records[record.name] = record
@@ -157,47 +161,54 @@ class _Search(BaseSearch):
     def show(self) -> int:
         console = self.context.console
         folder = shown(self.context.folder)
-        # Earlier searches count, as in the report; the answers about what others did are left out.
-        found = capacities(read.read(self.context.folder).cells)
-        mine = {each.what for each in found if any(probe.process.name in self.records for probe in each.probes)}
-        found = [each for each in found if each.what in mine]
-        for best in best_settings(found):
+        # Earlier searches count, as in the report. Answers about other work are left out.
+        every = capacities(read.read(self.context.folder).cells)
+        mine = {
+            capacity.what for capacity in every if any(probe.process.name in self.records for probe in capacity.probes)
+        }
+        ours = [capacity for capacity in every if capacity.what in mine]
+        for best in best_settings(ours):
             say(console, f"\n{best.what}: {best.sentence}")
-            if (table := tabulate_known("", COLUMNS, [each for each in found if each.what == best.what])) is not None:
+            of_work = [capacity for capacity in ours if capacity.what == best.what]
+            if (table := tabulate_known("", COLUMNS, of_work)) is not None:
                 console.print(rendered(table, console.width))
-        untried = [f"{each.item.label} ({significant(each.offline)})" for each in self.candidates if not each.tried]
+        untried = [
+            f"{candidate.item.label} ({significant(candidate.offline)})"
+            for candidate in self.candidates
+            if not candidate.tried
+        ]
         if untried:
-            say(console, f"Not probed, by their requests/s if all are there at once: {', '.join(untried)}")
+            say(console, f"Not probed (in brackets: requests/s if all are there at once): {', '.join(untried)}")
         say(console, f"Records: {folder} ({duration(self.took_s())} of measuring)")
-        if found:
+        if ours:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
             budget = ", which has a new budget then" if self.has_probed else " and a longer --budget: no probe fitted"
             say(console, f"To go on: the same command with out={folder}{budget}")
         num_works = len(self.works)
-        num_lacking = num_works - len({each.what for each in found if each.low})
+        num_lacking = num_works - len({capacity.what for capacity in ours if capacity.low})
         if num_works and num_lacking <= 0:
             return 0
         if not self.is_interrupted:
             of = f" for {num_lacking} of {counted(num_works, 'workload')}" if num_works > 1 else ""
             why = "each line above has its reason"
-            if found:
-                why = f"no rate is surely within the limit, {found[0].limit_text}"
+            if ours:
+                why = f"no rate is surely within the limit, {ours[0].limit_text}"
             say(console, f"No rate to serve at{of}, so the exit status is 1: {why}")
         return 1
 
 
 COLUMNS = [
-    Column[Capacity]("setting", lambda each: each.setting),
-    Column("requests/s", lambda each: each.rates_text),
-    Column("", lambda each: each.how_sure),
+    Column[Capacity]("setting", lambda capacity: capacity.setting),
+    Column("requests/s", lambda capacity: capacity.rates_text),
+    Column("", lambda capacity: capacity.how_sure),
     Column("p99 near it (ms)", "request_p99_ms", number),
     Column("mean batch", "mean_batch", number),
-    Column("probes", lambda each: len(each.probes), count),
+    Column("probes", lambda capacity: len(capacity.probes), count),
 ]
 
 
 def _serving(record: Record) -> Serving | None:
-    """What an ok and undisturbed process served."""
+    """The requests of an ok and undisturbed process; None for others."""
     is_fine = record.status == Status.ok and not why_disturbed(record)
     return record.measurement.serving if record.measurement and is_fine else None

@@ -1,4 +1,4 @@
-"""Measures again, interleaved, what answers compare: which of two cells is faster, until that is sure."""
+"""Measures the cells of an answer again, interleaved, until it is sure which of two is faster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,25 +22,25 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 @dataclass(frozen=True)
 class Question:
-    """Which is faster, the best cell of a model and mode or its rival; their order does not depend on their speeds."""
+    """Whether the best cell of a model and mode is faster than its rival. Their order does not depend on speeds."""
 
     first: Process
     second: Process
-    cost_s: float  # that its processes will take, from what one of each took
-    ratio: float  # of the faster one's speed to the other's
+    cost_s: float  # expected seconds of its processes, from the duration of one process of each cell
+    ratio: float  # speed of the faster cell over that of the other
 
     @property
     def key(self) -> str:
-        """Hexadecimal digits; equal for the same two cells."""
+        """Hexadecimal digits, equal for the same two cells."""
         return digest([self.first.cell.id, self.second.cell.id])[:8]
 
     @property
-    def name(self) -> str:  # of its folder
+    def name(self) -> str:  # name of its folder
         return f"{self.first.cell.suite}-{self.key}"
 
     @property
     def tracking(self) -> str:
-        """Where its records are delivered: nowhere, if those that it is about were not."""
+        """Where its records are delivered; nowhere if the records of its cells were delivered nowhere."""
         return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
 
     @property
@@ -49,19 +49,19 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
+    """The open questions that fit into `budget_s` together. Cheap questions come first, then close ones.
 
-    The same questions are chosen before and after they were answered. All of them together take `budget_s`.
+    A question that was answered stays in the list, so that a repeated call chooses the same questions.
     """
-    found = []
-    for group in groups(cells_of(process for each in sweeps for process in each.planned)):
+    possible = []
+    for group in groups(cells_of(process for one in sweeps for process in one.planned)):
         lead = group.lead
         if lead is not None and group.others and not lead.is_interleaved:
-            first, second = sorted((lead.first, lead.second), key=lambda each: each.cell.id)
-            cost_s = MIN_PROCESSES * sum(each.record.wall_s for each in (first, second) if each.record)
-            found.append(Question(first, second, cost_s, lead.ratio))
+            first, second = sorted((lead.first, lead.second), key=lambda process: process.cell.id)
+            cost_s = MIN_PROCESSES * sum(process.record.wall_s for process in (first, second) if process.record)
+            possible.append(Question(first, second, cost_s, lead.ratio))
     chosen = []
-    for question in sorted(found, key=lambda each: (round(each.cost_s), each.ratio)):
+    for question in sorted(possible, key=lambda question: (round(question.cost_s), question.ratio)):
         if question.cost_s <= budget_s:
             chosen.append(question)
             budget_s -= question.cost_s
@@ -69,16 +69,16 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
-    """Answers the questions, each into a folder of its own below `folder`; returns the records.
+    """Answers each question in its own folder below `folder`, and returns the records.
 
-    Records of an earlier call count if they are of the same cells, machine and code.
+    Records of an earlier call count if cells, machine and code are the same.
     """
     folder.mkdir(exist_ok=True)
     records = []
     for number, question in enumerate(chosen, 1):
         took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
-        # The same order each time: after an interruption, the records that are there are those of the first processes.
+        # The order is the same each time. So after an interruption, existing records are those of the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
         suite = question.first.cell.suite
         place = folder / question.name
