@@ -7,6 +7,8 @@ from accelbench.cli import main
 from accelbench.commands.project import FILES
 from accelbench.project import Workplace, workplace
 from accelbench.stages.stage import STAGES
+from accelbench.stages.work import build_report
+from report.conftest import Maker
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +50,13 @@ def test_every_stage_of_its_dvc_yaml_is_one_of_the_packages(here):
     commands = [(stage.get("do") or stage)["cmd"].removeprefix("exec ") for stage in stages.values()]
     assert all(command.startswith("python -m accelbench.stages ") for command in commands)
     assert {command.split()[3] for command in commands} == set(STAGES) - {"list_retries"}
+
+
+def test_no_output_of_the_report_stage_is_an_empty_folder(here):
+    assert main(["init"]) == 0
+    maker = Maker()
+    maker.suite(here / "results", [maker.ok(maker.cell(suite="my_network"), 1000.0)])
+    build_report(None)
+    outs = yaml.safe_load((here / "dvc.yaml").read_text())["stages"]["report"]["outs"]
+    assert [name for name in outs if not (here / name).exists()] == []
+    assert [name for name in outs if (here / name).is_dir() and not any((here / name).iterdir())] == []
