@@ -1,12 +1,13 @@
 """A sweep whose cells are measured by the jobs of a cluster.
 
-The controller gives each job its part of the cells, shows their records as they come, and brings them together in the
-sweep's folder. It measures nothing. Which cells can't run is for each node to say: it may have devices that this
-machine lacks. What it shares with its jobs lies on the shared file system, in a folder that is its owner's alone:
+The controller divides the cells among jobs, shows records as they arrive, and collects them in the sweep's folder. It
+measures nothing. Each node decides which cells can't run there, because it may have devices that this machine lacks.
+The
+controller and its jobs share files in a folder on the shared file system, which only its owner can read:
 
     .accelbench/runs/mine/<round>/part-<n>.json        the cells of a job
-    .accelbench/runs/mine/<round>/part-<n>/finished/   the records that the job has finished; in work/ those to come
-    .accelbench/runs/mine/<round>/part-<n>.problem     why it could not go on
+    .accelbench/runs/mine/<round>/part-<n>/finished/   records that the job has finished; work/ has unfinished ones
+    .accelbench/runs/mine/<round>/part-<n>.problem     why the job could not continue
     .accelbench/runs/mine/<round>/jobs.json            the jobs
 """
 
@@ -40,14 +41,14 @@ from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
-OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
-REPLACED = "replaced"  # the folder of records of cells that were measured again
+OF_NODE = ("nvidia-driver",)  # versions that belong to the node; all others belong to packages that nodes share
+REPLACED = "replaced"  # folder for records of cells that were measured again
 POLL_S = 5.0
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a cell needs of its node: `num` devices. Whatever computes on the processor needs one `cpu`."""
+    """The devices that a cell needs on its node. Whatever computes on the processor needs one `cpu`."""
 
     device: Device
     num: int
@@ -61,33 +62,36 @@ class Need:
 
 
 class ClusterEngine(ABC):
-    """A scheduler, with the settings that the user gave for it. Each method may raise a UserError, which says why."""
+    """A scheduler with the user's settings for it. Each method may raise a UserError with the reason."""
 
-    name: str  # as messages name it
-    num_jobs: int  # of each group of cells, at most
+    name: str  # name in messages
+    num_jobs: int  # maximum number of jobs for a group of cells
 
     @abstractmethod
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        """Submits a job for each part, for nodes that have what is needed; yields each job as soon as it is there."""
+        """Submits a job for each part, to nodes that have `need`. Yields the name of each job once it is submitted."""
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state, of those that may still measure: of the known `jobs`, and of others with `job_name`."""
+        """Job -> its state, for jobs that may still measure: those of `jobs`, and others with `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
         """Ends the jobs."""
 
     def last_words(self, spread: Path, job: str) -> str:
-        """What the log of a job of the round in the folder `spread` says of its end, and the log; empty if nothing."""
+        """The reason in a job's log for its end, and the path of the log; empty without a reason.
+
+        `spread`: the folder of the job's round.
+        """
         return ""
 
-    def close(self) -> None:  # noqa: B027  # an engine may have nothing to leave
+    def close(self) -> None:  # noqa: B027  # an engine may have nothing to close
         """Leaves the cluster. The engine is not used afterwards."""
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
-    """The cells of each of `num` jobs at most: whole repeats, unless there are fewer repeats than jobs."""
+    """Divides cells among at most `num` jobs. If there are enough repeats, a job gets whole repeats."""
     repeats = list(dict.fromkeys(cell.repeat for cell in cells))
     parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
     for number, cell in enumerate(cells):
@@ -97,7 +101,7 @@ def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
 
 
 def shared_folder(place: Workplace, folder: Path) -> Path:
-    """Where the controller of the sweep in `folder` and its jobs meet; runs/ may be a link to another disk."""
+    """The folder that the controller of the sweep in `folder` shares with its jobs. runs/ may be a link."""
     real = resolved(folder)
     for name in RECORD_FOLDERS:
         if real.is_relative_to(parent := resolved(place.root / name)):
@@ -107,13 +111,13 @@ def shared_folder(place: Workplace, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Round:
-    """The folder of the jobs that one start has submitted."""
+    """The folder of the jobs that one start of a sweep has submitted."""
 
     folder: Path
 
     @property
     def job_name(self) -> str:
-        """Under which the jobs of the round, and no others, are submitted."""
+        """The name of the jobs of this round. No other job has it."""
         return f"accelbench-{self.folder.parent.name}-{self.folder.name.rpartition('-')[2]}"
 
     def parts(self) -> list[Path]:
@@ -125,30 +129,30 @@ class Round:
         return []
 
     def records(self) -> set[Path]:
-        """The files of the records that its jobs have finished."""
+        """The files of the records that the round's jobs have finished."""
         return {path for part in self.parts() for path in finished(part).glob(RECORDS)}
 
     def unfinished_jobs(self) -> list[str]:
-        """Those that have not left a record for each cell of their part, in whose order they were submitted."""
+        """The jobs that have unfinished cells, in the order in which they were submitted."""
         parts = [self.folder / f"part-{number}.json" for number in range(len(self.parts()))]
         num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in parts]
         return [job for job, num in zip(self.jobs(), num_left, strict=False) if num]
 
 
 class Controller:
-    """Spreads one sweep over the jobs of an engine."""
+    """Divides one sweep among the jobs of an engine."""
 
     def __init__(self, engine: ClusterEngine) -> None:
         self.engine = engine
-        self._problems: list[str] = []  # why jobs ended before their cells were measured
-        self._is_merged = True  # whether the sweep's folder has all that the jobs left
+        self._problems: list[str] = []  # why jobs ended with unmeasured cells
+        self._is_merged = True  # whether the sweep's folder has all files of the jobs
 
     def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-        """Measures every cell without a record; the records of all that have one. Raises BusyError."""
+        """Measures each cell that has no record. Returns the records of all cells that have one. Raises BusyError."""
         self.context, self.ready, self.delivery = context, ready, delivery
         self.folder = shared_folder(context.place, context.folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)  # submitit's pickles run code when they are read
+        self.folder.chmod(0o700)  # reading submitit's pickles runs code
         with hold(self.folder / "lock", "a sweep into this folder"):
             if (running := self._running()) is not None:
                 context.say(f"Waiting for {counted(len(self._states(running)), 'job')} of an earlier start.")
@@ -158,15 +162,15 @@ class Controller:
                 context.say(f"{len(done)} of {len(ready.planned)} cells have their record already.")
             if todo := [item.cell for item in ready.planned if item.cell.id not in done]:
                 self._watch(self._submit(todo))
-                done = self._collect(Retry.none)  # those that were retried have their new records
+                done = self._collect(Retry.none)  # cells that were retried have new records
             if len(done) == len(ready.planned):
                 self._forget_round()
         return [done[item.cell.id] for item in ready.planned if item.cell.id in done]
 
     def check_complete(self, records: Sequence[Record]) -> None:
-        """Raises a UserError if cells have no record."""
+        """Raises UserError: some cells have no record."""
         if num := len(self.ready.planned) - len(records):
-            why = "; ".join(dict.fromkeys(self._problems)) or "their jobs were ended from outside"
+            why = "; ".join(dict.fromkeys(self._problems)) or "something else ended their jobs"
             again = f"The same command with out={shown(self.context.folder)} goes on"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
 
@@ -177,20 +181,20 @@ class Controller:
         if last := self._last_round():
             if self._is_merged:
                 shutil.rmtree(last.folder, ignore_errors=True)
-            else:  # a record, or weights, that lie nowhere else
+            else:  # a record or weights exist only here
                 last.folder.rename(self.folder / f"kept-{last.folder.name}")
 
     def _states(self, spread: Round) -> Mapping[str, str]:
         return self.engine.states(spread.jobs(), spread.job_name)
 
     def _running(self) -> Round | None:
-        """The last round, if jobs of it run."""
+        """The last round, if any of its jobs runs."""
         last = self._last_round()
         return last if last and self._states(last) else None
 
     def _submit(self, todo: Sequence[Cell]) -> Round:
-        """Submits jobs for the cells; if not all can be, none stays. Each is on disk as soon as it is known."""
-        self._forget_round()  # no job of it runs, and its records were collected
+        """Submits jobs for the cells, and writes each to disk at once. If one can't be submitted, all are cancelled."""
+        self._forget_round()  # none of its jobs runs, and its records were collected
         new = Round(self.folder / f"round-{secrets.token_hex(4)}")
         new.folder.mkdir(mode=0o700)
         labels = {item.cell.id: item.label for item in self.ready.planned}
@@ -219,7 +223,7 @@ class Controller:
         return new
 
     def _cancel(self, spread: Round) -> None:
-        """Ends the jobs of the round, known or not; says so if that fails."""
+        """Ends the jobs of the round, including those that were not written to disk. Prints a failure."""
         try:
             self.engine.cancel(list(dict.fromkeys([*spread.jobs(), *self._states(spread)])))
         except UserError as error:
@@ -239,7 +243,7 @@ class Controller:
             self._problems = listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
     def _wait(self, spread: Round) -> None:
-        """Waits until no job runs or is to run, and delivers the records that come meanwhile."""
+        """Waits until no job of the round runs or will run. Delivers records as they arrive."""
         collected = {path.name for path in self.context.folder.glob(RECORDS)}
         shown_before = {path for path in spread.records() if path.name in collected}
         wanted = {cell_id for path in spread.parts() for cell_id in read_json(path)["labels"]}
@@ -249,7 +253,7 @@ class Controller:
             self.delivery.open()
         with SweepProgress(self.context.console, todo, Evidence()) as progress:
             while True:
-                states = self._states(spread)  # before the records: a job leaves none after it has ended
+                states = self._states(spread)  # before the records: an ended job adds no record
                 new = spread.records() - shown_before
                 shown_before |= new
                 for record in sorted(read_all(new), key=lambda record: record.started_at):
@@ -263,8 +267,8 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
-        """Brings finished records into the folder, with a plan; returns, by cell id, those that stand."""
-        # The others are set aside: new ones will have their names.
+        """Collects finished records in the sweep's folder and writes a plan. Returns those that count, by cell id."""
+        # Other records are moved away, since new ones will have their names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
@@ -284,7 +288,7 @@ class Controller:
                 continue
             replaced = self.folder / REPLACED
             replaced.mkdir(exist_ok=True)
-            for path in folder.glob(f"{record.name}.*"):  # and its weights
+            for path in folder.glob(f"{record.name}.*"):  # also its weights
                 shutil.move(path, replaced / path.name)
         wanted = []
         for item in self.ready.planned:
@@ -295,7 +299,7 @@ class Controller:
         return done
 
     def _is_of_today(self, record: Record) -> bool:
-        """Whether the node that measured the record would give it the same identity with today's code and data."""
+        """Whether the record would have the same identity on its node with the present code and data."""
         here = self.ready.fingerprints[record.cell.engine]
         there = record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}

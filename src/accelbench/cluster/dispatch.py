@@ -1,4 +1,4 @@
-"""Measures a sweep where its settings say: on this machine, or in the jobs of a cluster."""
+"""Measures a sweep on this machine or in the jobs of a cluster, as its settings say."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -28,9 +28,9 @@ def run(
     hosts: Hosts,
     show: Callable[[SweepResult], None] | None = None,
 ) -> SweepResult:
-    """As `sweep.run.run` for the cells of each data set, by the jobs of a cluster if `options` say so.
+    """Runs the cells of each data set, as `sweep.run.run` does. If `options` name a cluster, its jobs measure them.
 
-    Raises UserError: cells have no record.
+    Raises UserError: some cells have no record.
     """
     records: list[Record] = []
     engine = engine_of(options.executor)
@@ -47,9 +47,9 @@ def run(
 
 
 def engine_of(executor: ExecutorConfig) -> ClusterEngine | None:
-    """The engine that the user has chosen; None for this machine.
+    """The engine of the cluster that the user has chosen; None for this machine.
 
-    Raises UserError: it is not installed, or its cluster is not there.
+    Raises UserError: its package is not installed, or the cluster does not answer.
     """
     try:
         if executor.name == Executor.slurm:
@@ -57,7 +57,7 @@ def engine_of(executor: ExecutorConfig) -> ClusterEngine | None:
 
             return SlurmEngine(executor.slurm)
         if executor.name == Executor.ray:
-            if executor.ray.address == "local":  # with it, Ray's own address is the loopback's; read by its import
+            if executor.ray.address == "local":  # Ray then uses the loopback address; its import reads the variable
                 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
             from accelbench.cluster.on_ray import RayEngine
 

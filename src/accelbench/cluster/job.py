@@ -1,4 +1,4 @@
-"""A job of a cluster: measures its part of a sweep on its node. Requeued, it goes on after what it had finished."""
+"""A job of a cluster measures its part of a sweep on its node. A requeued job continues after its finished cells."""
 
 import os
 import platform
@@ -22,21 +22,22 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 
-# A scheduler signals all processes of a job at once: the signal that ended a cell's process reaches this one within it.
+# A scheduler sends a signal to all processes of a job at once. If it ended a cell's process, it arrives here within
+# this.
 SIGNAL_S = 2.0
-NODE_NAME = "SLURMD_NODENAME"  # the variable that names the node; without it, that is the host's name
-PROBLEM = ".problem"  # the ending of the file that says why a job could not go on
+NODE_NAME = "SLURMD_NODENAME"  # environment variable with the node's name; without it, the host's name is used
+PROBLEM = ".problem"  # suffix of the file with the reason why a job could not continue
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a job is given, as JSON: cells that no other job has."""
+    """The input of a job, kept as JSON. Each cell is in one job only."""
 
     sweep_id: str
-    project: str  # the current folder of the controller, from which it found the project
+    project: str  # current folder of the controller, from which the job finds the project
     options: SweepOptions
     cells: list[Cell]
-    labels: dict[str, str]  # by the cells' ids
+    labels: dict[str, str]  # cell id -> label
 
 
 def finished(part: Path) -> Path:
@@ -45,7 +46,7 @@ def finished(part: Path) -> Path:
 
 
 def run_part(path: str, job: str, new_hosts: Callable[[], Hosts] = Hosts) -> None:
-    """Measures the cells of the part at `path` that have no record yet; `job` is the job's name in their records."""
+    """Measures the cells of the part at `path` that have no record yet. `job`: the job's name in records."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     here = Path(path)
     problem = here.with_suffix(PROBLEM)
@@ -79,7 +80,7 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
             for item in todo:
                 record = session.measure(item)
                 if record.status in UNEXPECTED:
-                    time.sleep(SIGNAL_S)  # if not the cell failed, but its job is ended, this raises
-                for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # what is finished is never changed
+                    time.sleep(SIGNAL_S)  # if the job is being ended, and the cell did not fail, this raises
+                for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # finished files are never changed
                     if (work / f"{record.name}{ending}").exists():
                         (work / f"{record.name}{ending}").replace(done / f"{record.name}{ending}")

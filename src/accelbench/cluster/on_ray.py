@@ -1,4 +1,4 @@
-"""Tasks of Ray."""
+"""Runs the parts of a sweep as tasks of Ray."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before its import: Ray would report its use
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # set before the import: Ray would send usage statistics
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -22,11 +22,11 @@ from accelbench.settings.config import RayConfig
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be another environment than without Ray
+THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, but without Ray the environment lacks it
 
 
 class RayEngine(ClusterEngine):
-    """Starts tasks that take a whole node, again if it is lost; Ray ends those of a controller that ends."""
+    """Starts tasks that take a whole node. If a node is lost, Ray repeats its task. Tasks end with their controller."""
 
     name = "Ray"
 
@@ -34,8 +34,8 @@ class RayEngine(ClusterEngine):
         self._config = config
         self.num_jobs = config.nodes or 1
         self._tasks: dict[str, Any] = {}
-        self._num_on = Counter[str]()  # node -> tasks that it got
-        address = config.address or "auto"  # without an address, Ray would start one that others reach
+        self._num_on = Counter[str]()  # node -> number of its tasks
+        address = config.address or "auto"  # without an address, Ray would start a cluster that others can reach
         try:
             if address == LOCAL:
                 _start_on_loopback()
@@ -65,7 +65,7 @@ class RayEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        # The tasks of another controller have ended with it.
+        # Tasks of another controller ended with it.
         tasks = [self._tasks[job] for job in jobs if job in self._tasks]
         if not tasks:
             return {}
@@ -84,7 +84,7 @@ class RayEngine(ClusterEngine):
 
 
 def _start_on_loopback() -> None:
-    """Starts a Ray on the loopback only, without the dashboard, which runs anybody's jobs."""
+    """Starts Ray on the loopback address only, without its dashboard, which would run jobs of any user."""
     ray.init(address=LOCAL, include_dashboard=False, **QUIET)
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()

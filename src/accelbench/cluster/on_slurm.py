@@ -1,4 +1,4 @@
-"""Jobs of Slurm, submitted by submitit."""
+"""Runs the parts of a sweep as jobs of Slurm, submitted with submitit."""
 
 import os
 import shutil
@@ -19,15 +19,15 @@ from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import SlurmConfig
 
-TIMEOUT_S = 60.0  # of a call of Slurm's commands
+TIMEOUT_S = 60.0  # time limit of a Slurm command
 PENDING = "PENDING"
-UNKNOWN = "no answer"  # the state of each job while Slurm does not answer
-LOGS = "submitit"  # the folder of the pickles and of what the jobs say
+UNKNOWN = "no answer"  # state of each job while Slurm does not answer
+LOGS = "submitit"  # folder of submitit's pickles and of the jobs' logs
 PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
 class SlurmEngine(ClusterEngine):
-    """Submits jobs that have their node for themselves, and that Slurm requeues when a node is lost."""
+    """Submits jobs that have a node to themselves. If a node is lost, Slurm requeues its job."""
 
     name = "Slurm"
 
@@ -42,8 +42,12 @@ class SlurmEngine(ClusterEngine):
         chosen = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
         chosen.pop("nodes", None)
         gpus = {"gpus_per_node": need.num} if need.device == Device.gpu else {}
-        others = {"requeue": True, "mem": 0, **chosen.pop("additional_parameters", {})}  # 0: the node's whole memory
-        # A step binds its task to one core by default.
+        others = {
+            "requeue": True,
+            "mem": 0,
+            **chosen.pop("additional_parameters", {}),
+        }  # 0: all memory
+        # Without this argument, a step binds its task to one core.
         node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
         parameters = {"job_name": job_name, **node, **gpus, **chosen, "additional_parameters": others}
         for part in parts:
@@ -56,8 +60,8 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, every job, even one without a number, is `UNKNOWN`."""
-        # All jobs of the user: if one of those that are asked for by number is forgotten, squeue shows none of them.
+        """See the base class. If Slurm does not answer, all jobs are `UNKNOWN`; without jobs, so is `job_name`."""
+        # This lists all jobs of the user. If squeue gets job numbers and has forgotten one, it lists none.
         command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
@@ -83,13 +87,13 @@ class SlurmEngine(ClusterEngine):
     def last_words(self, spread: Path, job: str) -> str:
         log = spread / LOGS / f"{job}_0_log.err"
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-        # Slurm's own daemon names the reason, such as the time limit; srun's line after it has a number alone.
+        # Slurm's daemon writes the reason, such as the time limit. The line of srun after it has only a number.
         last = [line for line in lines if line.startswith("slurmstepd")] or lines
         return f"{one_line(last[-1])} ({shown(log)})" if last else ""
 
 
 class SlurmPart(submitit.helpers.Checkpointable):
-    """What submitit pickles: it runs a part; submitit requeues it at the time limit, and when it is preempted."""
+    """The object that submitit pickles. It runs a part. It is requeued at the time limit, and if it is preempted."""
 
     def __call__(self, path: str) -> None:
         run_part(path, os.environ["SLURM_JOB_ID"])

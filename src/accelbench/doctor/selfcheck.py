@@ -1,4 +1,4 @@
-"""How small a difference this machine can tell: cells against themselves, in interleaved rounds, as in `compare`."""
+"""Measures how small a difference this machine can detect: cells against themselves, interleaved, as in `compare`."""
 
 import io
 import math
@@ -23,27 +23,27 @@ from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 
-FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
+FOLDER = "selfcheck"  # folder of the records, apart from those of sweeps, which reports and trackers read
 SHORT = (
     "device=cpu mode=infer data=random tracking=none breakdown_s=0 "
     "window.warmup_s=0.1 window.block_s=0.05 window.latency_s=0.02"
 )
-# Steps of tenths of a millisecond, which the allocator and the scheduler disturb; and steps of tens.
+# Light: steps of tenths of a millisecond, which allocator and scheduler disturb. Heavy: steps of tens of milliseconds.
 CELLS = {
     "light": f"model=mlp 'model.input_shape=[28,28]' batch_size=64 window.measure_s=0.25 {SHORT}",
     "heavy": f"model=scaling_cnn_small batch_size=4 window.measure_s=0.5 {SHORT}",
 }
-NUM_ROUNDS = 10  # of two processes of each cell
-NUM_PROCESSES = (5, 10)  # a side, for which the smallest change is computed
-# A difference of so many half widths of an interval is outside of it 4 times in 5: 1 + .84 / 1.96, of the normal's
-# quantiles at 80 and at 97.5 %.
+NUM_ROUNDS = 10  # rounds of two processes for each cell
+NUM_PROCESSES = (5, 10)  # processes on each side, for which the detectable change is computed
+# A difference of this many half widths is outside the interval in 80 % of cases: 1 + 0.84 / 1.96, from the normal
+# distribution's quantiles at 80 % and 97.5 %.
 POWER_WIDTHS = 1.43
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
     """Measures rounds of each cell within the budget, keeps and prints the result, and returns 0.
 
-    Raises UserError: too little time, or processes failed.
+    Raises UserError: the time is too short, or processes failed.
     """
     began_s = time.monotonic()
     began_at = datetime.now(UTC)
@@ -53,7 +53,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
     options = replace(asked["light"][1], ends_after_s=budget_s)
     folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
     say(console, f"Measuring cells against themselves, for at most {duration(budget_s)} ...")
-    quiet = Console(file=io.StringIO())  # the speed of each process is no answer
+    quiet = Console(file=io.StringIO())  # the speeds of single processes are not shown
     cells = [cell for of_cell in runs.values() for cell in of_cell.cells]
     records = sweep.run(cells, options, quiet, folder, hosts=hosts, show=lambda result: None).records
     errors = {}
@@ -63,36 +63,37 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
             if record.cell.model == cell.model:
                 sides[runs[name].is_second[record.cell.repeat]].append(ComparedProcess.of(record))
         errors[name] = machine_error(*sides)
-    found = SelfCheck(measured_at=began_at.isoformat(), took_s=time.monotonic() - began_s, cells=errors)
+    check = SelfCheck(measured_at=began_at.isoformat(), took_s=time.monotonic() - began_s, cells=errors)
     with writing_errors(shown(place.cache / SELFCHECK)):
-        write_selfcheck(place.cache, fingerprint()["machine"], found)
-    show(found, place, folder, console)
+        write_selfcheck(place.cache, fingerprint()["machine"], check)
+    show(check, place, folder, console)
     return 0
 
 
 def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> MachineError:
-    """How far the two sides of one cell are apart. Raises UserError: too few of their processes count."""
+    """The difference between the two sides of one cell. Raises UserError: too few processes count."""
     detectable = []
     for num in NUM_PROCESSES:
         ratio = compare_processes(first[:num], second[:num])
         if ratio.low is not None and ratio.high is not None:
             width = math.log(ratio.high / ratio.low) / 2
-            slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller one counts as none
+            slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller slow-down counts as none
             detectable.append(Detectable(num_processes=num, slowdown=slowdown))
     whole = compare_processes(first, second)
     num = min(whole.num_first, whole.num_second)
     if whole.low is None or whole.high is None or not detectable:
-        failed = [f"; {each.outcome}: {each.disturbed or ''}" for each in [*first, *second] if not each.rates]
+        processes = [*first, *second]
+        failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in processes if not one.rates]
         raise UserError(f"--budget: {num} rounds were measured, and {MIN_PROCESSES} are needed{''.join(failed[:1])}")
     return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
 
 
-def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
-    """Prints what was found: the answer in its first line."""
+def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
+    """Prints the result; the first line has the answer."""
     console.print()
-    console.print(Text(found.sentence, "bold"))
-    for name, cell in found.cells.items():
-        needed = ", ".join(f"{percent(each.slowdown)} with {each.num_processes}" for each in cell.detectable)
+    console.print(Text(check.sentence, "bold"))
+    for name, cell in check.cells.items():
+        needed = ", ".join(f"{percent(row.slowdown)} with {row.num_processes}" for row in cell.detectable)
         apart = f"{100 * cell.low:+.1f} to {100 * cell.high:+.1f} %"
         console.print(f"{name} cell: {cell.num_rounds} rounds, itself over itself {apart}; differences: {needed}")
     kept = f"Kept in {shown(place.cache / SELFCHECK)}, which the report reads."

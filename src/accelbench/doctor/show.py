@@ -1,4 +1,4 @@
-"""`accelbench doctor`: prints what this machine and its project have and can do, after probing it if asked."""
+"""`accelbench doctor`: prints what this machine and its project have and can do. With --probe it measures ceilings."""
 
 import functools
 import itertools
@@ -31,19 +31,19 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
-LEFT_OUT = ("physical_cores",)  # details of a device that the summary leaves out
+LEFT_OUT = ("physical_cores",)  # details of a device that are not in the summary
 FOOT = "* not with every network or engine; for details: accelbench doctor --all"
-TOO_LOW = "too low, since probed beside other load"
+TOO_LOW = "too low, because other load ran at the same time"
 NOT_PROBED = "not probed yet: the first cell on each device does it"
 Rows = list[tuple[str, str]]
 
 
-# A device, a precision and a mode -> why a cell of our network `mlp` would not run here; None if it would.
+# Device, precision and mode -> why a cell of our network `mlp` can't run here; None if it can.
 Kinds = Mapping[tuple[Device, Precision, Mode], str | None]
 
 
 def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool = False) -> None:
-    """Prints what this machine has and can do: a summary, or the `whole`; with `probe` it measures ceilings first."""
+    """Prints what this machine has and can do: a summary, or all if `whole`. `probe`: measures ceilings first."""
     if probe:
         say = functools.partial(console.print, markup=False)
         with lock.hold_measuring(say), Hosts() as hosts:
@@ -58,21 +58,21 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
         (report.device, precision, mode): support.why_not(_plain_cell(report.device, precision, mode), report)
         for report, precision, mode in itertools.product(present, NOT_QUANTIZED, STEP_MODES)
     }
-    known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
+    ceilings_of = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
     if not whole:
         there = ", ".join(report.device for report in present)
         absent = ", ".join(report.device for report in reports if not report.present)
         console.print(Text(f"{there} run here{f'; not here: {absent}' if absent else ''}", "bold"))
-        console.print(_table(_summary(place, reports, kinds, known)))
+        console.print(_table(_summary(place, reports, kinds, ceilings_of)))
         console.print(Text(FOOT, "dim"))
         return
-    for title, rows in _sections(place, reports, kinds, known).items():
+    for title, rows in _sections(place, reports, kinds, ceilings_of).items():
         console.print(Text(title, "bold"))
         console.print(_table(rows), end="\n\n")
 
 
 def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mode = Mode.infer) -> Cell:
-    """A small cell of this kind, which stands for others in what does not depend on the rest of its settings."""
+    """A small cell of this kind. Its answers hold for all cells that differ only in other settings."""
     return Cell(
         suite="",
         engine=Engine.pytorch,
@@ -88,13 +88,13 @@ def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mod
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
-    """Why the engine would not infer in this precision on this machine's CPU; None if it would."""
+    """Why the engine can't do inference in this precision on this CPU; None if it can."""
     keras = KerasSettings() if engine == Engine.keras else None
     return support.why_not(replace(_plain_cell(Device.cpu, precision), engine=engine, keras=keras), look(Device.cpu))
 
 
 def _table(rows: Rows) -> Table:
-    """Readable as plain text: no frame, and the first column is never wrapped."""
+    """A table that reads well as plain text: no frame, and the first column is never wrapped."""
     columns = Column(no_wrap=True), Column(overflow="fold")
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for name, text in rows:
@@ -102,15 +102,17 @@ def _table(rows: Rows) -> Table:
     return table
 
 
-def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]) -> Rows:
-    """A dozen lines of 80 columns."""
+def _summary(
+    place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
+) -> Rows:
+    """About a dozen lines of 80 columns."""
     rows = [(report.device.value, _described(report, is_brief=True)) for report in reports]
     there = ", ".join(engine for engine in Engine if _why_not(engine) is None)
     missing = ", ".join(engine for engine in Engine if _why_not(engine) is not None)
     rows.append(("engines", there + (f"; not installed: {missing}" if missing else "")))
     rows += [(f"on {device}", text) for device, text in _precisions(kinds)]
-    rates = "; ".join(f"{device}: {_rates(each)}" for device, each in known.items())
-    disturbed = [f"{device} {word}" for device, each in known.items() for word in each.disturbed]
+    rates = "; ".join(f"{device}: {_rates(ceilings)}" for device, ceilings in ceilings_of.items())
+    disturbed = [f"{device} {word}" for device, ceilings in ceilings_of.items() for word in ceilings.disturbed]
     remark = f" ({TOO_LOW}: {', '.join(disturbed)})" if disturbed else ""
     rows.append(("at most", f"{rates} GFLOP/s{remark}" if rates else NOT_PROBED))
     sets = data_sets(place)
@@ -120,9 +122,9 @@ def _summary(place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, kn
 
 
 def _sections(
-    place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, known: Mapping[str, Ceilings]
+    place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
 ) -> dict[str, Rows]:
-    """Title -> rows. Data sets that aren't prepared are shown as such."""
+    """Title -> rows. Data sets that are not prepared are marked so."""
     engines: Rows = []
     for engine in Engine:
         reason = _why_not(engine)
@@ -130,8 +132,8 @@ def _sections(
         engines.append((engine, f"yes: {words}" if reason is None else f"no: {reason}"))
     sets = data_sets(place)
     data = [
-        (clean(name), f"{_state(each)}: {each if isinstance(each, str) else each.source}")
-        for name, each in sets.items()
+        (clean(name), f"{_state(state)}: {state if isinstance(state, str) else state.source}")
+        for name, state in sets.items()
     ]
     none = f"{PARAMS} names none" if place.project else f"none yet in {place.data}"
     machine = fingerprint()
@@ -140,7 +142,7 @@ def _sections(
         "Engines": engines,
         "Versions": [*{"python": machine["machine"]["python"], **machine["versions"]}.items()],
         "Precisions that run here": _precisions(kinds),
-        "At most, as probed (accelbench doctor --probe)": _ceilings(known),
+        "At most, as probed (accelbench doctor --probe)": _ceilings(ceilings_of),
         "Skipped here": _skipped(kinds),
         "Data sets": data or [("", none)],
         "Settings": [("", _settings(place))],
@@ -158,14 +160,14 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
 
 
 def _precisions(kinds: Kinds) -> Rows:
-    """Device -> such as `bf16, fp32, fp16*`: an asterisk where only one mode runs, or few engines do."""
+    """Device -> its precisions, such as `bf16, fp32, fp16*`. The asterisk: only one mode or few engines have it."""
     rows: Rows = []
     for device in dict.fromkeys(device for device, _, _ in kinds):
         words = []
         for precision in NOT_QUANTIZED:
-            found = [kinds[device, precision, mode] is None for mode in STEP_MODES]
-            if any(found):
-                words.append(f"{precision}{'' if all(found) else '*'}")
+            runs = [kinds[device, precision, mode] is None for mode in STEP_MODES]
+            if any(runs):
+                words.append(f"{precision}{'' if all(runs) else '*'}")
         if device == Device.cpu and any(_why_not(engine, Precision.int8) is None for engine in Engine):
             words.append(f"{Precision.int8}*")
         rows.append((device, ", ".join(words)))
@@ -176,18 +178,18 @@ def _rates(ceilings: Ceilings) -> str:
     return ", ".join(f"{word} {significant(rate / GB)}" for word, rate in ceilings.flops_per_s.items())
 
 
-def _ceilings(known: Mapping[str, Ceilings]) -> Rows:
+def _ceilings(ceilings_of: Mapping[str, Ceilings]) -> Rows:
     rows: Rows = []
-    for device, each in known.items():
-        rows.append((device, f"{_rates(each)} GFLOP/s (int8: GOP/s)"))
+    for device, ceilings in ceilings_of.items():
+        rows.append((device, f"{_rates(ceilings)} GFLOP/s (int8: GOP/s)"))
         speeds = {
-            "memory": each.memory_bytes_per_s,
-            "from host": each.host_to_device_bytes_per_s,
-            "to host": each.device_to_host_bytes_per_s,
+            "memory": ceilings.memory_bytes_per_s,
+            "from host": ceilings.host_to_device_bytes_per_s,
+            "to host": ceilings.device_to_host_bytes_per_s,
         }
         words = [f"{name} {significant(rate / GB)} GB/s" for name, rate in speeds.items() if rate]
-        rows.append(("", ", ".join([*words, f"a launch {significant(each.launch_s * 1e6)} us"])))
-        rows += [("", f"{TOO_LOW}: {device} {word} ({reason})") for word, reason in each.disturbed.items()]
+        rows.append(("", ", ".join([*words, f"a launch {significant(ceilings.launch_s * 1e6)} us"])))
+        rows += [("", f"{TOO_LOW}: {device} {word} ({reason})") for word, reason in ceilings.disturbed.items()]
     return rows or [("", NOT_PROBED)]
 
 
@@ -201,17 +203,17 @@ def _skipped(kinds: Kinds) -> Rows:
 
 
 def data_sets(place: Workplace) -> dict[str, Data | str]:
-    """Data set -> what was prepared, or why it is not there. Raises UserError: params.yaml is not readable."""
+    """Data set -> its description, or why it is not prepared. Raises UserError: params.yaml is not readable."""
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
         names = list(params.load(place.project).data)
-    found: dict[str, Data | str] = {}
+    sets: dict[str, Data | str] = {}
     for name in names:
         try:
-            found[name] = read_manifest(place.data / name)
+            sets[name] = read_manifest(place.data / name)
         except UserError as error:
-            found[name] = one_line(str(error).replace(f"{place.root}/", ""))
-    return found
+            sets[name] = one_line(str(error).replace(f"{place.root}/", ""))
+    return sets
 
 
 def _state(data: Data | str) -> str:
