@@ -161,8 +161,9 @@ class CellRun:
     @property
     def is_reference(self) -> bool:
         """Whether the cell itself is the reference for outputs: plain fp32 on the CPU."""
-        changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
-        return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
+        cell = self.cell
+        changed = cell.options.change_output or (cell.keras is not None and cell.keras.non_defaults)
+        return (cell.device, cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     @property
     def checks_output(self) -> bool:
@@ -317,8 +318,9 @@ class CellRun:
         return {} if is_random(self.cell) else read_counts(self.data_folder)
 
     def _collect(self, observed: Observed) -> Measurement:
-        assert self.resources is not None, "the resources are recorded before anything is observed"
-        num_compiles, compile_s = self.resources.compiles
+        resources = self.resources
+        assert resources is not None, "the resources are recorded before anything is observed"
+        num_compiles, compile_s = resources.compiles
         counts = self.num_samples()
         findings = self._compared()
         goal = self.goal
@@ -335,7 +337,7 @@ class CellRun:
             build_s=self.build_s,
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles or None,
-            fallbacks=self.resources.fallbacks,
+            fallbacks=resources.fallbacks,
             breakdown=self.breakdown,
             serving=self.serving,
             generation=self.generation,
@@ -344,8 +346,8 @@ class CellRun:
             target=goal.outcome() if goal else None,
             evaluation=evaluation,
             output_error=None if self.is_reference else findings.error,
-            peak_device_bytes=self.resources.peak_device_bytes,
-            peak_host_bytes=self.resources.peak_host_bytes,
+            peak_device_bytes=resources.peak_device_bytes,
+            peak_host_bytes=resources.peak_host_bytes,
             checks=list(self._checks(observed, findings)),
             checks_s=self.observations.checks_s,
             notes=[*self.notes(), *self.limits.left_out, *self.observations.notes(expected), *findings.notes],

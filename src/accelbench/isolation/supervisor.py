@@ -178,19 +178,20 @@ class _Run:
     def _failure(self) -> Outcome:
         """The outcome of a rank that died, or else of the first rank that failed."""
         # If a rank dies, others fail because of it, and may report earlier. So it waits for late reports.
+        ranks = self.ranks
         deadline = time.monotonic() + LATE_S
-        while len(self.over) < len(self.ranks) and self._read(deadline - time.monotonic()):
+        while len(self.over) < len(ranks) and self._read(deadline - time.monotonic()):
             pass
-        died = [rank for rank in self.ranks if rank.is_over and rank.answer is None]
+        died = [rank for rank in ranks if rank.is_over and rank.answer is None]
         rank = died[0] if died else next(rank for rank in self.over if rank.has_failed)
         failure = rank.answer
         if failure is None:
             rank.process.join(END_S)
             failure = death(rank.process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log))
         # Skipped cells and mistakes of the user concern all ranks.
-        if len(self.ranks) > 1 and failure.status != Status.skipped and not failure.user_error:
-            number = self.ranks.index(rank)
-            failure = replace(failure, reason=f"rank {number} of {len(self.ranks)}: {failure.reason}")
+        if len(ranks) > 1 and failure.status != Status.skipped and not failure.user_error:
+            number = ranks.index(rank)
+            failure = replace(failure, reason=f"rank {number} of {len(ranks)}: {failure.reason}")
         return failure
 
     def _timeout(self) -> Outcome:

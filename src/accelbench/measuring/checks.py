@@ -246,16 +246,15 @@ def _compare(
         return
     explained = None if rounded is None else error_of(rounded, reference)
     is_finite = math.isfinite(findings.error)
+    warn = findings.warnings.append
     text = f"{100 * findings.error:.1f} %" if is_finite else "NaN or infinity"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
-            findings.warnings.append(
-                f"the output differs from fp32's on the CPU by {text}, and from its own in another run"
-            )
+            warn(f"the output differs from fp32's on the CPU by {text}, and from its own in another run")
         else:
             findings.defects.append(WRONG.format(text))
     else:
-        findings.warnings.append(f"the output differs from fp32's on the CPU by {text}")
+        warn(f"the output differs from fp32's on the CPU by {text}")
     if not is_finite:
         findings.error = None
 

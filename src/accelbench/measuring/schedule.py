@@ -259,15 +259,16 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
         while timing.stop is None:
             compiled, _ = compiles()
             block = yield from runner.step_in_parts() if timing.steps_are_blocks else runner.block(num_steps)
+            seconds = block.seconds
             has_compiled = compiles()[0] != compiled
-            is_short = block.seconds < window.block_s
+            is_short = seconds < window.block_s
             is_least = len(timing.blocks) < MIN_SAMPLES
-            end = runner.why_end(block.seconds, block.seconds / num_steps, is_least=is_least)
+            end = runner.why_end(seconds, seconds / num_steps, is_least=is_least)
             is_last = attempt == MAX_RESTARTS or end is not None
             if (has_compiled or is_short) and not is_last:
-                timing.drop(block.seconds)
+                timing.drop(seconds)
                 if not has_compiled:
-                    factor = BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)
+                    factor = BLOCK_MARGIN * window.block_s / max(seconds, 1e-9)
                     num_steps = math.ceil(num_steps * max(1.1, factor))
                 break
             timing.blocks.append(block)

@@ -30,7 +30,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
     due = served.due
     done = served.done
     dispatched = served.dispatched
-    answered = served.done >= 0
+    answered = done >= 0
     is_server = cell.protocol == Protocol.server
     span_s = _s(int(due[-1] - due[0]))
     duration_s = max(_s(int(max(done.max(), served.issued.max(), due[-1]) - due[0])), 1e-9)

@@ -66,16 +66,17 @@ class Run(CellRun):
     test: Execute
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
-        assert cell.keras is not None
+        settings = cell.keras
+        assert settings is not None
         super().__init__(cell, data_folder, backend)
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
         self.fetches_inside = self.trains and backend.fetches_inside(self.feed)
         self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies the parts of a batch to the devices
-        if cell.keras.jit_compile:  # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes
+        if settings.jit_compile:  # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes
             self.serving_sizes = powers_up_to(cell.batch_size)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
-        self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
+        self.samples_per_execution = cell.batch_size * settings.steps_per_execution
         if self.goal is not None:
             self.goal.begin(Span.build)
         start = time.perf_counter()
@@ -87,8 +88,8 @@ class Run(CellRun):
                 optimizer=networks.optimizer_of(cell.model) if self.trains else None,
                 loss=networks.loss_of(cell.model, network, dtype),
                 metrics=networks.metrics_of(cell.model, network) if self.fits and self.trains else None,
-                jit_compile=cell.keras.jit_compile,
-                steps_per_execution=cell.keras.steps_per_execution,
+                jit_compile=settings.jit_compile,
+                steps_per_execution=settings.steps_per_execution,
             )
             if self.trains:
                 self.model.optimizer.build(self.model.trainable_variables)
@@ -175,8 +176,9 @@ class Run(CellRun):
 
     def observe(self) -> Observed:
         """Reads what really ran; in inference, also keeps outputs. The loss is Keras' mean over all steps so far."""
-        self.backend.settle(self.model)
-        kinds = {kind.lower() for kind in self.backend.kinds(self.observer.weights)}
+        backend = self.backend
+        backend.settle(self.model)
+        kinds = {kind.lower() for kind in backend.kinds(self.observer.weights)}
         loss = None
         self.observations.products = self.observer.products(train=self.trains)
         expected = FORMATS[self.cell.precision].computed
@@ -189,11 +191,9 @@ class Run(CellRun):
         return Observed(
             device=" and ".join(sorted(kinds)),
             device_name=self.device_name(),
-            precision=self.observer.precision(
-                self.observations.products.ran_in(expected), tf32=self.backend.uses_tf32()
-            ),
-            num_devices=self.backend.num_devices,
-            threads=self.backend.threads,
+            precision=self.observer.precision(self.observations.products.ran_in(expected), tf32=backend.uses_tf32()),
+            num_devices=backend.num_devices,
+            threads=backend.threads,
             loss=loss,
             work=self.work_of_step(lambda: count(self.network, self.cell.batch_size, train=self.trains)),
         )

@@ -169,14 +169,15 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     if cell.device == Device.tpu:
         return _on_tpu(cell)
     kind = cell.device.upper()
-    if cell.device == Device.cpu and cell.devices > 1:  # logical devices, which share the threads of the CPU
+    num = cell.devices
+    if cell.device == Device.cpu and num > 1:  # logical devices, which share the threads of the CPU
         cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cell.devices)
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num)
     devices = tf.config.list_logical_devices(kind)
-    if len(devices) < cell.devices:
+    if len(devices) < num:
         instead = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
-        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {cell.devices}: {instead}")
-    names = [f"/{kind}:{index}" for index in range(cell.devices)]
+        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {num}: {instead}")
+    names = [f"/{kind}:{index}" for index in range(num)]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
 
 

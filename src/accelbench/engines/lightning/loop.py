@@ -77,10 +77,11 @@ class ClockHooks:
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
         self.mark(Phase.copy_in)
         self._running = Phase.forward
-        if self.ask.within is not None:
-            if self.ask.within is KEEPS_BATCH:
+        within = self.ask.within
+        if within is not None:
+            if within is KEEPS_BATCH:
                 self.batch = copied(batch)  # the user's code may change its batch
-            self._within.enter_context(self.ask.within)
+            self._within.enter_context(within)
 
     on_predict_start, on_predict_batch_start = on_train_start, on_train_batch_start
 

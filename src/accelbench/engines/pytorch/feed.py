@@ -192,7 +192,8 @@ class DrawnFeed:
         return self._fresh() if self.fresh else self._repeated()
 
     def _repeated(self) -> Iterator[Any]:
-        first = self.batches[0] if on_xla(self.batches[0]) else copied(self.batches[0])
+        batches = self.batches
+        first = batches[0] if on_xla(batches[0]) else copied(batches[0])
         before = signature(first)
         self.sizes += self.nums[:1]
         yield first
@@ -200,10 +201,10 @@ class DrawnFeed:
         self.copies = self.copies or (signature(first) != before and not on_xla(first))
         del first  # frees its memory on the device
         for index in count_from(1):
-            place = index % len(self.batches)
+            place = index % len(batches)
             if self.nums:
                 self.sizes.append(self.nums[place])
-            batch = self.batches[place]
+            batch = batches[place]
             yield copied(batch) if self.copies else batch
 
     def _fresh(self) -> Iterator[Any]:
@@ -265,6 +266,7 @@ def feed_of(
 
     `part` is (index, number): each process computes one of `number` equal parts of every batch.
     """
+    pipeline = cell.data.pipeline
     labelled = cell.mode == Mode.train
     pinned = pins(cell, backend)
     if is_random(cell):
@@ -272,8 +274,8 @@ def feed_of(
         seed = cell.seed + RANK_SEEDS * part[0]
         num = cell.batch_size // part[1]
         draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
-        put = backend.put if cell.data.pipeline == Pipeline.device else None
-        fresh = cell.data.pipeline == Pipeline.fresh
+        put = backend.put if pipeline == Pipeline.device else None
+        fresh = pipeline == Pipeline.fresh
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
     # In these cases all batches must have the same size. XLA compiles for each shape. In evaluation, all ranks must run
@@ -283,7 +285,7 @@ def feed_of(
         last = "drop" if train else "pad"
     arrays = arrays_of(cell, split, data_folder)
     order = order_of(cell, split, len(arrays.labels), last=last, part=part)
-    if cell.data.pipeline == Pipeline.array:
+    if pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled, pinned=pinned)
     encoded = load_encoded(data_folder, "test" if split == "test" else "train")
     side = arrays.images.shape[1]

@@ -121,16 +121,17 @@ def augmented(images: Tensor, augment: Augment) -> Tensor:
     `flip_shift` also shifts each image by up to 1/8 of its height and width, and fills the gap with the edge pixels.
     Random numbers come from torch's global generator on the images' device.
     """
+    device = images.device
     num, height, width = images.shape[:3]
-    columns = torch.arange(width, device=images.device).expand(num, width)
-    mirrored = torch.rand(num, 1, device=images.device) < 0.5
+    columns = torch.arange(width, device=device).expand(num, width)
+    mirrored = torch.rand(num, 1, device=device) < 0.5
     columns = torch.where(mirrored, width - 1 - columns, columns)
-    rows = torch.arange(height, device=images.device).expand(num, height)
+    rows = torch.arange(height, device=device).expand(num, height)
     if augment == Augment.flip_shift:
         most = (height // 8, width // 8)
-        down, right = (torch.randint(-far, far + 1, (num, 1), device=images.device) for far in most)
+        down, right = (torch.randint(-far, far + 1, (num, 1), device=device) for far in most)
         rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
-    return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return images[torch.arange(num, device=device)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 @dataclass

@@ -177,16 +177,17 @@ class _OfTensors(nn.Module):
 
 def _replayed(network: Run, tensors: Sequence[Tensor]) -> Run:
     """Records the network in inference as one CUDA graph, without the overhead of `make_graphed_callables`."""
+    cuda = torch.cuda
     inputs = [tensor.clone() for tensor in tensors]
-    main = torch.cuda.current_stream()
-    side = torch.cuda.Stream()
+    main = cuda.current_stream()
+    side = cuda.Stream()
     side.wait_stream(main)
-    with torch.cuda.stream(side):
+    with cuda.stream(side):
         for _ in range(NUM_WARMUPS):
             network(*inputs)
     main.wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
         output = network(*inputs)
 
     def replay(*tensors: Tensor) -> Any:
