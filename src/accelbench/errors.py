@@ -66,13 +66,13 @@ def how_to_install(extra: str) -> str:
 
 def asking(words: Iterable[str]) -> str:
     """The end of a message about an unknown word: ` Did you mean cnn or rnn?`; empty without words."""
-    found = " or ".join(words)
-    return f" Did you mean {found}?" if found else ""
+    joined = " or ".join(words)
+    return f" Did you mean {joined}?" if joined else ""
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """The same, with what `meant_by` finds."""
-    return asking(meant_by(word, known))
+    return asking(meant_by(word, choices))
 
 
 def other_words(word: object, choices: Collection[str]) -> list[str]:
@@ -84,24 +84,24 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
         return [f"CUDA_VISIBLE_DEVICES={numbered[1]} accelbench device=gpu"]
     for part in (text, text.rpartition(".")[2]):
         name = re.sub(r"\W", "_", part)
-        ours = re.findall(rf"\s([^<;\n]+)<(?:[^;]*,)?{name}(?=[,;])", OTHER_WORDS)
-        if found := [each for each in ours if each in choices or re.search("[ =-]", each)]:
-            return found
+        every = re.findall(rf"\s([^<;\n]+)<(?:[^;]*,)?{name}(?=[,;])", OTHER_WORDS)
+        if meant := [ours for ours in every if ours in choices or re.search("[ =-]", ours)]:
+            return meant
     return []
 
 
-def meant_by(word: object, known: Iterable[str]) -> list[str]:
+def meant_by(word: object, every: Iterable[str]) -> list[str]:
     """The known words that another may mean: of other tools, else the nearest, else one in it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake
 
-    choices = [each for each in known if each != word]
+    choices = [choice for choice in every if choice != word]
     if ours := other_words(word, choices):
         return ours
     text = str(word)[:MAX_WORD].lower()
     near = get_close_matches(text, choices, cutoff=LIKE)
     # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
-    near.sort(key=lambda each: sorted(each) != sorted(text))
-    inside = [each for each in choices if re.search(rf"(?<![a-z\d]){re.escape(each)}(?![a-z\d])", text)]
+    near.sort(key=lambda choice: sorted(choice) != sorted(text))
+    inside = [choice for choice in choices if re.search(rf"(?<![a-z\d]){re.escape(choice)}(?![a-z\d])", text)]
     return near[:1] or sorted(inside, key=len)[-1:]
 
 
@@ -109,9 +109,9 @@ class UnknownChoiceError(UserError):
     """An unknown word for a setting; the message lists the known ones."""
 
     def __init__(self, flag: str, value: object, choices: Iterable[str], meant: Iterable[str] = ()) -> None:
-        known = list(choices)
-        hint = asking(meant) or did_you_mean(value, known)
-        super().__init__(f"{flag}={value}: unknown {flag}.{hint} Choose from: {', '.join(known)}.")
+        listed = list(choices)
+        hint = asking(meant) or did_you_mean(value, listed)
+        super().__init__(f"{flag}={value}: unknown {flag}.{hint} Choose from: {', '.join(listed)}.")
 
 
 class WriteError(UserError):

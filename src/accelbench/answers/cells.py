@@ -99,18 +99,18 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     A cell that several sweeps planned is there once for each, with the same figures. Confirming processes alone are no
     cell. Of cells that differ only in code, weights or data, all but the one that was measured last are older.
     """
-    found = list(processes)
-    keys = _keys(found)
+    every = list(processes)
+    keys = _keys(every)
     by_cell: dict[str, list[Process]] = defaultdict(list)
-    for each, key in zip(found, keys, strict=True):
-        by_cell[key].append(each)
+    for process, key in zip(every, keys, strict=True):
+        by_cell[key].append(process)
     last = {key: max(of_cell, key=lambda process: process.started_at) for key, of_cell in by_cell.items()}
     for history in grouped(last, lambda key: last[key].history_key).values():
         *older, _ = sorted(history, key=lambda key: last[key].started_at)
         for key in older:
-            by_cell[key] = [changed(each, is_older=True) for each in by_cell[key]]
+            by_cell[key] = [changed(process, is_older=True) for process in by_cell[key]]
     counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
-    planned = [(each.folder, key) for each, key in zip(found, keys, strict=True) if not each.is_confirming]
+    planned = [(process.folder, key) for process, key in zip(every, keys, strict=True) if not process.is_confirming]
     return [_cell(folder, by_cell[key], counted[key]) for folder, key in dict.fromkeys(planned)]
 
 
@@ -124,14 +124,14 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 def _keys(processes: Sequence[Process]) -> list[str]:
     """The key of each process' cell; of one without data or record, that of the last with its code or settings."""
-    known: dict[object, str] = {}
+    key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
         if process.record is not None:
-            known[process.ran_key] = known[process.folder, process.settings_key] = process.measured_key
+            key_of[process.ran_key] = key_of[process.folder, process.settings_key] = process.measured_key
     keys = []
     for process in processes:
         like = process.ran_key if process.record else (process.folder, process.settings_key)
-        keys.append(process.measured_key if process.data_digest is not None else known.get(like, process.measured_key))
+        keys.append(process.measured_key if process.data_digest is not None else key_of.get(like, process.measured_key))
     return keys
 
 
@@ -143,15 +143,15 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
         for process in of_cell
         if process.is_ok and process.number("samples_per_s")
     }
-    confirming = [each for each in ok.values() if each.is_confirming]
+    confirming = [process for process in ok.values() if process.is_confirming]
     return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
     """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
-    own = [process for process in of_cell if process.folder == folder and not process.is_confirming]
-    ok = [process for process in own if process.is_ok]
-    shown = next(iter(ok), None) or next((process for process in own if process.record is not None), own[0])
+    here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
+    ok = [process for process in here if process.is_ok]
+    shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
     typical, figures = shown, dict[str, Any]()
     if ok and counted:
         rates = {id(process): process.number("samples_per_s") or 0.0 for process in counted}
@@ -179,8 +179,8 @@ def _mean_interval(rates: Iterable[float]) -> tuple[float, float]:
 
 def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
     lows, highs = ([process.number(f"samples_per_s_{end}") for process in counted] for end in ("low", "high"))
-    known = [value for value in [*lows, *highs] if value is not None]
-    return (min(known), max(known)) if len(known) == 2 * len(counted) else (None, None)
+    ends = [value for value in [*lows, *highs] if value is not None]
+    return (min(ends), max(ends)) if len(ends) == 2 * len(counted) else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class Gap(Judgement):
     @property
     def is_doubtful(self) -> bool:
         """Whether a number of either cell is in doubt."""
-        return any(warnings_of(each.row) for each in (self.first, self.second))
+        return any(warnings_of(cell.row) for cell in (self.first, self.second))
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:

@@ -38,8 +38,8 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
 
 def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
     """How many requests per second the best setting of each workload serves, and the fastest trainings to a target."""
-    served = [f"{each.what}: {each.sentence}." for each in best_settings(capacities(cells))]
-    return [*served, *(each.brief if is_brief else each.sentence for each in target_answers(cells))]
+    served = [f"{capacity.what}: {capacity.sentence}." for capacity in best_settings(capacities(cells))]
+    return [*served, *(answer.brief if is_brief else answer.sentence for answer in target_answers(cells))]
 
 
 def missing(cells: Sequence[MeasuredCell]) -> str:
@@ -75,19 +75,19 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
     why = ", ".join(f"{num} {kind}" for kind, num in counts.most_common())
     are = f"are in doubt ({why})" if doubted else "are in doubt"
     text = f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')} {are}."
-    if found := stand_ins(cells):
+    if names := stand_ins(cells):
         hold = "speeds hold for data of these shapes, accuracies don't"
-        text += f" Stand-ins were measured instead of {', '.join(found)}: {hold}."
+        text += f" Stand-ins were measured instead of {', '.join(names)}: {hold}."
     return text
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
     """Such as `Tip for 3 cells: try allocator=jemalloc` -> their labels; their own tips have figures."""
-    found: dict[str, list[str]] = {}
+    labels_of: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
-            found.setdefault(tip.partition(": ")[0], []).append(cell.label)
-    return {f"Tip for {counted(len(labels), 'cell')}: {advice}": labels for advice, labels in found.items()}
+            labels_of.setdefault(tip.partition(": ")[0], []).append(cell.label)
+    return {f"Tip for {counted(len(labels), 'cell')}: {advice}": labels for advice, labels in labels_of.items()}
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Job(NamedTuple):
     @property
     def batch(self) -> str:
         """The batch of its cell, such as ` b128`; empty if the job has one batch only."""
-        several = len({each.cell.batch_size for each in self.answer.group.cells}) > 1
+        several = len({cell.cell.batch_size for cell in self.answer.group.cells}) > 1
         return f" b{self.cell.cell.batch_size}" if several else ""
 
     @property
@@ -80,9 +80,9 @@ def _names(answers: Sequence[Answer]) -> list[str]:
     return names
 
 
-def reference_text(found: Sequence[Job]) -> str:
+def reference_text(every: Sequence[Job]) -> str:
     """What the references of all jobs have in common, such as `PyTorch fp32 on CPU`; only of jobs with gains."""
-    references = [(job, gain.second) for job in found for gain in job.gains]
+    references = [(job, gain.second) for job in every for gain in job.gains]
     names = {f"{job.name_of(cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
     return names.pop() if len(names) == 1 else "what was asked for first"
 

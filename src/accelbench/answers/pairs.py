@@ -124,22 +124,22 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
         base = axis.base(list(group.values()))
         if base is None:
             continue
-        for each in group.values():
-            if axis.text(each) != axis.text(base):
-                made.append(Pair(axis, gap(each, base)))
+        for cell in group.values():
+            if axis.text(cell) != axis.text(base):
+                made.append(Pair(axis, gap(cell, base)))
     return made
 
 
-def told(found: Sequence[Pair]) -> tuple[list[float], list[float]]:
+def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
     """Where it can be told: how many times as fast as the base the cells are, and how many times they are slower."""
-    ratios = [pair.gap.ratio for pair in found if pair.gap.is_told]
+    ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 
 
-def summary(found: Sequence[Pair], value: str, base: str) -> str:
+def summary(alike: Sequence[Pair], value: str, base: str) -> str:
     """Such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
-    gains, losses = told(found)
-    words = Counter(pair.gap.word for pair in found)
+    gains, losses = told(alike)
+    words = Counter(pair.gap.word for pair in alike)
     cases = {
         f"{value} is {span(gains)} times as fast as {base}": len(gains),
         f"{base} is {span(losses)} times as fast as {value}": len(losses),
@@ -148,9 +148,9 @@ def summary(found: Sequence[Pair], value: str, base: str) -> str:
     }
     first, *others = [f"{text} in {num}" for text, num in cases.items() if num]
     about = [f"{words[word]} {word}" for word in (Word.sure, Word.likely) if words[word]]
-    if num_doubtful := sum(pair.gap.is_doubtful for pair in found):
+    if num_doubtful := sum(pair.gap.is_doubtful for pair in alike):
         about.append(f"{num_doubtful} with a number in doubt")
-    return ", ".join([f"{first} of {counted(len(found), 'pair')}", *others]) + (
+    return ", ".join([f"{first} of {counted(len(alike), 'pair')}", *others]) + (
         f" ({', '.join(about)})" if about else ""
     )
 

@@ -146,14 +146,15 @@ class Process:
 
     @cached_property
     def _doubts_of_samples(self) -> list[str]:
-        found = remarks(self.record, self.own_row) if self.record and self.is_ok and warnings_of(self.own_row) else []
-        return [about for kind, _, about in found if kind == Kind.doubt]
+        if not self.record or not self.is_ok or not warnings_of(self.own_row):
+            return []
+        return [about for kind, _, about in remarks(self.record, self.own_row) if kind == Kind.doubt]
 
     @property
     def doubts(self) -> list[str]:
         """What each doubt about its numbers is about."""
-        found = about_ceilings(self.record, self.own_row) if self.record and self.is_ok else ()
-        return [*self._doubts_of_samples, *(about for kind, _, about in found if kind == Kind.doubt)]
+        of_ceilings = about_ceilings(self.record, self.own_row) if self.record and self.is_ok else ()
+        return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""
@@ -219,4 +220,4 @@ class Process:
 
 
 # What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
-COMPUTED = [name for name, each in vars(Process).items() if isinstance(each, cached_property) and name != "_settings"]
+COMPUTED = [name for name, kept in vars(Process).items() if isinstance(kept, cached_property) and name != "_settings"]

@@ -75,7 +75,7 @@ class Group:
         """
         others = self.cells[1:]
         if self.others:
-            others = [each for each in others if each.cell.batch_size == self.fastest.cell.batch_size]
+            others = [cell for cell in others if cell.cell.batch_size == self.fastest.cell.batch_size]
         return next(filter(self.is_reference, others), None) or next(iter(others), None)
 
     @property
@@ -97,10 +97,10 @@ class Group:
         """That of each other setting, at its fastest batch that has a reference; the largest first."""
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
-            found = self.gain(cell)
-            if found is not None:
-                by_setting.setdefault(setting_key(cell), found)
-        return sorted(by_setting.values(), key=lambda found: -found.ratio)
+            gain = self.gain(cell)
+            if gain is not None:
+                by_setting.setdefault(setting_key(cell), gain)
+        return sorted(by_setting.values(), key=lambda gain: -gain.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
         """The cells whose latency is known and within the limit; None if no cell's is."""
@@ -187,29 +187,29 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
     nums = Counter(group.what for group in named)
-    in_folder = [replace(each, where=f"{each.where}, {each.fastest.folder}") for each in named]
-    return [longer if nums[each.what] > 1 else each for each, longer in zip(named, in_folder, strict=True)]
+    in_folder = [replace(group, where=f"{group.where}, {group.fastest.folder}") for group in named]
+    return [longer if nums[group.what] > 1 else group for group, longer in zip(named, in_folder, strict=True)]
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
     """What tells a group from others about the same: its machine; there, settings, packages or at least the day."""
-    here = [each for each in alike if _machine(each) == _machine(group)]
+    here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
-        settings = [flat(each.fastest.cell.settings()) for each in here]
-        versions = [flat(each.fastest.environment.get("versions") or {}) for each in here]
-        own = here.index(group)
+        settings = [flat(other.fastest.cell.settings()) for other in here]
+        versions = [flat(other.fastest.environment.get("versions") or {}) for other in here]
+        place = here.index(group)
         names = [name for name in _differing(settings) if name.partition(".")[0] not in CHOSEN_SETTINGS]
-        told = [f"{name}={settings[own].get(name)}" for name in names]
-        told += [f"{name} {versions[own].get(name)}" for name in _differing(versions)[:MAX_PACKAGES]]
+        differences = [f"{name}={settings[place].get(name)}" for name in names]
+        differences += [f"{name} {versions[place].get(name)}" for name in _differing(versions)[:MAX_PACKAGES]]
         started_at = max(cell.started_at for cell in group.cells)
-        words += [word.replace('"', "") for word in told] or [f"measured {started_at[:10]}"]
+        words += [word.replace('"', "") for word in differences] or [f"measured {started_at[:10]}"]
     return ", ".join(words)
 
 
 def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
-    names = dict.fromkeys(name for each in every for name in each)
-    return [name for name in names if len({each.get(name) for each in every}) > 1]
+    names = dict.fromkeys(name for texts in every for name in texts)
+    return [name for name in names if len({texts.get(name) for texts in every}) > 1]
 
 
 def _machine(group: Group) -> str:
@@ -222,8 +222,8 @@ def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
     """The best cells of a group, each with what it is best by, such as `throughput, latency`."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
-        known = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]
-        if known:
-            _, cell = max(known, key=lambda pair: pair[0])
+        choices_of = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]
+        if choices_of:
+            _, cell = max(choices_of, key=lambda pair: pair[0])
             best.setdefault(cell.measured_key, (cell, []))[1].append(criterion)
     return [(group, cell, ", ".join(criteria)) for cell, criteria in best.values()]

@@ -136,7 +136,7 @@ class Answer:
     @property
     def candidates(self) -> list[Candidate]:
         """The fastest settings, for a picture of bars."""
-        return [self._candidate(each) for each in (self.fastest, *self.others[: MAX_CANDIDATES - 1])]
+        return [self._candidate(cell) for cell in (self.fastest, *self.others[: MAX_CANDIDATES - 1])]
 
     def _candidate(self, cell: MeasuredCell) -> Candidate:
         return Candidate(
@@ -166,8 +166,8 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
     """
     if group.others and group.is_reference(cell):
         return REFERENCE
-    found = group.gain(cell)
-    return f"{significant(found.ratio)} times, {found.word}" if found else ""
+    gain = group.gain(cell)
+    return f"{significant(gain.ratio)} times, {gain.word}" if gain else ""
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
@@ -176,8 +176,8 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
     Cells with a latency beyond the limit, or an unknown one, do not count.
     """
     inside = [group.within(limit) for group in groups(cells)]
-    found = [Answer(each, limit) for each in inside if each is not None]
-    return sorted(found, key=importance)
+    made = [Answer(group, limit) for group in inside if group is not None]
+    return sorted(made, key=importance)
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:

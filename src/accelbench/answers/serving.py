@@ -41,9 +41,9 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
     verdict = serving.verdict or Verdict.unknown
     num_missed = serving.num_missed or 0
     load = UNKNOWN_LOAD
-    for each in serving.latencies:
-        if each.percentile == server.percentile and each.seconds:
-            load = 1e3 * each.seconds / server.latency_ms
+    for quantile in serving.latencies:
+        if quantile.percentile == server.percentile and quantile.seconds:
+            load = 1e3 * quantile.seconds / server.latency_ms
     has_grown = serving.ended_early is not None and verdict == Verdict.fails
     if has_grown or (load == UNKNOWN_LOAD and num_missed > (1 - server.percentile / 100) * serving.num_requests):
         load = math.inf
@@ -125,8 +125,8 @@ class Capacity:
             return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
         passed, failed = ([p.rate for p in self.probes if p.verdict == v] for v in (Verdict.passes, Verdict.fails))
         if passed and failed:
-            said = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
-            return f"{self.setting}: can't tell which rates keep {self.limit_text}: {said}"
+            ends = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
+            return f"{self.setting}: can't tell which rates keep {self.limit_text}: {ends}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
         tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell whether {self.limit_text}"
         missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
@@ -143,11 +143,11 @@ def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     return made
 
 
-def best_settings(found: Iterable[Capacity]) -> list[Capacity]:
+def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
     """The best setting of each workload, of `capacities`."""
     best: dict[str, Capacity] = {}
-    for each in found:
-        best.setdefault(each.what, each)
+    for capacity in every:
+        best.setdefault(capacity.what, capacity)
     return list(best.values())
 
 

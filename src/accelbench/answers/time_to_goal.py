@@ -222,7 +222,7 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), _plain):
         settings = list(_settings(group, of_work))
-        settings.sort(key=lambda each: (bool(each.refused), each.median_s, -each.num_arrived, min(each.times)))
+        settings.sort(key=lambda one: (bool(one.refused), one.median_s, -one.num_arrived, min(one.times)))
         what = f"{model_text(group.fastest)} on {data_text(group.fastest)}"
         if settings:
             made.append(TargetAnswer(", ".join(filter(None, [what, group.where])), settings))
@@ -277,12 +277,12 @@ def _lead(first: Setting, second: Setting) -> Lead:
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
     times = [[run.seconds for run in side] for side in runs]
     budget_s = min(run.watched_s for side in runs for run in side)
-    found = arrivals.arrival_ratio(times[1], times[0], budget_s if math.isfinite(budget_s) else None)
+    ratio = arrivals.arrival_ratio(times[1], times[0], budget_s if math.isfinite(budget_s) else None)
     num = min(map(len, runs))
-    if found.low is None or found.high is None:
+    if ratio.low is None or ratio.high is None:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])
         word = Word.likely if is_apart else Word.cant_tell
-        return Lead(second=second, found=found, word=word, why="too few seeds for an interval")
+        return Lead(second=second, found=ratio, word=word, why="too few seeds for an interval")
     processes = [[run.process.compared for run in side if run.process.compared] for side in runs]
     share_arrived = [sum(map(math.isfinite, side)) / len(side) for side in times]
     doubts = {
@@ -294,10 +294,10 @@ def _lead(first: Setting, second: Setting) -> Lead:
         "other programs used the CPU": any(map(ran_beside_others, processes)),
     }
     why = next((why for why, holds in doubts.items() if holds), "")
-    if found.low > 1:
+    if ratio.low > 1:
         word = Word.likely if why else Word.sure
-    elif found.low > 1 / (1 + MARGIN) and found.high < 1 + MARGIN:
+    elif ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN:
         word = Word.cant_tell if why else Word.same
     else:
         word, why = Word.cant_tell, ""  # the interval says it
-    return Lead(second=second, found=found, word=word, why=why)
+    return Lead(second=second, found=ratio, word=word, why=why)

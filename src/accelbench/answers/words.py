@@ -65,12 +65,12 @@ def workload_text(process: Process) -> str:
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
     """What the environment of each is called, by its `measured_key`: such as `torch 2.9.1`; empty if there is one."""
-    found = {
+    environments = {
         process.measured_key: (process.cell.python, process.record.environment)
         for process in processes
         if process.record
     }
-    return dict(zip(found, interpreters.names(list(found.values())), strict=True))
+    return dict(zip(environments, interpreters.names(list(environments.values())), strict=True))
 
 
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
@@ -128,8 +128,8 @@ def disturbed_text(process: Process) -> str:
 def token_times(row: Row) -> str:
     """Such as `first token after 24.9 ms, 17.2 ms a token`; empty of a cell that generates nothing."""
     first, later = number_of(row, "ttft_ms"), number_of(row, "tpot_p50_ms")
-    each = "" if later is None else f", {significant(later)} ms a token"
-    return "" if first is None else f"first token after {significant(first)} ms{each}"
+    per_token = "" if later is None else f", {significant(later)} ms a token"
+    return "" if first is None else f"first token after {significant(first)} ms{per_token}"
 
 
 def options_text(row: Row) -> str | None:

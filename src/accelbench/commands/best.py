@@ -173,23 +173,23 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
     notes += [f"{cell.label}: {disturbed_text(cell)}" for cell in cells if cell.disturbed]
     speeds = beside_speeds(cells) if limit is None else []
-    found = answers(cells, limit)
-    if not found and not speeds:
+    answered = answers(cells, limit)
+    if not answered and not speeds:
         problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
-        unread = [each.problem for each in planned if each.problem]
+        unread = [process.problem for process in planned if process.problem]
         say(console, "\n  ".join([problem, *unread[:1], *notes]))
         return 1
     say(console, *speeds)
-    terminal.show_answers(found, planned, console)
-    chosen_cells = [choice for answer in found for choice in choices(answer.group)]
-    is_choice = len(found) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(found)
+    terminal.show_answers(answered, planned, console)
+    chosen_cells = [choice for answer in answered for choice in choices(answer.group)]
+    is_choice = len(answered) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(answered)
     explained = []
     if (is_choice or chosen.price_per_hour) and (table := tabulate_known("", OF_ALL, chosen_cells)) is not None:
         console.print(rendered(table, console.width))
         explained = [NOTE]
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
     outside = [group for group in groups(cells) if group.within(limit) is None]
-    missing = [f"{workload_text(each.fastest)}: no cell is within {limit}" for each in outside]
+    missing = [f"{workload_text(group.fastest)}: no cell is within {limit}" for group in outside]
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0
@@ -201,6 +201,6 @@ def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") 
 
     if limit is None:
         return
-    if num := sum(bool(each.speed) and each.number(limit.column) is None for each in cells):
+    if num := sum(bool(cell.speed) and cell.number(limit.column) is None for cell in cells):
         why = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
         yield f"{counted(num, 'cell')} not counted: {why}; window.latency_s and window.latency_steps give a cell more"

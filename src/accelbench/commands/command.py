@@ -79,7 +79,7 @@ class Command:
     @property
     def flag_names(self) -> list[str]:
         """The flags, each in its first spelling."""
-        return [each.names[0] for each in self.flags if each.names[0].startswith("-")]
+        return [flag.names[0] for flag in self.flags if flag.names[0].startswith("-")]
 
     def help(self, topic: str = "") -> str:
         """What `accelbench NAME --help` prints, with its `topic` if it has some. Raises UserError: an unknown one."""

@@ -182,20 +182,20 @@ def regressions(chosen: Namespace, console: Console) -> int:
     if compared.matching.num_unpaired:
         notes.append(f"{compared.matching.num_unpaired} cells only one of the revisions has")
     if chosen.json:
-        print(json.dumps({"cells": [dataclasses.asdict(each) for each in cells], "notes": notes}, indent=1))
+        print(json.dumps({"cells": [dataclasses.asdict(cell) for cell in cells], "notes": notes}, indent=1))
     else:
         say(console, *_lines(cells), *notes)
-    if all(each.change == Change.cant_tell for each in cells):
+    if all(cell.change == Change.cant_tell for cell in cells):
         raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
-    return int(any(each.change in (Change.failed, Change.slower) for each in cells))
+    return int(any(cell.change in (Change.failed, Change.slower) for cell in cells))
 
 
 def _lines(cells: "Sequence[CellChange]") -> Iterator[str]:
     from accelbench.compare.comparison import Change
 
-    counts = Counter(each.change for each in cells)
+    counts = Counter(cell.change for cell in cells)
     yield ", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"
-    for cell in sorted(cells, key=lambda each: each.change == Change.cant_tell):
+    for cell in sorted(cells, key=lambda cell: cell.change == Change.cant_tell):
         name = f"  {cell.label:<42} "
         if cell.change in (Change.slower, Change.faster):
             percents = [f"{100 * (value - 1):+.1f} %" for value in (cell.ratio, cell.low, cell.high) if value]

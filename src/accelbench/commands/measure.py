@@ -56,21 +56,21 @@ def settings(topic: str) -> str:
     from accelbench.settings.config import every_setting
 
     every = list(every_setting(workplace().conf))
-    by_topic = grouped(every, lambda each: each.topic)
-    chosen = by_topic.get(topic) or [each for each in every if f"{each.name}.".startswith(f"{topic}.")]
+    by_topic = grouped(every, lambda setting: setting.topic)
+    chosen = by_topic.get(topic) or [setting for setting in every if f"{setting.name}.".startswith(f"{topic}.")]
     if chosen:
         return "".join(map(_lines, chosen))
     text = "settings (--cfg job prints all with their values)\n"
     if topic == ALL:
         return text + "".join("\n" + "".join(map(_lines, of_topic)) for of_topic in by_topic.values()) + EXAMPLES
     if topic:
-        meant = did_you_mean(topic, [*by_topic, *(each.name for each in every)])
-        known = ", ".join([*by_topic, ALL])
-        raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {known}; or a setting.")
-    text += "".join(_lines(each) for each in every if each.is_needed)
+        meant = did_you_mean(topic, [*by_topic, *(setting.name for setting in every)])
+        topics = ", ".join([*by_topic, ALL])
+        raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {topics}; or a setting.")
+    text += "".join(_lines(setting) for setting in every if setting.is_needed)
     text += "\ntopics (--help TOPIC explains one, --help all all)\n"
     for name, of_topic in by_topic.items():
-        names = " ".join(each.name.removeprefix(f"{name}.") for each in of_topic if not each.is_needed)
+        names = " ".join(setting.name.removeprefix(f"{name}.") for setting in of_topic if not setting.is_needed)
         if names:
             text += textwrap.fill(f"  {name:<11}{names}", width(), subsequent_indent=" " * 13) + "\n"
     return text + EXAMPLES
@@ -136,7 +136,7 @@ def run(chosen: Namespace, console: Console) -> int:
             result = dispatch.run(cells, options, console, hosts=hosts, show=show)
             result.check_request(is_shown=True)
             num_unexpected += result.num_unexpected
-            speeds = {each.cell.id: Process.of(each).number("samples_per_s") for each in result.records}
+            speeds = {record.cell.id: Process.of(record).number("samples_per_s") for record in result.records}
             of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
             return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
 
@@ -194,14 +194,14 @@ def plan(chosen: Namespace, console: Console) -> int:
     cells = [item.cell for item in runs]
     with Hosts() as hosts, console.status("Estimating ..."):
         evidence = forecast(cells, hosts, place, partial(say, console), options.profile)
-    known = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
+    length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
     if len(suites) > 1:
-        say(console, *(f"{suite}: {_counted(planned, known)}" for suite, planned in suites.items()))
+        say(console, *(f"{suite}: {_counted(planned, length_of)}" for suite, planned in suites.items()))
     in_all = "in all: " if len(suites) > 1 else ""
-    say(console, in_all + _counted(items, known), "")
+    say(console, in_all + _counted(items, length_of), "")
     listed = 0 if len(suites) > 1 else MAX_LISTED
     named = runs if chosen.cells else runs[:listed]
-    say(console, *(f"{item.label:<{LABEL_WIDTH}} {_of_one(known[id(item)])}" for item in named))
+    say(console, *(f"{item.label:<{LABEL_WIDTH}} {_of_one(length_of[id(item)])}" for item in named))
     if len(runs) > len(named):
         more = f"and {len(runs) - len(named)} more: " if named else ""
         say(console, f"{more}--cells names every cell")
@@ -243,14 +243,14 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
     return [Planned.of(cell, "", why_skipped(cell, *data), names[key]) for key, cell in ordered.items()]
 
 
-def _counted(planned: "Sequence[Planned]", known: "Mapping[int, Length]") -> str:
+def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:
     """How many cells there are, how many will run, and for how long; `known` has the length of each, by `id`."""
-    found = [known[id(item)] for item in planned if item.skip_reason is None]
+    lengths = [length_of[id(item)] for item in planned if item.skip_reason is None]
     length = ""
-    if found:
-        is_known = any(not each.num_unknown for each in found)
-        length = f", {sum(found[1:], found[0])}" if is_known else ", length unknown"
-    return f"{counted(len(planned), 'cell')}: {len(found):,} to run{length}; {len(planned) - len(found):,} to skip."
+    if lengths:
+        is_known = any(not one.num_unknown for one in lengths)
+        length = f", {sum(lengths[1:], lengths[0])}" if is_known else ", length unknown"
+    return f"{counted(len(planned), 'cell')}: {len(lengths):,} to run{length}; {len(planned) - len(lengths):,} to skip."
 
 
 def _of_one(length: "Length") -> str:
@@ -269,10 +269,10 @@ def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
     if not seeds:
         return
     num = min(map(len, seeds.values()))
-    told = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
-    first = f"tell which is first if it is {told:g} times as fast" if told < math.inf else "can't tell which is first"
+    least = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
+    first = f"tell which is first if it is {least:g} times as fast" if least < math.inf else "can't tell which is first"
     notes = [f"in 4 of 5 cases, where times differ by {100 * SPREAD:.0f} % from seed to seed"]
-    notes += [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < told]
+    notes += [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < least]
     yield f"{counted(num, 'seed')} of each setting {first} ({'; '.join(notes)})."
 
 

@@ -100,7 +100,7 @@ def script(commands: Sequence[Command], conf: Path) -> str:
     from accelbench.settings.config import MAPPING, every_setting
 
     # The settings by their dotted names; the values of those that depend on the model are left out.
-    choices = {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
+    choices = {setting.name: setting.choices for setting in every_setting(conf) if setting.kind != MAPPING}
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
     words_of = {command.name: command.flag_names + names * command.takes_settings for command in commands}

@@ -41,7 +41,7 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
         from accelbench.settings.libraries import typed_for  # here, since few runs meet a mistake
 
         word = rest[0][:MAX_SHOWN]
-        meant = asking(f"accelbench {each}" for each in typed_for(word)) or did_you_mean(word, NAMES)
+        meant = asking(f"accelbench {words}" for words in typed_for(word)) or did_you_mean(word, NAMES)
         raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
 

@@ -96,11 +96,11 @@ def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
     """What was asked for, at what costs, with which packages, and the report that was built, by names in the bundle."""
     root = place.project or folder
     report = (root if folder == root / RESULTS else folder) / "report"
-    found = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
+    files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
     for path in sorted(report.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            found[f"report/{path.relative_to(report).as_posix()}"] = path
-    return found
+            files[f"report/{path.relative_to(report).as_posix()}"] = path
+    return files
 
 
 BUNDLE_HELP = "a file that `accelbench bundle` wrote"
@@ -117,12 +117,12 @@ def verify(chosen: Namespace, console: Console) -> int:
     from accelbench.bundle.verify import NOT_SHOWN, verify
     from accelbench.schema.record import listed
 
-    found = verify(Path(chosen.bundle))
-    say(console, *(f"ok      {line}" for line in found.shown))
-    say(console, *(f"WRONG   {line}" for line in listed(found.problems)))
-    say(console, *(f"note    {line}" for line in found.notes))
+    verified = verify(Path(chosen.bundle))
+    say(console, *(f"ok      {line}" for line in verified.shown))
+    say(console, *(f"WRONG   {line}" for line in listed(verified.problems)))
+    say(console, *(f"note    {line}" for line in verified.notes))
     say(console, "", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN))
-    return 1 if found.problems else 0
+    return 1 if verified.problems else 0
 
 
 @command(

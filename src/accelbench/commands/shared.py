@@ -39,8 +39,8 @@ def budget_in_s(chosen: Namespace, default: str) -> float:
 
 def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
     """Raises a UserError if flags do not go together."""
-    given = {name: value for name, value in vars(chosen).items() if value is not False}
-    for problem in Asked(Namespace(**given)).refusals(rules):
+    flags = {name: value for name, value in vars(chosen).items() if value is not False}
+    for problem in Asked(Namespace(**flags)).refusals(rules):
         raise UserError(problem)
 
 
@@ -106,10 +106,10 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     from accelbench.judging.costs import Cost
     from accelbench.settings import params
 
-    found = params.costs(project)
+    costs_of = params.costs(project)
     text = chosen.price_per_hour
     if text is None:
-        return found
+        return costs_of
     prices = text.split(",")
     for price in prices:
         name, sign, number = price.rpartition("=")
@@ -120,8 +120,8 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
             wanted = "a price above 0 in plain digits, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
             raise UserError(f"--price-per-hour {text}: should be {wanted}")
         for device in [Device(name)] if sign else Device:
-            found[device] = replace(found.get(device, Cost()), price_per_hour=float(number))
-    return found
+            costs_of[device] = replace(costs_of.get(device, Cost()), price_per_hour=float(number))
+    return costs_of
 
 
 def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:

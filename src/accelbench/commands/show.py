@@ -122,9 +122,11 @@ def figure(chosen: Namespace, console: Console) -> int:
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
         raise UserError(f"{shown(folder)}: no cell was measured: nothing to draw")
-    found = answers(cells)
-    gaining = [job for job in jobs(found) if job.gains]
-    asked = grouped((each for each in questions(sweeps, found) if each.lines), lambda each: each.name)
+    answered = answers(cells)
+    gaining = [job for job in jobs(answered) if job.gains]
+    asked = grouped(
+        (question for question in questions(sweeps, answered) if question.lines), lambda question: question.name
+    )
     if chosen.question is not None and not asked:
         raise UserError(f"--question {chosen.question}: these records have no chart of a question")
     if chosen.question is not None and chosen.question not in asked:

@@ -71,11 +71,11 @@ class Length:
         """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
         if not self.num:
             return "0 s"
-        known = f"about {duration(max(1.0, self.seconds))}"
+        length = f"about {duration(max(1.0, self.seconds))}"
         unknown = f"{counted(self.num_unknown, 'cell')} of unknown length"
         if not self.num_unknown:
-            return known
-        return f"{known} and {unknown}" if self.seconds else unknown
+            return length
+        return f"{length} and {unknown}" if self.seconds else unknown
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
@@ -163,11 +163,11 @@ class Evidence:
 
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
         """A cell of each network among `cells` whose operations are unknown, that with the smallest batch."""
-        found: dict[str, Cell] = {}
-        for cell in sorted(cells, key=lambda each: each.batch_size):
+        smallest: dict[str, Cell] = {}
+        for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if cell.mode != Mode.generate and _network(cell) not in self._flops:  # its tokens are too many
-                found.setdefault(_network(cell), cell)
-        return list(found.values())
+                smallest.setdefault(_network(cell), cell)
+        return list(smallest.values())
 
     def counted_as(self, cell: Cell) -> Cell:
         """The cell whose work is counted in place of `cell`: the same network in fp32 in PyTorch, of random images."""
@@ -210,8 +210,8 @@ class Evidence:
 
     def _step_s(self, cell: Cell) -> float | None:
         """Seconds of a step of the cell, by another one of the same work, or its operations; None if unknown."""
-        if (known := self._steps.get(cell.key_without(COUNTS))) is not None:
-            batch_size, step_s = known
+        if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
+            batch_size, step_s = measured
             return step_s * cell.batch_size / batch_size
         flops = self._flops.get(_network(cell))
         ceilings = self.ceilings.get(cell.device)
@@ -249,18 +249,18 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
     paths = [path for folder in RECORD_FOLDERS for path in record_paths(root / folder)]
     newest = read_all(sorted(paths, key=modified_s)[-MAX_READ:])
-    of_all = ((each, each.environment.get("home", each.environment)) for each in newest)
-    return Evidence(each for each, home in of_all if home.get("machine") == machine)
+    of_all = ((record, record.environment.get("home", record.environment)) for record in newest)
+    return Evidence(record for record, home in of_all if home.get("machine") == machine)
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
     """How long each of `cells` takes, one after another; only the first that `needs` what none has `started` waits."""
     ready = {needs(cell) for cell in started}
-    found = []
+    in_turn = []
     for cell in cells:
-        found.append(evidence.length(cell, waits=needs(cell) not in ready))
+        in_turn.append(evidence.length(cell, waits=needs(cell) not in ready))
         ready.add(needs(cell))
-    return found
+    return in_turn
 
 
 def total(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> Length:

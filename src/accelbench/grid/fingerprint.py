@@ -80,10 +80,10 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """The fingerprint for its engine with the versions of the interpreter that it runs in, if that is another one."""
     if cell.python is None:
         return dict(fingerprint)
-    found = interpreters.look(cell.python)
-    own = fingerprint["versions"]
-    versions = {**found.versions, **({DRIVER: own[DRIVER]} if DRIVER in own else {})}
-    return {**fingerprint, "machine": {**fingerprint["machine"], "python": found.version}, "versions": versions}
+    interpreter = interpreters.look(cell.python)
+    here = fingerprint["versions"]
+    versions = {**interpreter.versions, **({DRIVER: here[DRIVER]} if DRIVER in here else {})}
+    return {**fingerprint, "machine": {**fingerprint["machine"], "python": interpreter.version}, "versions": versions}
 
 
 # The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
@@ -135,12 +135,12 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
 
     Raises as `identity` does.
     """
-    found = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
+    digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
-        found["model.weights"] = _weights_digest(Path.cwd() / cell.model.weights_file)
+        digests["model.weights"] = _weights_digest(Path.cwd() / cell.model.weights_file)
     if (library := allocators.library(cell.options.allocator)) is not None:
-        found["allocator"] = allocators.checksum(library)
-    return {"files": found} if found else {}
+        digests["allocator"] = allocators.checksum(library)
+    return {"files": digests} if digests else {}
 
 
 def _weights_digest(path: Path) -> str:

@@ -50,11 +50,11 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     Raises UserError: there is no such package; the message names the setting `flag`.
     """
     name = path.partition(".")[0]
-    found = PathFinder.find_spec(name, ["", *sys.path])
-    if found is None or not (found.submodule_search_locations or found.origin):
+    spec = PathFinder.find_spec(name, ["", *sys.path])
+    if spec is None or not (spec.submodule_search_locations or spec.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
-    folders = [Path(folder) for folder in found.submodule_search_locations or []]
-    home = folders[0].parent if folders else Path(str(found.origin)).parent
+    folders = [Path(folder) for folder in spec.submodule_search_locations or []]
+    home = folders[0].parent if folders else Path(str(spec.origin)).parent
     if len(folders) < 2 and not INSTALLED.intersection(home.parts):
         homes = list(dict.fromkeys([home.absolute(), *map(Path, own_folders())]))
         if imported := _imported(path, homes):
@@ -68,13 +68,13 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
     """The files of the module at a dotted path and of all that it imports in `homes`; empty if that can't be told."""
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     todo = [path]
     while todo:
         for name, file in _files_of(todo.pop(), homes):
-            if name in found:
+            if name in files:
                 continue
-            found[name] = file
+            files[name] = file
             try:
                 text = read_bytes(file)
                 if HIDES.search(text):
@@ -82,7 +82,7 @@ def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
                 todo += _names_in(text, name.parent.parts)
             except (OSError, SyntaxError, ValueError):
                 return {}
-    return found
+    return files
 
 
 def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
@@ -103,11 +103,11 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            names += [each.name for each in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) + 1 - node.level] if node.level else ()
             module = ".".join([*above, *filter(None, [node.module])])
-            names += [f"{module}.{each.name}".lstrip(".") for each in node.names]
+            names += [f"{module}.{alias.name}".lstrip(".") for alias in node.names]
     return [name for name in names if name.partition(".")[0] not in sys.stdlib_module_names]
 
 

@@ -42,10 +42,10 @@ report_on = cache(look)  # what this machine has of a device, looked up once per
 
 def skip_reason(cell: Cell) -> str | None:
     """Why this machine skips the cell; None: it runs."""
-    known = {}
+    driver = {}
     if cell.python is not None and cell.device == Device.gpu:  # whose driver must fit the torch that is there
-        known = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
-    return why_not(cell, report_on(cell.device, **known))
+        driver = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
+    return why_not(cell, report_on(cell.device, **driver))
 
 
 def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
@@ -59,7 +59,7 @@ def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike. So are
     the seeds of trainings to a target.
     """
-    ordered = sorted(cells, key=lambda each: (each.repeat, each.seed if each.protocol == Protocol.target else 0))
+    ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
 
 
@@ -73,13 +73,13 @@ def plan(
 ) -> list[Planned]:
     """The planned cells, in the order in which they run; for `shape` and `num_train` see `why_unfit`."""
     ordered = in_order(cells)
-    known = {wanted.cell.id: wanted for wanted in earlier}
-    everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
+    planned = {wanted.cell.id: wanted for wanted in earlier}
+    everything = [*(wanted.cell for wanted in planned.values()), *ordered.values()]
     reasons = {key: why_skipped(cell, shape, num_train) for key, cell in ordered.items()}
     runs = [cell for key, cell in ordered.items() if reasons[key] is None]
-    found = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
-    environments = {cell.python: name for cell, name in zip(runs, found, strict=True) if name not in ("", OWN)}
-    labelled = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()}, environments)
+    its_names = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
+    environments = {cell.python: name for cell, name in zip(runs, its_names, strict=True) if name not in ("", OWN)}
+    labelled = labels(everything, {cell_id: wanted.label for cell_id, wanted in planned.items()}, environments)
     return [
         Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])
         for key, cell in ordered.items()
@@ -102,20 +102,20 @@ class Prepared:
     def environment(self, cell: Cell) -> dict[str, Any]:
         """What the cell's record keeps of machine, versions, code, the user's own files, git and node."""
         # Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
-        own = self.fingerprints[cell.engine]
-        home = {"home": {name: own[name] for name in ("machine", "versions")}} if cell.python else {}
-        found = {**of_cell(cell, own), **own_files(cell), **home, "git": self.git}
-        return {**found, "node": self.node} if self.node else found
+        of_engine = self.fingerprints[cell.engine]
+        home = {"home": {name: of_engine[name] for name in ("machine", "versions")}} if cell.python else {}
+        environment = {**of_cell(cell, of_engine), **own_files(cell), **home, "git": self.git}
+        return {**environment, "node": self.node} if self.node else environment
 
     def process(self, cell: Cell, label: str = "") -> Planned:
         """One more process, beside those that were planned."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
-    def changed_file(self, cell: Cell, known: str) -> Path | None:
+    def changed_file(self, cell: Cell, identity: str) -> Path | None:
         """The user's file that was changed last, if the cell's identity is not `known` any more."""
         source_digest.cache_clear()
         with suppress(UserError):  # it is gone
-            if self.process(cell).identity == known:
+            if self.process(cell).identity == identity:
                 return None
         files = [Path(cell.model.weights_file)] if cell.model.weights_file else []
         for flag, path in cell.own_code.items():
@@ -149,8 +149,8 @@ def data_name(cells: Sequence[Cell]) -> str:
     for cell in cells:
         models.setdefault(cell.data.name, {})[cell.model.name] = None
     if len(models) != 1:
-        each = ", ".join(f"{name} ({', '.join(models[name])})" for name in sorted(models))
-        raise UserError(f"data={','.join(sorted(models))}: a sweep has one data set; run one sweep for each: {each}")
+        listed = ", ".join(f"{name} ({', '.join(models[name])})" for name in sorted(models))
+        raise UserError(f"data={','.join(sorted(models))}: a sweep has one data set; run one sweep for each: {listed}")
     return next(iter(models))
 
 

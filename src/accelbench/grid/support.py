@@ -62,8 +62,8 @@ class CellFacts(Asked):
     """A cell on the device that a report describes."""
 
     places = {
-        **{each.name: f"options.{each.name}" for each in fields(Options)},
-        **{f"engine.{each.name}": f"keras.{each.name}" for each in fields(KerasSettings)},
+        **{field.name: f"options.{field.name}" for field in fields(Options)},
+        **{f"engine.{field.name}": f"keras.{field.name}" for field in fields(KerasSettings)},
         "engine.xla_processes": "xla_processes",
         "model": "model.word",
     }
@@ -122,29 +122,29 @@ class CellFacts(Asked):
     def no_compiler(self) -> str:
         """The compiler that is not found: of C++ for the CPU, of C for the launchers of Triton's kernels."""
         variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
-        given = os.environ.get(variable)
-        if any(map(shutil.which, [given] if given else commands)):
+        compiler = os.environ.get(variable)
+        if any(map(shutil.which, [compiler] if compiler else commands)):
             return ""
-        return f"{variable}={given}" if given else " or ".join(commands)
+        return f"{variable}={compiler}" if compiler else " or ".join(commands)
 
     @cached_property
     def needed(self) -> list[str]:
         """The modules that the cell's process imports."""
         cell = self.cell
-        found = ["msgspec", "numpy", "pynvml"]
+        modules = ["msgspec", "numpy", "pynvml"]
         if cell.keras is not None:
-            found += ["jax" if cell.keras.backend == vocab.KerasBackend.jax else "tensorflow", "keras"]
+            modules += ["jax" if cell.keras.backend == vocab.KerasBackend.jax else "tensorflow", "keras"]
         else:
-            found += ["torch", *MODULES.get(cell.engine, ())]
+            modules += ["torch", *MODULES.get(cell.engine, ())]
         if cell.engine in vocab.ON_TORCH and cell.device == vocab.Device.tpu and self.fused:
-            found.append("torch_xla")
+            modules.append("torch_xla")
         if cell.precision in vocab.QUANTIZED:
-            found += QUANTIZERS.get(cell.engine, ())
+            modules += QUANTIZERS.get(cell.engine, ())
         if cell.model.library in LIBRARIES:
-            found.append(cell.model.library.value)
+            modules.append(cell.model.library.value)
         if cell.data.pipeline == vocab.Pipeline.jpeg:
-            found.append("torchvision")
-        return found
+            modules.append("torchvision")
+        return modules
 
     @cached_property
     def missing(self) -> str:
@@ -161,14 +161,16 @@ class CellFacts(Asked):
         """Why the interpreter that `python` names can't run the cell; empty if it can."""
         if self.cell.python is None:
             return ""
-        found, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS
-        if not least <= _release(found.version) < below:
-            return f"it is Python {found.version}, and accelbench runs on {_text(least)} to below {_text(below)}"
-        if lacking := [packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in found.modules]:
+        interpreter, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS
+        if not least <= _release(interpreter.version) < below:
+            return f"it is Python {interpreter.version}, and accelbench runs on {_text(least)} to below {_text(below)}"
+        if lacking := [
+            packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules
+        ]:
             names = " ".join(lacking)
             install = f"{interpreters.executable(self.cell.python)} -m pip install {names}"
             return f"{', '.join(lacking)} not installed there: {install}"
-        torch = found.versions.get("torch")
+        torch = interpreter.versions.get("torch")
         if torch and "torch" in self.needed and _release(torch) < interpreters.TORCH:
             return f"it has torch {torch}, and accelbench needs {_text(interpreters.TORCH)} or newer"
         if self.cell.device not in (vocab.Device.cpu, vocab.Device.gpu):

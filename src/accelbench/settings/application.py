@@ -23,17 +23,19 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # another word for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
-    own = prepared([word for word in words if not is_hydras(word)], is_sweep)
+    of_accelbench = prepared([word for word in words if not is_hydras(word)], is_sweep)
     of_hydra = [word for word in words if is_hydras(word)]
-    given = dict(word.partition("=")[::2] for word in [*of_hydra, *own])
-    check_launcher(given.get("hydra/launcher", LAUNCHER))
-    if {"suite", "hydra/sweeper"} <= set(given):
-        raise UserError(f"hydra/sweeper={given['hydra/sweeper']}: chooses values; a suite has its lines: leave one out")
+    values = dict(word.partition("=")[::2] for word in [*of_hydra, *of_accelbench])
+    check_launcher(values.get("hydra/launcher", LAUNCHER))
+    if {"suite", "hydra/sweeper"} <= set(values):
+        raise UserError(
+            f"hydra/sweeper={values['hydra/sweeper']}: chooses values; a suite has its lines: leave one out"
+        )
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and `cli` makes messages of them
     before = sys.argv
     multirun = ["-m"] if is_sweep else []
-    sys.argv = [sys.argv[0], *multirun, *flags, *of_hydra, *own]
+    sys.argv = [sys.argv[0], *multirun, *flags, *of_hydra, *of_accelbench]
     try:
         with resolvers():
             main()

@@ -52,7 +52,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
-    options = replace(options, is_auto=any(each.is_auto for _, each in pairs))
+    options = replace(options, is_auto=any(one.is_auto for _, one in pairs))
     in_project = params.load(project.workplace().project)
     if options.suite in in_project.suites:
         suite = suites.read_suite(in_project, options.suite)
@@ -79,22 +79,22 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
     Raises UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
-    own = prepared([word for word in words if word not in MULTIRUN], bool(MULTIRUN & set(words)))
+    ready = prepared([word for word in words if word not in MULTIRUN], bool(MULTIRUN & set(words)))
     with resolvers(), hydra.initialize_config_dir(str(project.workplace().conf), version_base="1.3"):
-        return list(runs_of(asked(own)))
+        return list(runs_of(asked(ready)))
 
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
     """`words` as Hydra takes them. Raises UserError: one is not readable, or several values are without -m."""
     for at, word in enumerate(words):
-        text = " ".join([word, *takewhile(lambda each: not re.match(r"[-+~]|[^=]+=", each), words[at + 1 :])])
+        text = " ".join([word, *takewhile(lambda following: not re.match(r"[-+~]|[^=]+=", following), words[at + 1 :])])
         if text != word and (written := config.mended(text)):
             raise UserError(f"{text}: write it without a blank: {written[0]}")
-    given = suites.given_in(words := list(map(suites.readable, words)))
-    words = suites.with_arguments_added([*words, *_device(given)])
+    values = suites.given_in(words := list(map(suites.readable, words)))
+    words = suites.with_arguments_added([*words, *_device(values)])
     several = [word for word in words if parse(word).is_sweep_override()]
-    if given.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
-        several.append(f"suite={given['suite']}")
+    if values.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
+        several.append(f"suite={values['suite']}")
     if several and not is_sweep:
         name, _, value = several[0].partition("=")
         if name in LISTS and "[" not in value and (written := config.mended(several[0])):
@@ -120,9 +120,9 @@ def resolvers() -> Iterator[None]:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
 
-def _device(given: Mapping[str, str]) -> list[str]:
+def _device(values: Mapping[str, str]) -> list[str]:
     """`device=auto` where the words leave the device open, and this machine has a faster one than the CPU."""
-    if {"suite", *NAMING_DEVICES} & set(given) or fastest_for(given.get("engine", Engine.pytorch)) == Device.cpu:
+    if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
 
@@ -135,7 +135,7 @@ def _fastest_for(engine: str, executor: str) -> str:
 
 def register_resolvers() -> None:
     """Registers those of conf/: protocol -> the mode that it has unless one is given, engine -> the device for it."""
-    modes = {each: (Mode.infer if each in SERVING else Mode.train).value for each in Protocol}
+    modes = {protocol: (Mode.infer if protocol in SERVING else Mode.train).value for protocol in Protocol}
     OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
     OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
     began = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
@@ -162,7 +162,7 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
         values = {word.partition("=")[0]: parsed(word) for word in words if _is_value(word)}
         try:
             key = choices, tuple(values)
-            if key not in earlier or any(isinstance(each.value(), dict) for each in values.values()):
+            if key not in earlier or any(isinstance(override.value(), dict) for override in values.values()):
                 earlier[key] = _composed_of(choices, files)
             config = earlier[key]
             for override in values.values():
@@ -194,7 +194,7 @@ def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
 
 def _contents() -> Files:
     """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
-    places = [each.path or "" for each in GlobalHydra.instance().config_loader().get_search_path().get_path()]
+    places = [place.path or "" for place in GlobalHydra.instance().config_loader().get_search_path().get_path()]
     paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
     files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
     if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
@@ -255,11 +255,11 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     Raises UserError: they describe none or several, or one without a speed, or hold a flag, a number of repeats or an
     executor of a cluster.
     """
-    given = words_in(words)
-    for word in given:
+    separate = words_in(words)
+    for word in separate:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
-    (composed,) = compose(given)
+    (composed,) = compose(separate)
     config.check_local(composed.executor)
     if composed.protocol in SERVING - {Protocol.offline}:
         raise UserError(f"protocol={composed.protocol}: has no speed to compare: use protocol=window, or offline")

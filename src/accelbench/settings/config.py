@@ -172,13 +172,15 @@ class RunConfig(Options, RunSettings):
 
 
 # Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
-GROUPS: dict[str, str] = {each.name: each.metadata[GROUP] for each in fields(RunConfig) if GROUP in each.metadata}
+GROUPS: dict[str, str] = {group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata}
 # Every setting, in full; and those that hold others and choose no file: `window`, `optimizer`.
-PATHS = [*GROUPS, *(each.path for each in declared(RunConfig)), "model.batch_args.seq_len"]
+PATHS = [*GROUPS, *(setting.path for setting in declared(RunConfig)), "model.batch_args.seq_len"]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
 NAMES = tuple(
-    dict.fromkeys([*GROUPS, *(each.name for each in fields(RunConfig) if "omegaconf_ignore" not in each.metadata)])
+    dict.fromkeys(
+        [*GROUPS, *(setting.name for setting in fields(RunConfig) if "omegaconf_ignore" not in setting.metadata)]
+    )
 )
 
 LISTED = " `accelbench run --help` lists the settings."
@@ -188,9 +190,9 @@ def settings_like(name: str, value: str) -> list[str]:
     """What to type for an unknown setting and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
     last = name.lower().rpartition(".")[2].replace("-", "_")
     paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
-    found = other_words(name, PATHS) or paths.get(last) or with_value(last)
-    found = found or [path for key in meant_by(name, paths) for path in paths[key]]
-    return [written_as(path, value) if path in PATHS else path for path in found]
+    paths_like = other_words(name, PATHS) or paths.get(last) or with_value(last)
+    paths_like = paths_like or [path for key in meant_by(name, paths) for path in paths[key]]
+    return [written_as(path, value) if path in PATHS else path for path in paths_like]
 
 
 def with_value(word: str) -> list[str]:
@@ -198,7 +200,7 @@ def with_value(word: str) -> list[str]:
     for about in every_setting(workplace().conf):
         ours = other_words(word, about.choices)
         if ours and ours[0] in about.choices:
-            return [f"{about.name}={each}" for each in ours]
+            return [f"{about.name}={word}" for word in ours]
     return []
 
 
@@ -210,10 +212,10 @@ def check_known(name: str, value: str) -> None:
 
 def mended(text: str) -> list[str]:
     """A setting as it should be written: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if it is right, or none."""
-    found = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
-    if not found or found[1].partition("args.")[0].rstrip(".") not in PATHS:
+    parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
+    if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
-    written = written_as(found[1], found[2])
+    written = written_as(parts[1], parts[2])
     return [] if written == text else [written]
 
 
@@ -304,8 +306,8 @@ def every_setting(conf: Path) -> Iterator[About]:
     for group, meaning in GROUPS.items():
         files = sorted(path.stem for path in (conf / group).glob("*.yaml"))
         yield About(name=group, meaning=meaning, choices=files, kind="", default=None, is_needed=True)
-    found = list(declared(RunConfig))
-    yield from (_about(each) for each in sorted(found, key=lambda each: "." in each.path))
+    every = list(declared(RunConfig))
+    yield from (_about(setting) for setting in sorted(every, key=lambda setting: "." in setting.path))
 
 
 def _about(setting: Declared) -> About:
@@ -339,4 +341,8 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 # Settings whose value is one list.
-LISTS = {each.path for each in declared(RunConfig) if {get_origin(part) for part in _parts(each.kind)} & {list, tuple}}
+LISTS = {
+    setting.path
+    for setting in declared(RunConfig)
+    if {get_origin(part) for part in _parts(setting.kind)} & {list, tuple}
+}

@@ -20,17 +20,17 @@ def user_error_behind(error: BaseException) -> UserError | None:
     None if it is a defect of the program.
     """
     chain = _chain(error)
-    for known in chain:
-        if isinstance(known, UserError):
-            return known
-        if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
-            _, group, name = re.split("((?:hydra/)?[^/]+)/", known.missing_cfg_file, maxsplit=1)
-            return UnknownChoiceError(group, name, known.options, _meant(group, name, known.options))
+    for cause in chain:
+        if isinstance(cause, UserError):
+            return cause
+        if isinstance(cause, MissingConfigException) and cause.missing_cfg_file and cause.options:
+            _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
+            return UnknownChoiceError(group, name, cause.options, _meant(group, name, cause.options))
     if isinstance(error, FileNotFoundError) and error.filename is None:  # as `os.getcwd` says it
         return UserError("the current folder was removed: change to another one")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
-    if not any(isinstance(known, HydraException | OmegaConfBaseException | FrozenInstanceError) for known in chain):
+    if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):
         return None
     return _translated("\n".join(map(str, chain)), chain) or UserError(str(error).split("\n")[0])
 
@@ -39,26 +39,26 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
     """What the libraries' texts mean, which name the setting in a line of its own."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
-    if found := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
+    if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         flag = key.removesuffix(".name")
-        return UnknownChoiceError(flag, found[1], found[2].split(", "), mended(f"{flag}={found[1]}"))
+        return UnknownChoiceError(flag, match[1], match[2].split(", "), mended(f"{flag}={match[1]}"))
     wrong = r"Value '?(.*?)'?(?: \(list\))? (?:of type .*not be converted to|is not a valid(?: input for)?) \W?(\w+)"
-    if found := re.search(wrong, text):
-        hint = asking(mended(f"{key}={found[1]}")) or f" `accelbench run --help {key}` explains it."
-        return UserError(f"{key}={found[1]}: should be {KINDS.get(found[2], 'one value')}.{hint}")
-    if found := re.search(r"field '([\w.]+)' is not Optional", text):
-        return UserError(f"{key or found[1]}: should have a value")
+    if match := re.search(wrong, text):
+        hint = asking(mended(f"{key}={match[1]}")) or f" `accelbench run --help {key}` explains it."
+        return UserError(f"{key}={match[1]}: should be {KINDS.get(match[2], 'one value')}.{hint}")
+    if match := re.search(r"field '([\w.]+)' is not Optional", text):
+        return UserError(f"{key or match[1]}: should have a value")
     if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):
         return UserError(f"{key}: should be a list: '{key}=[3,32,32]'")
-    if found := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
-        name = key or found[1]
-        inside = [word for each in chain for word in getattr(each, "parent_node", None) or ()]
+    if match := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
+        name = key or match[1]
+        inside = [word for cause in chain for word in getattr(cause, "parent_node", None) or ()]
         hint = f" Choose from: {', '.join(inside)}." if inside else LISTED
         return UserError(f"{name}: unknown setting.{hint}")
     if key:
         return UserError(f"{key}: {problem}")
-    found = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
-    return UserError(f"{found[1]}: not a value of this setting") if found else None
+    match = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
+    return UserError(f"{match[1]}: not a value of this setting") if match else None
 
 
 def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
@@ -69,8 +69,8 @@ def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
 
 def _chain(error: BaseException | None) -> list[BaseException]:
     """The error, then what caused it, and so on; each once, since causes may form a circle."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
         error = error.__cause__ or error.__context__
-    return found
+    return causes

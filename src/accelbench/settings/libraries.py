@@ -35,9 +35,9 @@ def words_for(name: str) -> list[str]:
     last = re.split(r"[/:]|^(?:torchvision|timm)(?:\.models)?\.", name.lower())[-1]
     for spelled in (last, last.replace("-", "_"), last.replace("-", "")):
         matches = {library: re.search(pattern, spelled) for library, pattern in NAMES.items()}
-        found = [f"model={library} model.name={match[1]}" for library, match in matches.items() if match]
-        if found:
-            return found
+        settings = [f"model={library} model.name={match[1]}" for library, match in matches.items() if match]
+        if settings:
+            return settings
     path = dotted_path(name)
     return [f"{OWN}{path}"] if path and (".py" in name or not Path(name).exists()) else []
 

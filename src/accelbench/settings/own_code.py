@@ -56,18 +56,18 @@ def checked(run: RunConfig) -> RunConfig:
 
 def _weights(model: ModelConfig) -> str:
     """The setting `model.weights`, a path as an absolute one."""
-    given = Path(model.weights)
-    if given.suffix in TORCH_FILES:
+    weights = Path(model.weights)
+    if weights.suffix in TORCH_FILES:
         raise UserError(
-            f"model.weights={given}: is not read, since a hostile file of this kind may corrupt torch's memory "
+            f"model.weights={weights}: is not read, since a hostile file of this kind may corrupt torch's memory "
             "(CVE-2026-24747). Convert one that you trust, with torch 2.10 or newer:\n"
             "  from safetensors.torch import save_file\n"
-            f"  save_file(torch.load({given.name!r}, weights_only=True), {given.with_suffix(SAFETENSORS).name!r})"
+            f"  save_file(torch.load({weights.name!r}, weights_only=True), {weights.with_suffix(SAFETENSORS).name!r})"
         )
-    if given.suffix == SAFETENSORS:
-        path = Path.cwd() / given.expanduser()
+    if weights.suffix == SAFETENSORS:
+        path = Path.cwd() / weights.expanduser()
         if not path.is_file():
-            raise UserError(f"model.weights={given}: there is no such file")
+            raise UserError(f"model.weights={weights}: there is no such file")
         return str(path)
     has_none = model.library in (*vocab.USERS_OWN, vocab.Library.transformers)
     choices = [vocab.Weights.none] if has_none else list(vocab.Weights)

@@ -72,10 +72,10 @@ def _parsed(text: str) -> Any:
     values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
     if not isinstance(values, dict):
         return values
-    given = {str(key): value for key, value in values.items() if value is not None}
-    if isinstance(suites := given.get("suites"), dict):
-        given["suites"] = {str(name): suite for name, suite in suites.items()}  # a number may name one
-    return given
+    named = {str(key): value for key, value in values.items() if value is not None}
+    if isinstance(suites := named.get("suites"), dict):
+        named["suites"] = {str(name): suite for name, suite in suites.items()}  # a number may name one
+    return named
 
 
 def suite_names(project: Path | None) -> list[str]:

@@ -66,13 +66,13 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
 
     Raises UserError: the suite or the profile is unknown, or the suite is malformed; it names the line and the word.
     """
-    given = given_in(words)
-    profile = given.get("profile") or params.profile
-    name = given.get("suite", NO_SUITE)
+    values = given_in(words)
+    profile = values.get("profile") or params.profile
+    name = values.get("suite", NO_SUITE)
     if profile not in list(Profile):
         raise UnknownChoiceError("profile", profile, Profile)
     if name == NO_SUITE:
-        if "profile" in given:
+        if "profile" in values:
             raise UserError(
                 f"profile={profile}: chooses among the lines of a suite, and none is named: add -m suite=NAME. "
                 f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
@@ -125,7 +125,7 @@ def _words(text: str | None, where: str) -> dict[str, str]:
 
 
 def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
-    found = {}
+    word_of = {}
     for word in words:
         try:
             (name,) = given_in([word])
@@ -135,8 +135,8 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
                 raise UserError(f"{word}: the suite's `data` names its data set")
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
-        found[name] = word
-    return found
+        word_of[name] = word
+    return word_of
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -172,7 +172,7 @@ def readable(word: str) -> str:
 
 def quoted(text: str) -> str:
     """`text` as a quoted value of Hydra's, which may have any characters."""
-    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
     return f"'{escaped}'"
 
 
@@ -201,7 +201,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
 
     Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
     """
-    given = {}
+    values = {}
     for word in words:
         override = parse(word)
         name = override.key_or_group
@@ -218,8 +218,8 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
                 check_known(name, text)
             check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
         is_plain = isinstance(value, str) and not name.startswith((*ARGUMENTS, OPTIONS))
-        given[name] = value if is_plain else text
-    return given
+        values[name] = value if is_plain else text
+    return values
 
 
 def is_hydras(word: str) -> bool:
@@ -233,7 +233,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
     num = 0
     parser = OverridesParser.create(hydras.config_loader() if hydras.is_initialized() else None)  # for globs
     for line in lines:
-        axes = {each.get_key_element(): _values(each) for each in parser.parse_overrides(line)}
+        axes = {override.get_key_element(): _values(override) for override in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
         check_cells(num, line.where or " ".join(line))
         yield from (Line(job, line.where, line.of_profile) for job in product(*axes.values()))

@@ -126,7 +126,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
     """A `kind` whose fields are those of `settings`, but for `others`. OmegaConf makes lists of tuples."""
-    values = {each.name: getattr(settings, each.name) for each in fields(kind) if each.name not in others}  # type: ignore[arg-type]
+    values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
@@ -179,15 +179,15 @@ def _served(run: RunConfig) -> RunConfig:
 
 def check_limits(run: RunConfig) -> None:
     """Checks every setting's limits. Raises UserError, which names the flag and the range: a value is out of it."""
-    for each in DECLARED:
-        value = each.value(run)
+    for setting in DECLARED:
+        value = setting.value(run)
         try:
-            load(each.kind, plain(value))
+            load(setting.kind, plain(value))
         except ValueError as error:
-            text = re.sub(r"`\w+` (>=|>|<=) (\S+)", lambda found: f"{BOUNDS[found[1]]} {found[2]}", str(error))
-            raise UserError(f"{each.path}={value}: {text.removesuffix('.0')}") from None
-        if each.path not in PATHS:  # no record keeps them
-            _check_content(each.path, value)
+            text = re.sub(r"`\w+` (>=|>|<=) (\S+)", lambda match: f"{BOUNDS[match[1]]} {match[2]}", str(error))
+            raise UserError(f"{setting.path}={value}: {text.removesuffix('.0')}") from None
+        if setting.path not in PATHS:  # no record keeps them
+            _check_content(setting.path, value)
 
 
 def _check_content(flag: str, value: Any) -> None:

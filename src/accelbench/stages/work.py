@@ -52,11 +52,11 @@ class Suite:
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
     retry = params.load(root).retry
-    found = []
+    made = []
     for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
-        found.append(Suite(root, name, in_order(cells), options))
-    return found
+        made.append(Suite(root, name, in_order(cells), options))
+    return made
 
 
 def write_retries(root: Path) -> None:
@@ -99,7 +99,7 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
             plan.unlink()
     top.answer(chosen, folder, console, hosts)
     with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
-        file.write_text("".join(f"{each.name}: {each.title}\n" for each in chosen))
+        file.write_text("".join(f"{question.name}: {question.title}\n" for question in chosen))
 
 
 def run_suite(console: Console, name: str) -> None:
@@ -136,7 +136,7 @@ def build_report(_: Console) -> None:
 def verdict(_: Console) -> int:
     """Names the cells that failed unexpectedly; returns 1 if there are any. DVC would drop an experiment that does."""
     root = project.pipelines_place().root
-    found = problems(root)
-    for line in found:
+    lines = problems(root)
+    for line in lines:
         print(line, file=sys.stderr)
-    return int(bool(found) and params.load(root).strict and EXPERIMENT not in os.environ)
+    return int(bool(lines) and params.load(root).strict and EXPERIMENT not in os.environ)

@@ -204,12 +204,12 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
     """What was checked, the doubts, notes and tips, each behind its mark."""
     is_ok = record.status == Status.ok
     checks = record.measurement.checks if record.measurement and is_ok and not row["disturbed"] else []
-    known = [check.promise for check in checks if check.observed != Check.observed]
-    if is_verbose and known:
+    observed = [check.promise for check in checks if check.observed != Check.observed]
+    if is_verbose and observed:
         yield f"✓ checked: {checked_words(checks, fully=True)}"
         yield "- intervals: 95 % confidence, within this process"
-    elif known:
-        yield f"✓ checked: {', '.join(known)}{GAP}-v: how"
+    elif observed:
+        yield f"✓ checked: {', '.join(observed)}{GAP}-v: how"
     unknown = [check.promise for check in checks if check.observed == Check.observed]
     if unknown and not is_verbose:
         yield f"- not observed: {', '.join(unknown)}"

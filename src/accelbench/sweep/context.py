@@ -122,8 +122,8 @@ class SweepContext:
         options = self.options
         wanted = plan_file.joined(self.earlier, cells)
         wanted = [
-            replace(each, planned_in=self.planned_in(each.cell)) if each.cell.protocol == Protocol.target else each
-            for each in wanted
+            replace(item, planned_in=self.planned_in(item.cell)) if item.cell.protocol == Protocol.target else item
+            for item in wanted
         ]
         plan = plan_file.PlanFile(
             suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted

@@ -65,7 +65,7 @@ def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None
     kept = {}
     wanted = {}
     with suppress(UserError):  # the user's own, which has no settings there
-        kept, wanted = (data_settings(place.project, name, each) for each in (None, profile))
+        kept, wanted = (data_settings(place.project, name, of_profile) for of_profile in (None, profile))
     with suppress(UserError, OSError, ValueError, KeyError):  # it is not prepared
         if kept == wanted and (counts := read_counts(folder)):
             return Inputs((counts["train"], counts["test"]), shape_in(folder), len(read_classes(folder)))

@@ -26,14 +26,14 @@ class JobLines:
 
     With `repeats`, a cell has a line for each of its processes. The line has the speed of that process, and its gain
     over the latest process of the reference: the setting of the job that ran first, at the same batch. The reference
-    may be among the records of an earlier sweep, which are `known`.
+    may be among the records of `earlier` sweeps.
     """
 
-    def __init__(self, planned: Sequence[Planned], width: int, known: Sequence[Record] = ()) -> None:
+    def __init__(self, planned: Sequence[Planned], width: int, earlier: Sequence[Record] = ()) -> None:
         self.width = width
         self._settings: dict[object, object] = {}  # job -> the `setting_key` of its reference
         self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
-        for record in known:
+        for record in earlier:
             self._gain(Process.of(record))
         # What all cells have is said once, but for the precision and the batch.
         words = [[item.cell.mode, *setting_words(item.cell, item.label)] for item in planned]

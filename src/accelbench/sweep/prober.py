@@ -107,9 +107,9 @@ class Prober:
             self.known[key] = kept = self._kept(cell)
             precisions = [cell.precision]
             precisions += [other.precision for other in self.cells if _probed(other) == key]
-            known = set(kept.probed) - kept.disturbed.keys() if kept else set()
+            settled = set(kept.probed) - kept.disturbed.keys() if kept else set()
             wanted = dict.fromkeys(word for precision in precisions for word in formats_of(precision))
-            if unprobed := [word for word in wanted if word not in known]:
+            if unprobed := [word for word in wanted if word not in settled]:
                 self.probe(cell, unprobed)
         return self.known[key]
 
@@ -129,7 +129,7 @@ class Prober:
         """Returns the load that disturbed the probe; None if there was none, or nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
-        known = self.known.setdefault(_probed(cell), self._kept(cell))
+        before = self.known.setdefault(_probed(cell), self._kept(cell))
         if not self.hosts.can_probe(cell):
             return None
         about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
@@ -142,7 +142,7 @@ class Prober:
         load = None if is_allowed() else load_beside(outcome.system)
         if load:
             ceilings = replace(ceilings, disturbed=dict.fromkeys(ceilings.probed, load))
-        self.known[_probed(cell)] = joined = known.joined(ceilings) if known else ceilings
+        self.known[_probed(cell)] = joined = before.joined(ceilings) if before else ceilings
         try:
             with writing_errors(CEILINGS):
                 keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
@@ -162,12 +162,12 @@ class Prober:
         return self.known.get(key)
 
     def _why_too_low(self, cell: Cell, measured: Measurement | None, label: str) -> str | None:
-        known = self.known.get(_probed(cell))
-        if known is None or measured is None or (rate := flops_per_s(cell, measured)) is None:
+        ceilings_here = self.known.get(_probed(cell))
+        if ceilings_here is None or measured is None or (rate := flops_per_s(cell, measured)) is None:
             return None
-        if load := known.disturbance(cell.precision):
+        if load := ceilings_here.disturbance(cell.precision):
             return None if self.num_reprobes[_probed(cell)] else f"it was disturbed ({load})"
-        ceilings = ceilings_of_cell(known, cell, measured.num_devices)
+        ceilings = ceilings_of_cell(ceilings_here, cell, measured.num_devices)
         ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
         return f"{label} was faster" if ceiling is not None and rate > ceiling else None
 

@@ -114,7 +114,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
-    with Session(context, ready, todo, known=records) as session:
+    with Session(context, ready, todo, earlier=records) as session:
         context.write_plan(ready.planned)  # not before: the session may refuse the cells
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework

@@ -56,14 +56,14 @@ class Session:
         ready: Prepared,
         todo: Sequence[Planned],
         *,
-        known: Sequence[Record] = (),  # that stand from earlier sweeps
+        earlier: Sequence[Record] = (),  # that stand from earlier sweeps
         is_brief: bool = False,
     ) -> None:
         check_local(context.options.executor)
         self.context = context
         self.ready = ready
         self.todo = todo
-        self._known = known
+        self._known = earlier
         self._is_brief = is_brief
         self._stack = ExitStack()  # of what is left with it
 
@@ -96,7 +96,7 @@ class Session:
             self.context.console,
             self.todo,
             self.evidence,
-            known=self._known,
+            earlier=self._known,
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
         )

@@ -57,7 +57,7 @@ class SweepProgress:
         planned: Sequence[Planned],
         evidence: Evidence,
         *,
-        known: Sequence[Record] = (),  # of earlier sweeps, with which the cells compare
+        earlier: Sequence[Record] = (),  # of earlier sweeps, with which the cells compare
         is_brief: bool = False,
         says_mistakes: bool = True,  # else the caller says what the user did wrong
     ) -> None:
@@ -71,7 +71,7 @@ class SweepProgress:
         self.num_done = 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
-        self._jobs = JobLines(self.planned, console.width, known if console.is_terminal else ())
+        self._jobs = JobLines(self.planned, console.width, earlier if console.is_terminal else ())
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 
@@ -151,7 +151,7 @@ class SweepProgress:
                 say(self.console, line)
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
-        width = max((len(each.label) for each in self.planned), default=0)
+        width = max((len(item.label) for item in self.planned), default=0)
         words = outcome(record)
         if record.status in UNEXPECTED:
             words = [reason] if reason else []
@@ -231,14 +231,14 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
     say(console, f"Page  accelbench report {folder}")
 
 
-def show_answers(found: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
+def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
     """Prints the gains of many jobs over what their users run today; of few, the cells of each, the fastest first."""
-    if len(found) > MAX_WORKLOADS:
+    if len(answered) > MAX_WORKLOADS:
         console.print()
-        for line in gains.of_jobs(found, console.width):
+        for line in gains.of_jobs(answered, console.width):
             say(console, line)
         return
-    for answer in found:
+    for answer in answered:
         console.print()
         for line in gains.of_one(answer, console.width, MAX_CELLS):
             say(console, line)
