@@ -29,7 +29,7 @@ from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Sta
 UNCOUNTED = "no answer counts such a cell"
 BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} has such cells count"
 MAX_DOUBTS = 2
-MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
+MAX_ERROR_LINES = 16  # of an error in the user's code; a longer one goes through a framework, and stands in the record
 MAX_WIDTH = 113  # columns: longer bars tell no more
 LEAST_BAR, MOST_BAR = 9, 34
 NOISY = "noisy: "  # begins a note of what the interval shows
@@ -57,10 +57,11 @@ def show_card(
     is_verbose: bool = False,
     waited_s: float = 0.0,
 ) -> None:
-    """Prints the card of a record of any status, whose file is at `path`; unknown figures are left out.
+    """Prints the card of a record of any status, whose file is at `path`.
 
-    With `says_why`, also why its cell failed, where nothing else says so. If it `is_verbose`, also how each promise was
-    checked, and all remarks in full. `waited_s`: for a quiet machine.
+    Unknown figures are left out. With `says_why`, the card has the reason of a failure; without it, the reason stands
+    elsewhere on the screen. With `is_verbose`, it has all remarks, and how each check was made. `waited_s`: how long
+    the sweep waited for a quiet machine.
     """
     row = summarise(record)
     width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
@@ -88,13 +89,13 @@ def show_card(
 
 
 def own_calls(error: str | None) -> str:
-    """The calls in a traceback, whose reason stands elsewhere; empty if it is long, as one through frameworks is."""
+    """The calls in a traceback, without its reason; empty if it is long, because it goes through a framework."""
     lines = (error or "").splitlines()
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
 
 
 def waited_text(waited_s: float) -> str:
-    """How long a quiet machine was waited for; empty if it was not."""
+    """How long the sweep waited for a quiet machine; empty if it did not wait."""
     return f"; waited {duration(waited_s)} for a quiet machine" if waited_s else ""
 
 
@@ -107,7 +108,7 @@ def _header(record: Record, row: Row) -> Iterator[str]:
 
 
 def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
-    """How it ended, and if it `says_why` or was skipped, for which reason."""
+    """How the cell ended; the reason too, if it was skipped or with `says_why`."""
     line = Text(record.status, "dim" if record.status == Status.skipped else "bold red")
     if record.reason and (says_why or record.status not in UNEXPECTED):
         line.append(f": {row['reason']}", "not bold default")
@@ -117,7 +118,7 @@ def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
 
 
 def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
-    """How fast the cell is, within which interval, and how long a step, a token or a request takes."""
+    """The speed with its interval, and the time of a step, a token or a request."""
     yield served_text(row)
     if row["samples_per_s"] is not None:
         yield speed_text(record.cell, row["samples_per_s"])
@@ -137,7 +138,7 @@ def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
 
 
 def _requests(serving: Serving, row: Row) -> Iterator[str]:
-    """How long requests took, how they came, and how many missed the limit."""
+    """The latency of requests, how many there were, and how many missed the limit."""
     for quantile in serving.latencies:
         if quantile.seconds is not None:
             low, high = (significant(None if end is None else 1000 * end) for end in (quantile.low, quantile.high))
@@ -151,7 +152,7 @@ def _requests(serving: Serving, row: Row) -> Iterator[str]:
 
 
 def _step(row: Row, width: int) -> Iterator[Text]:
-    """A bar of a step's phases, and their names, each below its part where there is room."""
+    """A bar of a step's phases, with the name of each below its part if there is room."""
     phases = phases_ms(row)
     total = sum(phases.values())
     if not total:
@@ -177,7 +178,7 @@ def _step(row: Row, width: int) -> Iterator[Text]:
 
 
 def _use(record: Record, row: Row, width: int) -> Iterator[str]:
-    """What the cell takes of the device and the memory, how long all of it takes, and how good the result is."""
+    """Shares of the peak, memory, the time of all epochs, and the accuracy."""
     cell = record.cell
     share, ceiling = row["mfu"], row["ceiling_flops_per_s"]
     if share is not None and ceiling is not None:
@@ -228,7 +229,7 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
 
 
 def _packed(parts: Iterable[str | None], width: int, between: str = GAP, style: str = "") -> Iterator[Text]:
-    """The parts behind each other, on as many lines as it takes; `style` is of the first one."""
+    """Joins the parts into lines of at most `width` columns. `style` is only for the first part."""
     line = Text()
     for part in filter(None, parts):
         if line and len(line) + len(between) + len(part) > width:

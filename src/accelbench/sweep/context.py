@@ -45,12 +45,12 @@ class SweepContext:
     place: Workplace
     folder: Path  # of the records
     sweep_id: str  # kept in every record
-    # whether networks that can't run are a mistake to report, if there is nothing else to measure
+    # whether to raise an error if no network can run
     refuses: bool = False
     of_search: bool = False  # see `Record`
     waited_s: float = 0.0  # for a quiet machine, to repeat disturbed cells
-    earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
-    since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the sweep before this one that planned it
+    earlier: Sequence[WantedCell] = ()  # the cells of the plan that is in the folder already; the new plan keeps them
+    since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the earlier sweep that planned it
 
     @classmethod
     def begin(
@@ -63,10 +63,10 @@ class SweepContext:
         out: Path | None = None,
         kind: str | None = None,
     ) -> "SweepContext":
-        """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
+        """The context of a sweep over `cells`. It reports mistakes before the wait for the lock.
 
-        `out` is the folder of a pipeline's suite, `kind` the end of the name of a new folder under runs/. Raises
-        UserError: the cells have several data sets, or `out=` is not below runs/, or can't be written.
+        `out` is the folder of a pipeline's suite; without it, `out=` or a new folder under runs/, whose name ends in
+        `kind`. Raises UserError: the cells have several data sets, or `out=` is not below runs/, or can't be written.
         """
         if options.is_auto:
             devices = dict.fromkeys(cell.device for cell in cells)
@@ -83,11 +83,11 @@ class SweepContext:
         say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Holds the lock of this machine's measurements. If another sweep has it, says so and waits."""
+        """Holds the lock of this machine's measurements. If another sweep holds it, prints so and waits."""
         return lock.hold_measuring(self.say, self.options.waits_s)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
-        """Prepares the data set if it is missing, and plans the cells; needs the lock. Raises UserError."""
+        """Prepares the data set if it is missing, and plans the cells. The caller holds the lock. Raises UserError."""
         prepare_missing(self.place, cells[0].data, self.console)
         ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
@@ -98,17 +98,17 @@ class SweepContext:
         records.write(record, self.folder)
 
     def read_earlier(self, *, keeps: bool) -> None:
-        """Reads the cells that the folder's plan names, which may have changed while it waited, and `keeps` them."""
+        """Reads the cells of the plan in the folder. With `keeps`, the new plan keeps them."""
         cells = plan_file.cells_in(self.folder)
         self.since = {wanted.cell.id: wanted.planned_in for wanted in cells if wanted.planned_in}
         self.earlier = cells if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
-        """The sweep that first planned a training to a target: this one, unless the folder's plan named it before."""
+        """The sweep that first planned a training to a target; this one if no earlier plan in the folder has it."""
         return self.since.get(cell.id, self.sweep_id)
 
     def set_aside_plan(self) -> None:
-        """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
+        """Renames a file in the place of the plan that is no readable plan: the new plan would overwrite it."""
         try:
             plan_file.read_plan(self.folder)
         except RefusedError:
@@ -133,7 +133,7 @@ class SweepContext:
 
 
 def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:
-    """Yields the items, and says every `PACE_S` seconds how far it came: `doing` is such as `Checks network`."""
+    """Yields the items. Every `PACE_S` seconds it prints how far it is; `doing` is such as `Checks network`."""
     said_s = time.monotonic()
     for number, item in enumerate(items, start=1):
         if time.monotonic() - said_s > PACE_S:
@@ -143,7 +143,7 @@ def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterato
 
 
 def set_aside(path: Path) -> Path:
-    """Renames what is at `path`, and returns its new path, which nothing had. May raise a WriteError."""
+    """Renames the file at `path` to a name that is free, and returns the new path. May raise a WriteError."""
     new = path.with_name(f"{path.name}.unreadable")
     for number in count(2):
         if not os.path.lexists(new):
@@ -179,14 +179,14 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises WriteError: the folder can't be written, or the one that it would be made in."""
+    """Raises WriteError if the folder can't be written or made."""
     nearest = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     with writing_errors(f"out={shown(folder)}"), TemporaryFile(dir=nearest):
         pass
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether a data set is there, or made by a DataModule or by chance; the user's own as it is now."""
+    """Whether a data set needs no preparation. The user's own data are prepared again if they have changed."""
     if data.name in (MODULE, RANDOM):
         return True
     if not data.path:
@@ -197,7 +197,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set, unless `is_prepared`; the user's own again if it changed.
+    """Prepares a data set, unless `is_prepared`.
 
     Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
     """

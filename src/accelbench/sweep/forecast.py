@@ -1,4 +1,4 @@
-"""What tells how long cells will take: what is known, and what is counted and probed first where nothing is known."""
+"""Collects the evidence for estimates: records, and the work and peak rates of networks that no record has."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,8 +24,8 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober
 def forecast(
     cells: Sequence[Cell], hosts: Hosts, place: Workplace, say: Callable[[str], None], profile: str | None = None
 ) -> Evidence:
-    """The evidence of how long `cells` take, all of which run here; their data sets are as `profile` wants them."""
-    # For work that was never measured, devices are probed and networks counted, unless that disturbs another sweep.
+    """The evidence of how long `cells` take. All of them run here; `profile` decides the size of their data sets."""
+    # If a network was never measured, its work is counted and its device probed, unless another sweep runs meanwhile.
     environment = fingerprint(PROBING_ENGINE)
     evidence = read_evidence(place.root, environment["machine"])
     evidence.ceilings |= {Device(word): kept for word, kept in read_ceilings(place.cache, environment).items()}
@@ -40,7 +40,7 @@ def forecast(
 
 
 def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
-    """Adds the ceilings and the work of networks that no record tells; while nothing else is measured."""
+    """Probes devices and counts the work of networks that no record has. Nothing else may be measured meanwhile."""
     unmeasured = evidence.unmeasured(cells)
     for device, cell in {cell.device: cell for cell in unmeasured}.items():
         if (ceilings := prober.ceilings(cell)) is not None:
@@ -53,14 +53,14 @@ def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
 
 
 def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, profile: str | None = None) -> None:
-    """Adds what the data sets of `cells` give: as prepared, or, for another profile, as they will be."""
+    """Adds the sizes of the data sets of `cells`."""
     for name in dict.fromkeys(cell.data.name for cell in cells):
         if (inputs := inputs_of(place, name, profile)) is not None:
             evidence.inputs[name] = inputs
 
 
 def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
-    """What the data set `name` gives: as prepared, else as the original; None if that is unknown."""
+    """The sizes of a data set: as it is prepared, or as `profile` would have it prepared; None if they are unknown."""
     folder = place.data / name
     kept = {}
     wanted = {}

@@ -25,7 +25,7 @@ from accelbench.sweep.context import prepare_missing
 
 @dataclass(frozen=True)
 class InterleavedRuns:
-    """The processes of a comparison, in the random order in which they run."""
+    """The processes of a comparison, in their random order."""
 
     seed: int
     cells: list[Cell]  # one per process; `repeat` is the position in the order
@@ -35,11 +35,11 @@ class InterleavedRuns:
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: int | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
-    """The runs of a comparison of two cells, each with its options, and the options of the sweep that runs them.
+    """The runs that compare two cells, and the options of their sweep.
 
-    `repeats` is the number of processes of each cell, None for `MIN_PROCESSES`. The same cells run in the same order in
-    a folder of the same name, so that a comparison goes on from its records. Raises UserError: there are none or too
-    many, the options differ, or the folder holds other records.
+    `repeats` is the number of processes of each cell; None: `MIN_PROCESSES`. The order depends on the cells and on the
+    folder's name, so that the same command continues from its records. Raises UserError: `repeats` is less than 1 or
+    too large, the options of the cells differ, or the folder holds other records.
     """
     num = MIN_PROCESSES if repeats is None else repeats
     if num < 1:
@@ -49,7 +49,7 @@ def plan_runs(
     if names := differing_options(options, second[1]):
         raise UserError(f"{names}: holds for both sides: give it one value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
-    # With the name: else two cells had one order for ever, some of them A before B in every round.
+    # The folder's name is in the seed, so that the same two cells get another order in another folder.
     seed = int(digest([first[0].id, second[0].id, Path(folder).name])[:8], 16)
     runs = shuffled_runs(first[0], second[0], num, seed)
     ids = {cell.id for cell in runs.cells}
@@ -59,11 +59,11 @@ def plan_runs(
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
-    """Why there is nothing to compare: all cells of a side are skipped; None if not. Prepares a missing data set."""
+    """Why there is nothing to compare: this machine skips a whole side; else None. Prepares a missing data set."""
     cells = [cell for side in sides for cell in side]
     place = workplace().with_data(options.data_root)
     check_request(cells)
-    with hold_measuring(lambda line: say(console, line)):  # what prepares disturbs what another sweep measures
+    with hold_measuring(lambda line: say(console, line)):  # preparing data would disturb another sweep
         prepare_missing(place, cells[0].data, console)
         reasons = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
     for letter, side in zip("AB", sides, strict=True):
@@ -74,7 +74,7 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
 
 
 def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
-    """Shuffles the order within each round of two processes, one of each cell; equal seeds give equal orders."""
+    """Shuffles the order within each round of two processes, one of each cell. Equal seeds give equal orders."""
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
     cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
@@ -82,9 +82,9 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
-    """So many seeds of each cell: of each seed, all settings run before those of the next one.
+    """Each cell with `num` seeds. All cells run with one seed before they run with the next.
 
-    Raises UserError: a seed is too large, or there are too many.
+    Raises UserError: a seed is too large, or there are too many cells.
     """
     check_cells(num * len(cells), "--seeds")
     for cell in cells:
@@ -95,7 +95,7 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes `folder`/compare.json: which records are of which cell, by the `names` of the two. Raises WriteError."""
+    """Writes compare.json: the names of the two cells, and the records of each. Raises WriteError."""
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = []
     for is_second, name in enumerate(names):

@@ -35,7 +35,7 @@ class JobLines:
         self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
         for record in earlier:
             self._gain(Process.of(record))
-        # What all cells have is said once, but for the precision and the batch.
+        # Words that all cells share stand once above the lines; the precision and the batch stand in each line.
         words = [[item.cell.mode, *setting_words(item.cell, item.label)] for item in planned]
         first = words[0][:3] + words[0][5:] if len(words) > 1 else []
         self._shared = [word for word in first if all(word in others for others in words)]
@@ -51,7 +51,7 @@ class JobLines:
         return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
 
     def of(self, record: Record, reason: str | None) -> Iterator[Text]:
-        """The line of a finished cell, whose job is named if the line above has another; `reason`: why it is not ok."""
+        """The line of a finished cell, with its job if the line above has another; `reason`: why it is not ok."""
         if self._above is None and self._shared:
             yield Text(f"  {' · '.join(self._shared)}", "dim")
         cell = record.cell
@@ -81,7 +81,7 @@ class JobLines:
         yield line
 
     def _begin(self, cell: Cell, label: str) -> str:
-        """The model and the mode, unless the line above has them, and what not all cells have."""
+        """How a line begins: model and mode if the line above has others, and settings that not all cells share."""
         model, mode = self._above or ("", "")
         name = "" if model == cell.model.name else cell.model.name
         how = "" if (model, mode) == (cell.model.name, cell.mode) else cell.mode
@@ -94,7 +94,7 @@ class JobLines:
         return " ".join(word for word in setting_words(cell, label) if word not in self._shared)
 
     def _speed(self, process: Process, row: Row) -> Text:
-        """The speed, its interval, how many times as fast as the reference it is, and whether either is in doubt."""
+        """The speed with its interval, the gain over the reference, and a mark if either is in doubt."""
         gain = self._gain(process)
         rate = speed_text(process.cell, row["samples_per_s"]).replace(" samples", "")
         ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
@@ -103,7 +103,7 @@ class JobLines:
         return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
-        """Over the latest process of its reference; None of the reference itself, and before that has run."""
+        """The gain over the latest process of the reference; None of the reference itself, and before it has run."""
         (cell,) = cells_of([process])
         if not cell.competes:
             return None
@@ -118,7 +118,7 @@ class JobLines:
 
 
 def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
-    """What there is to know of an ok cell besides its speed, in a few words each; if it `is_exact`, with all digits."""
+    """Other figures of an ok cell, in a few words each; if it `is_exact`, with all digits."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
     words = [token_times(row)]
     if not words[0] and p50_ms is not None:

@@ -1,4 +1,4 @@
-"""Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
+"""Merges records of several machines, of a cluster's nodes, or from a bucket."""
 
 import contextlib
 import os
@@ -26,16 +26,18 @@ class Merged:
 
     num_new: int = 0  # records that were added
     num_same: int = 0  # records that were there already
-    conflicts: list[str] = field(default_factory=list)  # a line for each file of which another one was there, and stays
+    conflicts: list[str] = field(
+        default_factory=list
+    )  # a line for each file that differs from one of that name in `into`; the one there stays
     problems: list[str] = field(default_factory=list)  # a line for each file and folder that could not be read
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
-    """Adds to `into` every record that it lacks, in folders of the same names; overwrites no record; safe to repeat.
+    """Adds to `into` every record that it lacks, in folders of the same names. It overwrites no record.
 
-    Records of one name measured the same cell with the same code on the same machine, or on an equal one. `sources` are
-    folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises UserError: a
-    source holds no records, can't be read, or lies in `into` or around it; a plan in `into` can't be read or written.
+    Records of one name are of the same cell and code, and of the same machine or an equal one. `sources` are folders of
+    records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises UserError: a source
+    holds no records, can't be read, or contains `into` or lies in it; a plan in `into` can't be read or written.
     """
     done = Merged()
     with contextlib.ExitStack() as stack:
@@ -55,7 +57,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                 else:
                     name = sweep.relative_to(folder) if sweep != folder else last
                     parts[into / name].append((sweep, source))
-        for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
+        for target, of_target in parts.items():  # folder by folder, so that only one plan is in memory
             with writing_errors(shown(target)):
                 merge_into(target, of_target, done)
     return done
@@ -82,7 +84,7 @@ def _at_hand(source: str) -> Iterator[Path]:
 
 
 def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
-    """Adds the records and plans of `parts` to the folder `target`, see `merge`; `done` gets what was done."""
+    """Adds the records and plans of `parts` to the folder `target`; `done` counts what was added."""
     # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
     # all its records.
     plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
@@ -165,7 +167,7 @@ def _content(path: Path) -> bytes:
 
 
 def _add_file(path: Path, target: Path) -> str:
-    """Copies a file beside a record, which may be larger than the memory; says so if there is no room for it."""
+    """Copies a file that lies beside a record. If the disk has no room for it, returns that; else an empty text."""
     if not path.is_file() or (target / path.name).exists():
         return ""
     with open_regular(path) as file:

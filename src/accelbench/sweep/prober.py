@@ -1,4 +1,4 @@
-"""The ceilings of the machine's devices: probed once while it is quiet, kept, compared with the speed of each cell."""
+"""Probes the peak rates of the machine's devices (ceilings), keeps them, and compares them with the speed of cells."""
 
 import math
 import os
@@ -23,25 +23,25 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device, Engine, Precision
 
-# The engine that probes, whichever engine a cell has: it is the device that is probed.
+# Probes run in this engine, whichever engine a cell has.
 PROBING_ENGINE = Engine.pytorch
-SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
+SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: a constant part, and a part for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 Probed = tuple[Device, str | None]  # a device, and the other interpreter whose packages drive it (`Cell.python`)
-FAR_BELOW = 2.0  # times: the peak rate of fp32 over that of a format without units; with units, a format is the faster
+FAR_BELOW = 2.0  # A 16-bit format whose peak rate is so many times below that of fp32 has no units in the device.
 
 
 class Quiet:
-    """Waits for a quiet machine: after a wait in vain half as long the next time, and never longer than `most_s`."""
+    """Waits for a quiet machine, at most `most_s` in all. After a wait in vain, the next is half as long."""
 
     most_s = math.inf  # of all waits together
     waited_s = 0.0  # in all waits
 
     def __init__(
         self,
-        quiet_s: float,  # the longest first wait; with 0 nothing waits
+        quiet_s: float,  # the longest first wait; 0: it never waits
         say: Callable[[str], None],
         look: Callable[[], CpuTimes] = lambda: cpu_times(os.sched_getaffinity(0)),
         sleep: Callable[[float], None] = time.sleep,
@@ -50,11 +50,11 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def limit(self, expected: Length) -> None:
-        """Has all waits together take no longer than the cells, or than `quiet_s` if cells are of unknown length."""
+        """Limits all waits together to the length of the cells; at least to `quiet_s` if a length is unknown."""
         self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
-        """Waits for a quiet second, at most `left_s`; whether it came. Prints `why`."""
+        """Prints `why`, and waits at most `left_s` for a quiet second; returns whether it came."""
         limit_s = min(self.patience_s, left_s, self.most_s - self.waited_s)
         if limit_s < LOOK_S:
             return False
@@ -74,12 +74,12 @@ class Quiet:
 
 
 class Prober:
-    """Probes each device before its first cell, in the cells' precisions, unless ceilings.json has its ceilings.
+    """Probes each device before its first cell, unless ceilings.json has its ceilings.
 
-    Cells in another interpreter are compared with what the device did there: other packages may make more of it.
-    `root` is the folder of ceilings.json, `environment` the fingerprint for `PROBING_ENGINE`: ceilings of another one
-    do not count. The precisions of all `cells` are probed at once. If other load disturbed a probe, and `quiet` waits
-    for its end, it is repeated; if it stays disturbed, the next sweep probes again.
+    A probe covers the precisions of all `cells`. Cells in another interpreter have ceilings of their own, since its
+    packages may be faster. `root` is the folder of ceilings.json. `environment` is the fingerprint for
+    `PROBING_ENGINE`: ceilings with another one do not count. If other programs disturb a probe, it is repeated on a
+    quiet machine. If they disturb that too, the next sweep probes again.
     """
 
     def __init__(
@@ -117,16 +117,13 @@ class Prober:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
-        """Measures the device's ceilings, joins them with the known ones, keeps them; once more if disturbed.
-
-        Prints `why`.
-        """
+        """Prints `why`, measures the device's ceilings, and keeps them; once more if other programs disturb it."""
         load = self._probe_once(cell, precisions, why)
         if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
             self._probe_once(cell, precisions, "again")
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
-        """Returns the load that disturbed the probe; None if there was none, or nothing was probed."""
+        """Probes once. Returns the load that disturbed the probe; None if none did, or if nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
         before = self.known.setdefault(_probed(cell), self._kept(cell))
@@ -151,9 +148,10 @@ class Prober:
         return load
 
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
-        """The ceilings of the cell's device, if known. They are probed again if an ok and undisturbed cell was faster.
+        """The ceilings of the cell's device, if known; `label` is the cell's.
 
-        So they are after the first such cell if other load disturbed the probe. `label` is the cell's.
+        If an ok and undisturbed cell was faster than its ceiling, the device is probed again. If a probe was disturbed,
+        the device is probed again after its first cell.
         """
         key = _probed(cell)
         while self.num_reprobes[key] < MAX_REPROBES and (why := self._why_too_low(cell, measured, label)):
@@ -173,7 +171,7 @@ class Prober:
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
-    """How long a probe takes, about; no wait for a quiet machine, to repeat it, takes longer."""
+    """About how long a probe takes. It is also the longest wait for a quiet machine before a probe is repeated."""
     return SECONDS + SECONDS_EACH * len(precisions)
 
 
@@ -182,7 +180,7 @@ def _probed(cell: Cell) -> Probed:
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
-    """A sentence for each 16-bit format of the cells that is probed far below fp32: the device lacks its units."""
+    """A sentence for each 16-bit format of the cells that is far slower than fp32: the device lacks units for it."""
     rates = ceilings.flops_per_s if ceilings else {}
     fp32 = rates.get(Precision.fp32)
     for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):

@@ -1,4 +1,4 @@
-"""The sweep: cells -> records, one cell after another, a record for each whatever happens."""
+"""The sweep: measures one cell after another, and writes a record for each, however it ends."""
 
 import math
 import time
@@ -42,9 +42,9 @@ class SweepResult:
         return sum(record.status in UNEXPECTED for record in self.records)
 
     def check_request(self, *, is_shown: bool = False) -> None:
-        """Raises a UserError if a mistake in the user's request made every cell fail that was not skipped.
+        """Raises a UserError if the user's mistakes made every cell fail that was not skipped.
 
-        It says which, unless `is_shown`: the lines about several cells have said so.
+        The message has the reasons, unless it `is_shown`: then the lines of several cells have them.
         """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
@@ -63,15 +63,15 @@ def run(
     show: Callable[[SweepResult], None] | None = None,
     measure: Callable[[SweepContext, Prepared, Delivery], list[Record]] | None = None,
 ) -> SweepResult:
-    """Measures every cell that has no record yet, and writes a record for each, whatever happens.
+    """Measures every cell that has no record yet, and writes a record for each, however it ends.
 
-    `out` is the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
-    plan gets these cells in addition to its own, or for a new folder under runs/. The caller ends the `hosts`. `show`
-    shows the result once every cell has its record, None: as `conclude` does. `measure` has the cells measured
-    elsewhere, and returns their records.
+    `out` is the folder of a pipeline's suite, whose plan gets exactly these cells. Without it, the records go to `out=`
+    or to a new folder under runs/, whose plan keeps its earlier cells. The caller ends the `hosts`. `show` prints the
+    result; by default `conclude`. `measure` measures the cells elsewhere, such as on a cluster, and returns their
+    records.
 
-    Raises UserError: the sweep could not start, or not go on, for a reason that the user can mend; Interrupted: the
-    user has ended it, and the result so far was shown.
+    Raises UserError: the sweep could not start or continue, and the user can correct the reason; Interrupted: the user
+    has ended it, and `show` has printed the result so far.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
@@ -108,7 +108,7 @@ def run(
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    """Measures the cells without a record on this machine; the records of all, but for those after the budget's end."""
+    """Measures the cells without a record on this machine, until the budget ends; returns the records of all."""
     records, todo = known(context, ready.planned)
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
@@ -126,14 +126,14 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             record = session.measure(item)
             records.append(record)
             delivery.add(record)
-    # As the folder's plan: the first setting of each job is the reference, also where only its record is new.
+    # In the plan's order: the first setting of each job is its reference, even if it was measured last.
     wanted = plan_file.joined(context.earlier, ready.planned)
     places = {item.record_name: place for place, item in enumerate(wanted)}
     return sorted(records, key=lambda record: places.get(record.name, len(places)))
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
-    """The records that stand for planned cells, and the cells to measure; unreadable ones are set aside."""
+    """The records of planned cells that still count, and the cells to measure. Unreadable records are set aside."""
     records, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
     for line in listed([f"{line}, its cell is measured again" for line in lines]):
         context.say(line, "yellow")
@@ -141,7 +141,7 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
     done, todo = [], []
     for item in planned:
         existing = by_name.get(item.record_name)
-        # A cell that was skipped, and is not any more: what this machine supports has changed, no part of the identity.
+        # A cell may have been skipped earlier and run now, or the other way round. Its identity is the same.
         is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
         if existing is not None and is_like and stands(existing, context.options.retry, item.cell):
             done.append(existing)
@@ -151,6 +151,6 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 
 def stands(record: Record, retry: Retry, cell: Cell) -> bool:
-    """Whether the record counts as one of `cell`, which may have more time now; else the cell is measured again."""
+    """Whether the record still counts: it is not to be retried, nor was it cut while the cell has more time now."""
     is_longer = record.status == Status.ok and record.was_cut(cell.timeout_s)
     return not (is_longer or (retry == Retry.failed and is_retried(record)))

@@ -38,17 +38,17 @@ from accelbench.sweep.terminal import SweepProgress
 
 Word = Status | Literal["disturbed"]
 MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
-# Of accelbench's own networks, the tests know that they run: no check of them.
+# The tests of accelbench run its own networks: these need no check.
 CHECKED = frozenset(Library) - {Library.accelbench}
 
 
 class Session:
-    """Measures and shows the cells `todo` of one sweep. With nothing to do it starts nothing.
+    """Measures and shows the cells `todo` of one sweep. If there are none, it starts nothing.
 
-    Entering it checks their networks. Raises UserError: none of them can run, and the sweep's context refuses that.
+    On entering, it checks their networks. Raises UserError: none of the networks can run, and `context.refuses`.
     """
 
-    evidence: Evidence  # of how long cells take; once entered, with something to do
+    evidence: Evidence  # of how long cells take; set on entering, if there are cells
 
     def __init__(
         self,
@@ -126,14 +126,14 @@ class Session:
                 self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
-        """Measures there from now on, by the hosts of `context`: cells that were planned alike, of other code."""
+        """Continues in another context, with cells that were planned alike for other code; `bisect` needs it."""
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs the cell, or skips it with its reason, judges it, writes its record, and shows the outcome.
+        """Runs or skips the cell, judges it, writes its record, and shows the outcome.
 
-        A cell that other programs disturbed waits for a quiet machine, and is run once more, within `left_s`. Raises
-        ChangedError: the user's code or data were changed before.
+        If other programs disturbed the cell, it waits for a quiet machine and runs once more, if `left_s` allows it.
+        Raises ChangedError: the user's code or data changed before the cell.
         """
         if item.skip_reason is None and (change := self._changed(item)) is not None:
             raise ChangedError(f"{change} after the sweep began: run it again")
@@ -198,21 +198,21 @@ class Session:
         return record
 
     def _is_quiet(self, label: str, why: str | None, left_s: float) -> bool:
-        """Waits for a quiet machine; whether it is quiet."""
+        """Waits for a quiet machine; returns whether it became quiet."""
         self._progress.begin("waiting for a quiet machine")
         is_quiet = self._quiet.comes(f"{label} was disturbed ({why})", left_s)
         self.context.waited_s = self._quiet.waited_s
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """With who planned a training to a target."""
+        """Adds the sweep that planned it to a training to a target."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)
         return measured
 
     def _changed(self, item: Planned) -> str | None:
-        """Such as `nets.py was changed`; None if the user's code and the data are as they were planned."""
+        """What the user changed since the plan, such as `nets.py was changed`; None if code and data are as planned."""
         if self.ready.data.name != MODULE:  # which has no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:
@@ -224,14 +224,14 @@ class Session:
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """The status of the cell without its ceilings, `disturbed` included, and the reason if it is not ok."""
+    """The status, or `disturbed`, before the comparison with ceilings; and the reason if the cell is not ok."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
 
 
 class Preflight:
-    """Checks each network of a sweep once before anything is measured, in a process of its own."""
+    """Runs each network of a sweep once, in a process of its own, before anything is measured."""
 
     def __init__(self, hosts: Hosts, data_folder: Path, say: Callable[[str], None]) -> None:
         self._hosts, self._data_folder, self._say = hosts, data_folder, say
@@ -239,9 +239,9 @@ class Preflight:
         self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
 
     def check(self, cells: Iterable[Cell]) -> int:
-        """Checks one of all cells with the same network, batches and mode; returns how many networks were checked."""
-        # That with the smallest batch; if it fails, the next larger too: batch normalisation can't train on a single
-        # sample. If a cell in fp32 on the CPU fails, one that runs elsewhere is checked too.
+        """Checks each network once for each mode; returns how many there are."""
+        # The smallest batch is checked first. If it fails, larger ones are: batch normalisation can't train on a single
+        # sample. If a cell in fp32 on the CPU fails, a cell on another device or in another precision is checked too.
         groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
         right = set()
         for key in paced(sorted(groups), self._say, "Checks network"):
@@ -250,7 +250,7 @@ class Preflight:
             of_sizes = {cell.batch_size: cell for cell in reversed(groups[key])}
             for size, cell in sorted(of_sizes.items()):
                 outcome = self._hosts.check(cell, self._data_folder)
-                # Only an exception is a verdict: running out of time or memory says nothing.
+                # Only an exception counts as a failure, not a lack of time or memory.
                 if outcome.status != Status.failed:
                     self.works.append((cell, outcome.work))
                     if size == min(of_sizes):
@@ -260,11 +260,11 @@ class Preflight:
         return len({network for network, _ in groups})
 
     def failure(self, cell: Cell) -> Outcome | None:
-        """How the check of the cell's network and batch failed; None if it did not, or if there was none."""
+        """How the check of the cell's network and batch failed; None if it passed, or was not made."""
         return self._failures.get((_key(cell), cell.batch_size))
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """The network, its data and mode; and whether the cell runs elsewhere than where it is checked."""
+    """The network with its data and mode; and whether the cell is another than one in fp32 on the CPU."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

@@ -1,4 +1,4 @@
-"""What a sweep shows: its progress, how its cells ended, and which of several is the fastest."""
+"""What a sweep prints: its progress, how its cells ended, and which setting is the fastest."""
 
 import time
 from collections import Counter
@@ -35,10 +35,10 @@ from accelbench.sweep.job_lines import JobLines, details
 if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
 
-# Of the line about what is under way; .3 % of a core, where the ten times a second of rich's `Progress` take .9 %.
+# The live line takes .3 % of a core; rich's `Progress`, drawn ten times a second, takes .9 %.
 DRAWN_HZ = 5
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ECHO_WIDTH = 3  # of a terminal's ^C: else it would be on another line, and this one would stay
+ECHO_WIDTH = 3  # columns for a terminal's ^C: else it would wrap, and the live line would stay
 LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
 LEAST_BAR, MOST_BAR = 6, 30  # columns
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
@@ -46,9 +46,10 @@ MAX_CELLS = 12
 
 
 class SweepProgress:
-    """Progress of one sweep: a line for each cell; if it is `brief`, for failures only.
+    """Progress of one sweep: a line for each cell; if it is `brief`, only for failures.
 
-    A terminal has these by job, and a line about what is under way: it shows life, and how much is left.
+    A terminal groups the lines by job. Its last line is live: it shows the cell that runs, and how long the rest will
+    take.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class SweepProgress:
         *,
         earlier: Sequence[Record] = (),  # of earlier sweeps, with which the cells compare
         is_brief: bool = False,
-        says_mistakes: bool = True,  # else the caller says what the user did wrong
+        says_mistakes: bool = True,  # False: the caller prints the user's mistakes
     ) -> None:
         self.console = console
         self.evidence = evidence
@@ -84,7 +85,7 @@ class SweepProgress:
         self._live.stop()
 
     def begin(self, what: str, expected: Length | None = None, later: Length | None = None) -> None:
-        """Shows `what` is under way from now on, how long it is `expected` to take, and what comes `later`."""
+        """Shows from now on `what` runs, how long it is `expected` to take, and how long everything `later` will."""
         self.what = what
         self._expected = expected
         self._later = later or Length()
@@ -101,7 +102,7 @@ class SweepProgress:
         self._started.append(planned.cell)
 
     def _line(self) -> Text:
-        """The line about what is under way, which is drawn again and again, as it is now."""
+        """The live line, as it is now."""
         took_s = time.monotonic() - self._began_s
         spin = f"{SPINNER[int(DRAWN_HZ * took_s) % len(SPINNER)]} "
         left = self._left(took_s)
@@ -120,7 +121,7 @@ class SweepProgress:
         return line
 
     def _left(self, took_s: float) -> str:
-        """How long all of it will still take; for how long this one has run, if nothing tells that."""
+        """How long the rest will take; if that is unknown, how long this cell has run."""
         took = duration(took_s)
         expected = self._expected
         if expected is None:
@@ -182,9 +183,9 @@ def outcome(record: Record) -> list[str]:
 
 
 def conclude(result: "SweepResult", console: Console) -> None:
-    """Prints how the cells ended, why cells were skipped, how long a quiet machine was waited for, and the folder.
+    """Prints how the cells ended, why some were skipped, and the folder of the records.
 
-    Not why the cells of this sweep failed: its progress said that.
+    The reasons of failures in this sweep stand above, in its progress.
     """
     records = result.records
     folder = shown(result.folder)
@@ -203,16 +204,13 @@ def conclude(result: "SweepResult", console: Console) -> None:
 
 
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
-    """Says why cells were skipped; `reasons` has one for each."""
+    """Prints why cells were skipped; `reasons` has one for each."""
     for reason, num in Counter(reasons).most_common():
         say(console, f"  skipped {num}: {reason}", "dim")
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
-    """Prints what to use for each model and mode, how to be sure, and where to look further.
-
-    Nothing without an ok cell.
-    """
+    """Prints what to use for each model and mode, and commands that tell more; nothing without an ok cell."""
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
     of_works = answers(cells)
@@ -232,7 +230,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints the gains of many jobs over what their users run today; of few, the cells of each, the fastest first."""
+    """Prints the gain of each job if there are many; of few jobs, the cells of each, the fastest first."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):
@@ -247,7 +245,7 @@ def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest of the planned cells."""
+    """What to know before using the fastest cell: how far its output differs, and what is in doubt."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     doubts = warnings_of(answer.fastest.row)
