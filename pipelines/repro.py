@@ -1,12 +1,12 @@
 """`make repro`: measures the suites of params.yaml, then runs `dvc repro report`, under a lock.
 
-This process measures, so that each framework starts once for all suites. DVC prepares the data sets before, and
-afterwards builds the report; its stages that measure find their work done. DVC runs in a process of its own, and what
-it and its stages print is in a log. Only the stages that the report depends on are run: a data set that no suite uses
-is not downloaded.
+This process measures all suites, so that each framework starts only once. Before it, DVC prepares the data sets of
+these suites. After it, DVC builds the report; its measuring stages find their work done. DVC runs in its own process. A
+log has the output of DVC and its stages. Only stages that the report needs are run: data sets that no suite uses are
+not downloaded.
 
-Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
-message says how to fix it; 130 interrupted; 141 the reader of the output has gone, as `head` does.
+Exit status: 0: success. 1: the report was built, but a cell failed unexpectedly. 2: the pipeline could not run; the
+message explains how to fix it. 130: interrupted. 141: the reader of the output has ended, as `head` does.
 """
 
 import contextlib
@@ -55,21 +55,21 @@ from accelbench.settings.config import Retry
 from accelbench.stages import stage, work
 from accelbench.sweep.forecast import forecast
 
-LOG = "runs/repro.log"  # what DVC and its stages print
-MAX_TAIL = 20  # lines of it that are shown after a failure
-# What a run takes besides its cells, in times of what this process took to start, which tells how fast Python runs:
-# DVC's start, its stages and the report; each suite's data and stages.
+LOG = "runs/repro.log"  # output of DVC and its stages
+MAX_TAIL = 20  # lines of the log that are shown after a failure
+# The time besides cells, as a multiple of this process's start time, which shows how fast Python runs here. `OTHERS`:
+# DVC's start, its other stages and the report. `OTHERS_EACH`: data and stages of a suite.
 STARTED_S = time.process_time()
 OTHERS = 50.0
 OTHERS_EACH = 10.0
-END_S = 10.0  # how long DVC may take to end after an interruption
+END_S = 10.0  # seconds that DVC gets to end after an interruption
 
 
 def main(*words: str) -> int:
-    """Runs the pipeline; returns the exit status.
+    """Runs the pipeline, and returns the exit status.
 
     Args:
-        words: for `dvc repro`, such as targets; none for the report.
+        words: arguments of `dvc repro`, such as targets; none: the report.
     """
     end_with_parent()
     os.chdir(ROOT)
@@ -85,7 +85,7 @@ def main(*words: str) -> int:
 
     try:
         return stage.status_of(run)
-    except SystemExit:  # the output's reader has gone, as `head` does: rich ends the program
+    except SystemExit:  # if the reader of the output has ended, as `head` does, rich ends the program
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print("\nInterrupted. Every finished cell has its record: `make repro` continues from there.", file=sys.stderr)
@@ -96,26 +96,26 @@ class Job(contextlib.ExitStack):
     """Measures the suites, and runs DVC.
 
     Args:
-        console: where progress is shown.
+        console: console for progress.
     """
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self.console = console
         self.began = time.monotonic()
-        self.said = ""  # what DVC and its stages have printed, without secrets, as the log has it
+        self.printed = ""  # output of DVC and its stages without secrets, as in the log
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
-        self.done: list[str] = []  # the suites that were measured, and `confirm`
+        self.done: list[str] = []  # suites that were measured; and `confirm`
         self.hosts = self.enter_context(Hosts())
         with writing_errors(LOG):
             (ROOT / LOG).parent.mkdir(exist_ok=True)
-            (ROOT / LOG).unlink(missing_ok=True)  # nothing is written through a link
+            (ROOT / LOG).unlink(missing_ok=True)  # if it is a link, its target is not written
             self.log = self.enter_context((ROOT / LOG).open("w"))
 
     def prepare_data(self) -> bool:
-        """Has DVC prepare the data sets of the suites to run; returns whether it could."""
+        """Lets DVC prepare the data sets of the suites to run. Returns whether it succeeded."""
         data = {cell.data.name for suite in self._to_run() for cell in suite.cells.values()}
         data &= set(params.load(ROOT).data)
         if data and not self.dvc(*(f"data@{name}" for name in sorted(data))):
@@ -124,7 +124,7 @@ class Job(contextlib.ExitStack):
         return True
 
     def announce(self) -> None:
-        """Prints how long it will take."""
+        """Prints an estimate of the time."""
         num = len(self._left())
         named = counted(len(self.suites), "suite")
         if not num:
@@ -141,7 +141,7 @@ class Job(contextlib.ExitStack):
         self._say(f"{named}, {counted(num, 'cell')} to measure: {about} ({', '.join(parts)}).")
 
     def dvc(self, *words: str) -> bool:
-        """Runs `dvc repro`, which ends when this process ends, and logs its lines; returns whether it succeeded."""
+        """Runs `dvc repro` and logs its output. Returns whether it succeeded. DVC ends when this process ends."""
         command = [sys.executable, "-m", "dvc", "repro", *words]
         environment = {**os.environ, stage.DONE: " ".join(self.done)}
         printed = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
@@ -154,8 +154,8 @@ class Job(contextlib.ExitStack):
             return process.wait() == 0
 
     def _log(self, line: str) -> None:
-        """Logs DVC's line, and prints which stage has begun, unless its work is done."""
-        self.said += line
+        """Logs a line of DVC. If a stage begins whose work is not done, prints its name."""
+        self.printed += line
         self.log.write(line)
         self.log.flush()
         begun = re.match("Running stage '(report|confirm|data@.+|sweep@.+)':", line)
@@ -163,7 +163,7 @@ class Job(contextlib.ExitStack):
             self._say(f"Running {begun[1].replace('@', '/')} ...")
 
     def measure(self) -> None:
-        """Measures what is left, writes each suite's plan, and measures the best cells again."""
+        """Measures the remaining cells, writes each suite's plan, and measures the best cells again."""
         suites = self._to_run()
         read = _read()
         for suite in suites:
@@ -177,9 +177,9 @@ class Job(contextlib.ExitStack):
             self.done.clear()
 
     def _measure(self, suite: work.Suite) -> None:
-        source_digest.cache_clear()  # of a network of the user's own, which may have changed meanwhile
+        source_digest.cache_clear()  # the code of a user's own network may have changed meanwhile
         number = list(self.suites).index(suite.name) + 1
-        cells = left(suite)  # its data set is prepared by now
+        cells = left(suite)  # by now its data set is prepared
         self.lefts[suite.name] = cells
         evidence = self._evidence()
         its = total(cells, evidence, self.started)
@@ -195,34 +195,33 @@ class Job(contextlib.ExitStack):
         self.done.append(suite.name)
 
     def _to_run(self) -> list[work.Suite]:
-        """The suites with cells left, and those whose plan is to be written."""
+        """The suites with remaining cells, and those whose plan must be written."""
         return [suite for name, suite in self.suites.items() if self.lefts[name] or not is_planned(suite)]
 
     def _left(self) -> list[Cell]:
-        """The cells of all suites that are left."""
+        """The remaining cells of all suites."""
         return [cell for cells in self.lefts.values() for cell in cells]
 
     def _evidence(self) -> Evidence:
-        """What tells how long they take; what is probed for it is only seen while it is, on a terminal."""
+        """The basis for estimates of time. If it needs a probe, a terminal shows a status during the probe."""
         with self.console.status("Estimating how long it takes ...") as status:
             place = Workplace.of_project(ROOT)
             return forecast(self._left(), self.hosts, place, lambda text: status.update(Text(text)))
 
     def explain(self) -> int:
-        """Prints the end of what DVC said, in which the reason for its failure is; returns the exit status."""
-        text = clean(self.said)
+        """Prints the last output of DVC, which has the reason for its failure. Returns the exit status."""
+        text = clean(self.printed)
         lines = text[max(0, text.rfind("Running stage ")) :].rstrip().split("\n")[-MAX_TAIL:]
-        lines += [f"All that it said: {ROOT / LOG}"]
+        lines += [f"The whole output: {ROOT / LOG}"]
         if not _lock_is_whole():
             lines += ["dvc.lock is empty or invalid: remove it, and run `make repro` again; every record stays."]
         print("error: DVC could not finish:", *lines, sep="\n", file=sys.stderr)
         return 2
 
     def conclude(self) -> int:
-        """Prints the failed cells, the answers, where the results are, and what git does not have yet.
+        """Prints failed cells, the answers, the places of the results, and what git does not have yet.
 
-        Returns:
-            1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
+        Returns: 1 if a cell failed unexpectedly or a record is not readable, else 0. With `strict: false`, 0.
         """
         problems = work.problems(ROOT)
         for line in problems:
@@ -234,11 +233,11 @@ class Job(contextlib.ExitStack):
             )
         try:
             if extension := params.report_extension(ROOT):
-                from accelbench.report.extension import load  # imports the plot libraries
+                from accelbench.report.extension import load  # not at the top: it imports the plot libraries
 
                 load(extension)
         except UserError as error:
-            self._say(f"The report lacks what the project adds to it: {clean(str(error))}", "yellow")
+            self._say(f"The report lacks the project's extension: {clean(str(error))}", "yellow")
         self._conclude()
         page = ROOT / "report" / "index.html"
         self._say(f"Report  {page.relative_to(ROOT)}   ({duration(time.monotonic() - self.began)})")
@@ -246,11 +245,11 @@ class Job(contextlib.ExitStack):
         if _lock_differs():
             commands.append("git add dvc.lock && git commit")
         self._say(f"Next    {' · '.join(commands)}", wraps=False)
-        open_viewer(page)  # where there is a display
+        open_viewer(page)  # if there is a display
         return int(bool(problems) and params.load(ROOT).strict)
 
     def _conclude(self) -> None:
-        """Prints what the answers of all suites come to."""
+        """Prints a summary of the answers of all suites."""
         with contextlib.suppress(UserError):
             cells = cells_in(read_sweeps(ROOT / RESULTS, wanted=params.suite_names(ROOT)))
             self.console.print()
@@ -262,7 +261,7 @@ class Job(contextlib.ExitStack):
 
 
 def left(suite: work.Suite) -> list[Cell]:
-    """The cells to measure: not skipped, without a record that stands; all if the data set is not prepared yet."""
+    """The cells to measure: not skipped, and without a valid record. If the data set is not prepared, all cells."""
     wanted = [cell for cell in suite.cells.values() if skip_reason(cell) is None]
     try:
         place = Workplace.of_project(suite.root).with_data(suite.options.data_root)
@@ -276,7 +275,7 @@ def left(suite: work.Suite) -> list[Cell]:
 
 
 def is_planned(suite: work.Suite) -> bool:
-    """Whether the suite's plan names its cells and no others: the best cells are chosen among those of the plans."""
+    """Whether the suite's plan names exactly its cells. The best cells are chosen among those of the plans."""
     with contextlib.suppress(UserError):
         return {wanted.cell.id for wanted in read_plan(suite.folder).cells} == set(suite.cells)
     return False
@@ -284,9 +283,9 @@ def is_planned(suite: work.Suite) -> bool:
 
 @contextlib.contextmanager
 def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Ends the process on leaving: after an error it has time to end by itself, as its stage does.
+    """Ends the process at the end of the block. After an error it first gets time to end by itself.
 
-    It may be writing dvc.lock, which a signal would cut short: another Ctrl-C does not end it at once.
+    It may be writing dvc.lock. A signal would leave a part of that file, so another Ctrl-C does not end it at once.
     """
     try:
         yield
@@ -300,7 +299,7 @@ def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def _read() -> list[str]:
-    """Digests of the code that measures and of the settings, as they are now."""
+    """Digests of the present measuring code and settings."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
     contents = [[str(path), hashlib.sha256(path.read_bytes()).hexdigest()] for path in settings if path.is_file()]
     return [code_digest(PACKAGE), digest(contents)]
@@ -313,7 +312,7 @@ def _lock_is_whole() -> bool:
 
 
 def _lock_differs() -> bool:
-    """Whether git has another dvc.lock than the folder, or none; False without git."""
+    """Whether dvc.lock differs from git's, or is not in git; False without git."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         words = ["git", "--no-optional-locks", "status", "--porcelain", "--", "dvc.lock"]
         return bool(subprocess.run(words, cwd=ROOT, capture_output=True, timeout=GIT_S).stdout)

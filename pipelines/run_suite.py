@@ -1,4 +1,4 @@
-"""The DVC stage `sweep@<suite>`: measures every cell of the suite that has no record in results/<suite>/."""
+"""The DVC stage `sweep@<suite>`: measures the cells of a suite that have no record in results/<suite>/."""
 
 import sys
 

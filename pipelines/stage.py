@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-# Not the installed package: a DVC experiment runs in another checkout.
+# A DVC experiment runs in another checkout, so the installed package may be another one.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from accelbench.stages.stage import main

@@ -125,7 +125,7 @@ def complaint(words, capsys, project):
         ("model=cnn -h serving", "--help serving: unknown topic. Did you mean server?"),
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
-        ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides how many processes"),
+        ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
         ("best --search --largest-batch --budget 5m model=mlp", "--search: goes without --largest-batch"),
         ("where=here model=mlp", "where=here: unknown setting."),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),

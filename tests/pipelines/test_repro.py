@@ -72,7 +72,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")
     assert repro.main() == 0
-    assert "The report lacks what the project adds to it: params.yaml: report_extension: " in capsys.readouterr().out
+    assert "The report lacks the project's extension: params.yaml: report_extension: " in capsys.readouterr().out
 
 
 def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
@@ -82,7 +82,7 @@ def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
     assert repro.main("nope") == 2
     err = capsys.readouterr().err
     assert err.startswith("error: DVC could not finish:\nERROR: you are not inside of a DVC repository")
-    assert f"\nAll that it said: {log}\ndvc.lock is empty or invalid: remove it" in err
+    assert f"\nThe whole output: {log}\ndvc.lock is empty or invalid: remove it" in err
 
 
 SAYS = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"

@@ -1,4 +1,4 @@
-"""`accelbench.compare`: whether the second records are as fast as the first."""
+"""`accelbench.compare`: whether the second side's cells are as fast as the first side's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ Records = str | Path | Results
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """How the second side's cell compares with the first's."""
+    """The comparison of one cell of the second side with the first side's."""
 
-    label: str  # of the second side's cell
-    verdict: str  # `same`, `faster`, `slower` (the second side is), or `can't tell`
-    ratio: float | None  # the second side's samples/s over the first's; None with fewer than five processes on a side
-    low: float | None  # of the ratio's 95 % interval
+    label: str  # label of the second side's cell
+    verdict: str  # the second side is `same`, `faster` or `slower`; or `can't tell`
+    ratio: float | None  # the second side's samples/s over the first's; None if a side has fewer than five processes
+    low: float | None  # 95 % interval of the ratio
     high: float | None
     _comparison: comparing.SpeedRatio = field(repr=False, compare=False)
 
@@ -40,7 +40,7 @@ class Comparison(list[PairVerdict]):
         self.warnings = list(warnings)  # what a reader of the verdicts should know
 
     def is_slower_by(self, share: float) -> bool:
-        """Whether the whole interval of a pair lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
+        """Whether the whole interval of a pair is below `1 - share`. For 0.05, this is `--fail-if slower:5%`."""
         return any(pair._comparison.is_slower_by(share) for pair in self)
 
     def __repr__(self) -> str:
@@ -48,21 +48,21 @@ class Comparison(list[PairVerdict]):
         return "\n  ".join([*self.about, *map(repr, self), *self.warnings])
 
     def _repr_html_(self) -> str:
-        """For notebooks: a table of the verdicts."""
+        """A table of the verdicts, for notebooks."""
         rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self]
         return html.page([*self.about, *self.warnings], ["cell", "B is", "B against A"], rows)
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
-    """Whether `b` is as fast as `a`, pair by pair, as `accelbench compare` answers from records.
+    """Whether `b` is as fast as `a`, for each pair of cells. The answer is that of `accelbench compare` on records.
 
     Args:
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
         b: the same.
-        margin: differences that count as the same, as a share: 0.02 for 2 %.
+        margin: largest difference that counts as the same, as a share: 0.02 for 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 
-    Raises UserError: there are no such records, they have some in common, or what they measured can't be compared.
+    Raises UserError: there are no such records, both sides have a record in common, or they are not comparable.
     """
     if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 <= margin < 1:
         raise UserError(f"margin={margin}: should be a share from 0 to below 1, such as 0.02")

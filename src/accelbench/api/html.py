@@ -1,4 +1,4 @@
-"""What every result has, and tables with bars for notebooks: HTML without scripts, in the colours of their theme."""
+"""Figures that all results have, and HTML tables with bars for notebooks. They have no scripts and suit any theme."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -7,27 +7,27 @@ from html import escape
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.text import clean
 
-# The theme's text colour shows on light and dark pages; the bars' blue has contrast to both.
+# Text has the theme's colour, so it is readable on light and dark pages. The blue of bars contrasts with both.
 BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
-BAR_WIDTH = 120  # pixels, of the longest
+BAR_WIDTH = 120  # pixels of the longest bar
 CELL = "style='text-align:left;padding:2px 10px;vertical-align:top;{}'"
 SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures:
-    """What a measurement in this process has as a cell's result has it: columns of `cells.csv`, None if unknown."""
+    """The figures of a measurement or of a cell's result. They are columns of `cells.csv`; None if unknown."""
 
-    samples_per_s: float | None  # of a process the median of its blocks of steps, of several the median of these
-    samples_per_s_low: float | None  # of the 95 % interval
+    samples_per_s: float | None  # median of the blocks of a process; for several processes, the median of these
+    samples_per_s_low: float | None  # 95 % interval
     samples_per_s_high: float | None
-    # Percentiles of the time of a step of one batch, waited for, in milliseconds; None with too few steps.
+    # Percentiles of the time of a single step, with a wait at its end, in milliseconds; None with too few steps.
     latency_p50_ms: float | None
     latency_p90_ms: float | None
     latency_p99_ms: float | None
-    warnings: list[str]  # why a number may be off, a sentence each
-    tips: list[str]  # what may be faster
-    notes: list[str]  # what was measured, without a doubt about the numbers
+    warnings: list[str]  # sentences on why a number may be wrong
+    tips: list[str]  # sentences on settings that may be faster
+    notes: list[str]  # facts about the measurement that raise no doubt
 
 
 NUMBERS = [figure.name for figure in fields(Figures) if figure.type != list[str]]
@@ -40,9 +40,11 @@ def page(
     lengths: Sequence[float | None] = (),
     marked: Collection[int] = (),
 ) -> str:
-    """Lines of text above a table of texts, each row of which has a bar of its one of `lengths`.
+    """Lines of text above a table of texts.
 
-    The last column has long texts, which are broken. Rows whose numbers are in `marked` are bold, but for it.
+    Args:
+        lengths: of each row, the length of its bar; empty: no bars.
+        marked: numbers of bold rows. The last column stays normal; it has long texts, which are wrapped.
     """
     longest = max((length for length in lengths if length), default=1.0)
 
@@ -66,5 +68,5 @@ def page(
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Two ends, such as `98.1 to 102`; a dash if unknown."""
+    """An interval as text, such as `98.1 to 102`; a dash if it is unknown."""
     return UNKNOWN if low is None or high is None else f"{significant(low)} to {significant(high)}"

@@ -1,4 +1,4 @@
-"""`accelbench.measure`: a network or a function of the user's, in a fresh process, under the clock of cells."""
+"""`accelbench.measure`: measures the user's network or function in a fresh process, as a cell is measured."""
 
 import atexit
 import copyreg
@@ -42,27 +42,27 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
-TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's on the CPU
-OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments
-SENDER = "accelbench.api.sent"  # the module that measures what was sent
-SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # in a message: the argument's name is enough
+TIMEOUT_S = 60.0  # most of it is for comparing the output with that of fp32 on the CPU
+OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments that functions lack
+SENDER = "accelbench.api.sent"  # module that runs the sent objects
+SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # a setting in a message, shortened to the argument
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Measurement(html.Figures):
-    """One network or function, as it was measured. Unknown numbers are None, never 0."""
+    """The measurement of one network or function. Unknown numbers are None, never 0."""
 
-    name: str  # of the network's class or the function, or as the user chose it
+    name: str  # name that the user chose, else of the network's class or of the function
     device: str  # `cpu` or `gpu`; of a function, the device that was waited for
-    device_name: str  # the hardware's name
+    device_name: str  # name of the hardware
     mode: str | None  # `infer` or `train`; None for a function
-    precision: str | None  # that was observed while it ran; None for a function
-    samples: int  # per step
-    # Floating-point operations of one step, counted from its operators; a multiply-add counts as two.
+    precision: str | None  # precision that was observed; None for a function
+    samples: int  # samples in a step
+    # Floating-point operations of one step, counted from its operators. A multiply-add counts as two.
     flops: int | None
-    # The share of the device's highest rate that was reached; None unless it was probed (`accelbench doctor --probe`).
+    # Share of the device's ceiling that was reached; None if it was not probed (`accelbench doctor --probe`).
     mfu: float | None
-    row: Row = dataclasses.field(compare=False)  # the columns of `cells.csv` that are known
+    row: Row = dataclasses.field(compare=False)  # the known columns of `cells.csv`
     raw: schema.Measurement = dataclasses.field(compare=False)  # all raw times
 
     def _lines(self) -> list[list[str]]:
@@ -74,17 +74,17 @@ class Measurement(html.Figures):
             ["latency", tails(self.row, "latency")],
         ]
         if self.flops is not None:
-            share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
+            share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of the device's probed ceiling"
             lines.append(["work", f"{significant(self.flops / 1e9)} GFLOP a step{share}"])
         remarks = {"note": self.notes, "tip": self.tips, "doubt": self.warnings}
         return lines + [[kind, text] for kind, texts in remarks.items() for text in texts]
 
     def __repr__(self) -> str:
-        """What was measured, and a line for each figure and doubt."""
+        """The name, and a line for each figure and each remark."""
         return "\n  ".join(f"{name}: {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
-        """For notebooks: a small table."""
+        """A small table, for notebooks."""
         return html.page([], ["", ""], self._lines())
 
 
@@ -102,34 +102,35 @@ def measure(
     window: Window | None = None,
     name: str | None = None,
 ) -> Measurement:
-    """Measures a `torch.nn.Module` or a function, which may be defined in a notebook, for some seconds.
+    """Measures a `torch.nn.Module` or a function for some seconds. Either may be defined in a notebook.
 
-    It is pickled (by cloudpickle), and a copy of it runs in a fresh process, as a cell does: nothing changes here. One
-    call of a function, which takes no arguments, is a step. `measure` waits until nothing else is measured on the
-    machine, and writes nothing. The first call starts a process that imports PyTorch, which later calls use too.
+    It is pickled with cloudpickle, and a copy runs in a fresh process, as a cell does. So nothing changes in this
+    process. `measure` waits until nothing else is measured on this machine. It writes no files. The first call starts a
+    process that imports PyTorch; later calls use that process, too.
 
     Args:
-        model_or_function: the module; or the function, for which what is said of a module is refused.
-        batch: what the module is called with: a tensor, a tuple (positional arguments) or a mapping (keywords that
-            `forward` takes). Its first tensor has the shape (samples, ...). Tensors in host memory are copied to a GPU
-            in each step.
-        mode: of a module: `infer`, or `train`: forward pass, loss, backward pass and the optimiser's step.
-        device: `cpu` or `gpu`. For a function: what is waited for at the end of a step.
-        precision: of a module: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and
-            floating-point inputs are cast to it; mixed: fp32 weights under autocast.
-        loss: of a module's training: called with (output, batch), returns a scalar tensor.
-        optimizer: of a module's training: `adam`, `adamw` or `sgd`, with the `learning_rate`.
-        samples: in a step; None for the first dimension of the batch's first tensor, and 1 for a function.
-        window: how long to measure; None for a `Window()`: about three seconds.
-        name: for people; None for the name of the class or the function.
+        model_or_function: a module, or a function without arguments. One call of the function is a step. Arguments that
+            are for modules only are refused for a function.
+        batch: the module's input: a tensor, a tuple (positional arguments) or a mapping (keyword arguments).
+            Its first tensor has the shape (samples, ...). Tensors in host memory are copied to a GPU in each step.
+        mode: for a module: `infer`, or `train` (forward pass, loss, backward pass and optimiser step).
+        device: `cpu` or `gpu`. For a function: the device that is waited for at the end of a step.
+        precision: for a module: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and
+            floating-point inputs are cast to it. For a mixed one, weights stay fp32 and the module runs under autocast.
+        loss: for training a module: a function of (output, batch) that returns a scalar tensor.
+        optimizer: for training a module: `adam`, `adamw` or `sgd`.
+        learning_rate: of this optimiser.
+        samples: samples in a step. None: the first dimension of the batch's first tensor; for a function 1.
+        window: how long to measure. None: a `Window()`, about three seconds.
+        name: name for people. None: the name of the class or the function.
 
     Raises:
-        UserError: a mistake in the arguments, something that can't be pickled, or code that fails; or the device or
-            precision is not supported here.
-        InvalidError: another device or precision ran than was asked for, or the output is wrong.
+        UserError: an argument is wrong, an object can't be pickled, the user's code fails, or this machine does not
+            support the device or the precision.
+        InvalidError: another device or precision ran than the requested one, or the output is wrong.
     """
     arguments = dict(locals())
-    torch = sys.modules.get("torch")  # without it, nothing is a module
+    torch = sys.modules.get("torch")  # if torch is not imported, the object is no module
     is_function = torch is None or not isinstance(model_or_function, torch.nn.Module)
     _check_choices(arguments)
     if is_function:
@@ -138,7 +139,7 @@ def measure(
         cell = _cell(arguments, model_or_function, [])
     else:
         _check_network(arguments)
-        from accelbench.engines.pytorch.structure import tensors_in  # it imports torch
+        from accelbench.engines.pytorch.structure import tensors_in  # not at the top: it imports torch
 
         tensors = list(tensors_in(batch))
         if not tensors:
@@ -146,7 +147,7 @@ def measure(
                 f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}: "
                 "torch.as_tensor(...) makes tensors"
             )
-        # A compiled network can't be pickled; its process compiles it.
+        # A compiled network can't be pickled. The process compiles it again.
         network = getattr(model_or_function, "_orig_mod", model_or_function)
         sent = {"network": network, "batch": batch, "loss": loss, "samples": samples}
         cell = _cell(arguments, type(network), tensors)
@@ -175,7 +176,7 @@ def measure(
         status=vocab.Status.ok,
         started_at=started_at,
         wall_s=time.perf_counter() - start_s,
-        # Nothing waits for a quiet machine: if others used it, that is a doubt.
+        # Nothing waits for a quiet machine here. Other load becomes a doubt.
         environment={**environment, "ceilings": plain(ceilings), BUSY: ALLOWED},
         measurement=outcome.measurement,
         system=outcome.system,
@@ -211,8 +212,8 @@ def _check_network(arguments: dict[str, Any]) -> None:
     if arguments["batch"] is None:
         raise UserError("batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)")
     if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
-        raise UserError("loss: a function of (output, batch) that returns a scalar; goes with mode='train' alone")
-    # The defaults would measure it elsewhere, or in another format, than it is.
+        raise UserError("loss: a function of (output, batch) that returns a scalar; needed for mode='train' only")
+    # The defaults would measure the network on another device, or in another format, than its own.
     weights = arguments["model_or_function"].parameters()
     first = next((weight for weight in weights if weight.is_floating_point()), None)
     if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
@@ -222,9 +223,13 @@ def _check_network(arguments: dict[str, Any]) -> None:
 
 
 def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:
-    """The cell of a function, or of a network, whose batch has `tensors`; `named` has the name.
+    """The cell of a function or of a network.
 
-    Raises UserError: the number of the batch's samples is unknown.
+    Args:
+        named: object whose name the cell gets, if the user chose none.
+        tensors: the tensors of the batch; empty for a function.
+
+    Raises UserError: the number of samples in the batch is unknown.
     """
     name = arguments["name"] or getattr(named, "__name__", type(named).__name__).replace("<lambda>", "function")
     num_samples = arguments["samples"] or 1
@@ -258,16 +263,16 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
         protocol=vocab.Protocol.window,
         epochs=1,
         window=arguments["window"] or Window(),
-        threads=torch.get_num_threads() if torch else None,  # as here
+        threads=torch.get_num_threads() if torch else None,  # as many as in this process
         timeout_s=TIMEOUT_S,
     )
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Also pickles modules of TorchScript, which have a format of their own, and parametrised ones, which refuse."""
+    """A pickler that also accepts modules of TorchScript, which have their own format, and parametrised modules."""
 
     def reducer_override(self, value: Any) -> Any:
-        """How `value` is pickled."""
+        """The call that creates a copy of `value`, as `pickle` expects it."""
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(value, torch.nn.Module):
             return super().reducer_override(value)
@@ -284,23 +289,23 @@ def _pickled(name: str, value: Any) -> bytes:
     buffer = io.BytesIO()
     try:
         _Pickler(buffer).dump(value)
-    except Exception as error:  # a user's class may raise anything
+    except Exception as error:  # code of the user may raise anything
         raise UserError(
-            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), and so not be sent to a fresh "
+            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), so it can't go to a fresh "
             "process: measure a function that makes what it needs, or name the network's class (model.target=...)"
         ) from error
     return buffer.getvalue()
 
 
 def _outcome(cell: Cell, sent: dict[str, bytes]) -> Outcome:
-    """Measures what is sent in a fresh process."""
+    """Measures the sent objects in a fresh process."""
     hosts = _kept_hosts()
     with open(hosts.folder / SENT, "wb") as file:
         pickle.dump((os.getcwd(), sys.path), file)
         pickle.dump(sent, file)
     try:
         return hosts.run(cell, hosts.folder)
-    except BaseException:  # such as Ctrl-C: the hosts still measure
+    except BaseException:  # such as Ctrl-C, while the hosts still measure
         _kept_hosts.cache_clear()
         hosts.__exit__()
         raise
@@ -308,7 +313,7 @@ def _outcome(cell: Cell, sent: dict[str, bytes]) -> Outcome:
 
 @cache
 def _kept_hosts() -> Hosts:
-    """Hosts that end with this process: they import PyTorch once."""
+    """Hosts that live as long as this process, so that PyTorch is imported once."""
     hosts = Hosts(_host_spec)
     hosts.__enter__()
     atexit.register(hosts.__exit__)
@@ -316,14 +321,14 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """The host of a cell's engine, which also imports those slow packages that this process has imported."""
+    """The host of a cell's engine. It also imports the slow packages that this process has imported."""
     spec = host_spec(cell)
     slow = [name for name in SLOW if name in sys.modules]
     return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
 
 
 def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) -> Measurement:
-    """Raises an InvalidError if the numbers are not those of what was asked for."""
+    """The result. Raises InvalidError: something else ran than was requested, or the numbers can't be true."""
     cell = record.cell
     if (why := judge(cell, raw)) is not None:
         raise InvalidError(f"{cell.model.name}: {why}")

@@ -1,4 +1,4 @@
-"""What was measured, as a Python sequence: of a call of `run`, or read from a folder of records."""
+"""Results as a Python sequence: those of a call of `run`, or those read from a folder of records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result(html.Figures):
-    """One cell, and what became of it. Numbers are None if unknown, and of every cell that is not ok.
+    """The result of one cell. Numbers are None if they are unknown, or if the cell is not ok.
 
-    The speed is of all its processes (its repeats and seeds), the other numbers of the one that is nearest to it.
+    The speed is that of all its processes (repeats and seeds). Other numbers are those of the process nearest to it.
     """
 
-    label: str  # the cell's short name, such as `cnn-cpu-fp32-b128-infer`
-    status: str  # a word of the column status of `cells.csv`, `disturbed`, `not run yet` or `not readable`
-    is_ok: bool  # whether the cell was measured, and its numbers are valid
+    label: str  # short name of the cell, such as `cnn-cpu-fp32-b128-infer`
+    status: str  # a status of `cells.csv`, `disturbed`, `not run yet` or `not readable`
+    is_ok: bool  # whether the cell was measured and its numbers are valid
     reason: str | None  # why the status is not `ok`, in one line
-    num_processes: int  # that the throughput is of
-    # Of a cell that served requests; docs/columns.md explains them.
+    num_processes: int  # processes behind the throughput
+    # Columns of a cell that served requests: see docs/columns.md.
     requests_per_s: float | None
     offered_per_s: float | None
     request_p50_ms: float | None
     request_p90_ms: float | None
     request_p99_ms: float | None
     miss_share: float | None
-    # Of a training to a target, of the seed in the middle; None if it did not arrive.
-    target_s: float | None  # from the start of its process to the end of the evaluation that reached the target
+    # Columns of a training to a target, from the middle one of its seeds; None if it missed the target.
+    target_s: float | None  # from the start of the process to the end of the evaluation that reached the target
     target_epochs: float | None
-    target_tested: float | None  # the metric on the test set
-    verdict: str | None  # `sure pass`, `sure fail` or `can't tell`; None but for protocol=server
-    path: Path | None  # of the record; None if the cell has not run yet
+    target_tested: float | None  # metric on the test set
+    verdict: str | None  # for protocol=server: `sure pass`, `sure fail` or `can't tell`
+    path: Path | None  # file of the record; None if the cell has not run yet
     _cell: MeasuredCell = field(compare=False)
 
     @classmethod
     def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
-        """The result of a cell, whose record is at `path`."""
+        """The result of a cell. `path`: file of its record."""
         numbers = [*html.NUMBERS, *(f"request_p{percent}_ms" for percent in (50, 90, 99))]
         numbers += ["requests_per_s", "offered_per_s", "miss_share", "target_s", "target_epochs", "target_tested"]
         return cls(
@@ -79,7 +79,7 @@ class Result(html.Figures):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings, nested as in conf/: `settings["batch_size"]`, `settings["model"]["name"]`."""
+        """All settings, nested as in conf/, such as `settings["batch_size"]` and `settings["model"]["name"]`."""
         return self._cell.cell.settings()
 
     def __repr__(self) -> str:
@@ -97,16 +97,16 @@ class Result(html.Figures):
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: its figures, and its doubts or why it has none."""
+        """A table for notebooks: the figures, and the doubts or the reason for no figures."""
         return _table([self])
 
 
 class Results(list[Result]):
-    """Results in their order; `results[0]` is a `Result`, `results[1:]` are `Results`."""
+    """A list of results. `results[0]` is a `Result`; `results[1:]` is a `Results`."""
 
     def __init__(self, results: Sequence[Result], folder: Path, notes: Sequence[str] = ()) -> None:
         super().__init__(results)
-        self.folder = folder  # where the records are
+        self.folder = folder  # folder of the records
         self.notes = list(notes)  # sentences about records that could not be read
 
     @classmethod
@@ -121,11 +121,11 @@ class Results(list[Result]):
         return Results(results, self.folder, self.notes) if isinstance(index, slice) else results
 
     def best(self, latency_ms: float | None = None, percentile: int = 50) -> Result:
-        """The ok result with the most samples/s, of those whose latency is known and at most `latency_ms`.
+        """The ok result with the most samples/s. With `latency_ms`, only results with a known latency within it count.
 
-        The latency is the median of the steps; with `percentile=90` or 99, which take many steps, that percentile.
+        The latency is the median of the steps, or the 90th or 99th percentile, which needs many steps.
 
-        Raises UserError: no result counts, or they are of several models, modes or data, whose speeds don't compare.
+        Raises UserError: no result counts; or results are of different models, modes or data, and not comparable.
         """
         ranked = groups(result._cell for result in self)
         works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
@@ -142,7 +142,7 @@ class Results(list[Result]):
 
     def to_frame(self) -> "pd.DataFrame":
         """A row for each result, with the columns of `cells.csv`."""
-        from accelbench.report import csv_file  # it imports pandas
+        from accelbench.report import csv_file  # not at the top: it imports pandas
 
         sweep = Sweep(folder="", suite="", title="", cells=[result._cell for result in self])
         return csv_file.frame(csv_file.rows(sweep))
@@ -150,8 +150,9 @@ class Results(list[Result]):
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
 
-        It is written to `path`; None for `report` in the folder of the records. Raises UserError: the folder holds no
-        readable records, or the report can't be written.
+        `path`: folder of the report; None: `report` in the folder of the records.
+
+        Raises UserError: the folder has no readable records, or the report can't be written.
         """
         from accelbench.report.build import build
         from accelbench.settings.params import for_report
@@ -178,11 +179,12 @@ class Results(list[Result]):
 
 
 def read(folder: str | Path) -> Results:
-    """The results of a folder of records, such as `runs/mine` or `results`; those of the folders below it too.
+    """The results of a folder of records, such as `runs/mine` or `results`, and of the folders below it.
 
-    It is relative to the current folder, or else to the project's. Raises UserError: no sweep there can be read.
+    The path is relative to the current folder, or if it is not there, to the project's. Raises UserError: no sweep
+    there is readable.
     """
-    from accelbench.settings.params import wanted_suites  # it imports OmegaConf
+    from accelbench.settings.params import wanted_suites  # not at the top: it imports OmegaConf
 
     top = Path(folder)
     place = workplace()
@@ -194,7 +196,7 @@ def read(folder: str | Path) -> Results:
 
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
-    """A table for notebooks: each work's fastest cell first; bars are shares of its speed."""
+    """A table for notebooks. For each work, the fastest cell is first; bars are shares of its speed."""
     ranked: dict[Any, tuple[Group, MeasuredCell]] = {}
     for group in groups(result._cell for result in results):
         ranked |= {cell.measured_key: (group, cell) for cell in group.cells}
@@ -234,6 +236,6 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
 
 
 def _costs() -> Mapping[Any, Any]:
-    from accelbench.settings import params  # it imports OmegaConf
+    from accelbench.settings import params  # not at the top: it imports OmegaConf
 
     return params.costs(workplace().project)

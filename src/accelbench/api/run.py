@@ -21,21 +21,21 @@ _COMPOSING = threading.Lock()
 
 
 def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
-    """Measures one cell, or every combination of listed values, each in a fresh process, and returns all of them.
+    """Measures one cell, or each combination of listed values, each in a fresh process. Returns all results.
 
-    `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`, with
-    the same records in ./runs (`out="runs/mine"` chooses the folder), trackers and rules. The process that calls it
-    imports no framework, and keeps its arguments, environment variables, current folder and signal handlers.
+    `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`. It
+    leaves the same records in ./runs (or in the folder `out`), and uses the same trackers and rules. This process
+    imports no framework. Its arguments, environment variables, current folder and signal handlers stay.
 
     Args:
-        settings: words of the command line, or a list of them.
-        quiet: whether to print nothing; else progress is shown as on the command line.
-        **values: further settings, also `out`, `tracking`, `repeats`, `verbose`. A list is an axis: each of its values
-            is measured with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with dots go
-            into a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
+        settings: words of the command line, or a list of such words.
+        quiet: whether to print nothing. Otherwise progress is printed as on the command line.
+        **values: further settings, including `out`, `tracking`, `repeats` and `verbose`. A list is an axis: each of its
+            values is combined with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with
+            dots need a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
 
     Raises:
-        UserError: a mistake in the settings, with the text that the command line prints.
+        UserError: a setting is wrong; the text is that of the command line.
     """
     words = words_of(settings, values)
     console = Console(highlight=False, quiet=quiet)
@@ -62,7 +62,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 
 @contextmanager
 def _hydra_as_before() -> Iterator[None]:
-    """Puts back the global state of Hydra, and OmegaConf's resolvers, which the caller's code may use."""
+    """Restores the global state of Hydra and OmegaConf's resolvers, which the caller's code may use."""
     from hydra.core.singleton import Singleton
 
     state = Singleton.get_state()
@@ -73,7 +73,7 @@ def _hydra_as_before() -> Iterator[None]:
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The words of the command line for a call of `run`. Raises UserError: a flag other than -m, or no setting."""
+    """The words of the command line for a call of `run`. Raises UserError: a word is a flag other than -m."""
     if not isinstance(settings, str | Sequence):
         raise UserError(
             f"run: takes words such as 'model=cnn', not a {type(settings).__name__}; measure takes a network"
@@ -100,17 +100,17 @@ def _word(name: str, value: Any) -> str:
         return json.dumps(value)
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
-        return text  # also of torch.float16 and of a device
+        return text  # this includes torch.float16 and a torch.device
     if isinstance(value, str | Path):
         from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
 
-        return text if name in PATHS else quoted(text)  # the command line quotes paths itself
+        return text if name in PATHS else quoted(text)  # the command line quotes paths
     if isinstance(value, tuple | list):
         return f"[{','.join(_word(name, part) for part in value)}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_word(name, part)}' for key, part in value.items())}}}"
     if isinstance(value, type | Callable) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    with suppress(AttributeError, ValueError, RuntimeError):  # a number of NumPy's or of a tensor
+    with suppress(AttributeError, ValueError, RuntimeError):  # a scalar of NumPy or of torch
         return _word(name, value.item())
     raise UserError(f"{name}: a {type(value).__name__} is no setting; a list is an axis, and measure takes a network")

@@ -1,6 +1,6 @@
-"""What `accelbench.measure` measures in a cell's process: the network or the function that was sent there.
+"""Runs in the process of a cell of `accelbench.measure`: the network or the function that was sent there.
 
-A network is that of a cell with `model.target`, whose functions are `network`, `batch`, `loss` and `samples`.
+A network is a cell with `model.target`. Its functions are `network`, `batch`, `loss` and `samples`.
 """
 
 import os
@@ -36,7 +36,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device
 
-# Types of results whose work did not run, or may still run.
+# Types of results whose work has not run, or may still run.
 UNFINISHED = (
     Awaitable,
     AsyncIterator,
@@ -49,12 +49,12 @@ UNFINISHED = (
     BaseProcess,
     subprocess.Popen,
 )
-MOST_PENDING = 32  # results that are kept until they are waited for
-_sent: dict[str, bytes] = {}  # pickles, by the name of an argument of `measure`
+MOST_PENDING = 32  # results that are kept before the oldest is waited for
+_sent: dict[str, bytes] = {}  # name of an argument of `measure` -> its pickle
 
 
 def run(cell: Cell, data_folder: Path) -> Measurement | None:
-    """Measures what was sent; see `engines.pytorch.engine.run`."""
+    """Measures the sent object; see `engines.pytorch.engine.run`."""
     with open(data_folder / SENT, "rb") as file:
         folder, sys.path[:] = pickle.load(file)
         os.chdir(folder)
@@ -68,7 +68,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
 
 
 def _unpickled(name: str) -> Any:
-    # The pickle of a tensor calls torch.load, which is guarded against files of others while a network is built.
+    # The pickle of a tensor calls torch.load. While a network is built, torch.load is blocked for files of others.
     with replacing(torch_load):
         return pickle.loads(_sent[name])
 
@@ -96,16 +96,16 @@ def loss(output: Any, batch: Any) -> Any:
 
 
 def samples(batch: Any) -> int:
-    """The number that the user gave."""
+    """The number of samples that the user set."""
     number: int = _unpickled("samples")
     return number
 
 
 class _FunctionRun(CellRun):
-    """A run of a function, one call of which is a step. On the CPU it must not use a GPU, which nothing waits for."""
+    """A run of a function; one call is a step. With device=cpu it must not use a GPU, which nothing waits for."""
 
     backend: Backend
-    fetches_inside = True  # what moves data, if anything does, is part of the function
+    fetches_inside = True  # any movement of data is part of the function
     build_s, num_params = 0.0, 0
 
     def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
@@ -151,17 +151,17 @@ class _FunctionRun(CellRun):
 
 
 class Returned:
-    """Refuses a first result that shows that nothing ran, and waits for results that are still computed, as JAX's."""
+    """The results of a function. It refuses results whose work has not run, and waits for unfinished ones (JAX)."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.waits: bool | None = None  # whether results have to be waited for; None before the first one
+        self.waits: bool | None = None  # whether results must be waited for; None before the first result
         self.pending = deque[Any]()
 
     def add(self, result: Any) -> None:
-        """Takes the result of one call. Raises UserError: the work did not run, or can't be waited for."""
+        """Adds the result of one call. Raises UserError: its work has not run, or can't be waited for."""
         if self.waits is None:
-            if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # as of jax.jit
+            if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
                 raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")
             values = list(_values(result))
             self.waits = any(hasattr(value, "block_until_ready") for value in values)
@@ -173,7 +173,7 @@ class Returned:
                 _wait_for(self.pending.popleft())
 
     def wait(self) -> None:
-        """Returns when all results are there."""
+        """Waits for all results."""
         while self.pending:
             _wait_for(self.pending.popleft())
 
@@ -182,11 +182,11 @@ class Returned:
         is_future = hasattr(type(value), "add_done_callback")
         if isinstance(value, UNFINISHED) or is_future or (graph is not None and graph(value) is not None):
             raise UserError(
-                f"measure: the function returns {_name(value)}, which has not run or may still run: have it await, "
-                "read, compute or wait for that, and return the result"
+                f"measure: the function returns {_name(value)}, which has not run or may still run: await, read, "
+                "compute or wait for it in the function, and return the result"
             )
         is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-        if not is_array or not hasattr(type(value), "device"):  # a table may have a column of this name
+        if not is_array or not hasattr(type(value), "device"):  # not an instance's attribute: a table's column
             return
         place = str(value.device).lower()
         is_on_gpu = "cuda" in place or "gpu" in place
@@ -202,7 +202,7 @@ def _wait_for(result: Any) -> None:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """The values that a result holds, also in containers within it."""
+    """The values in a result, also in nested containers."""
     if isinstance(value, Mapping):
         parts = list(value.values())
     elif isinstance(value, tuple | list | set | frozenset):
