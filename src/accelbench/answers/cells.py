@@ -1,8 +1,8 @@
-"""Processes -> measured cells: each with one published speed, and a gap of two, which every surface shows.
+"""Joins processes into cells with one speed each, and compares two cells. Every surface shows these numbers.
 
-The speed of a cell is the median of its processes, the mean of the middle two of an even number. Of as many as a
-comparison takes, it is their geometric mean: the ratio of two such speeds is the ratio whose interval says which cell
-is faster. If so many of them ran to answer just that (confirming ones), only these count.
+The speed of a cell is the median of its processes. If there are enough processes for a comparison (`MIN_PROCESSES`), it
+is their geometric mean, so that the ratio of two speeds is the ratio of the interval that decides which cell is faster.
+If enough processes ran only to confirm an answer, only these count.
 """
 
 import math
@@ -25,9 +25,9 @@ from accelbench.schema.vocab import Protocol, Provenance
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
-# Columns of cells.csv: which cell it is, and how many processes its speed is of.
+# Columns of cells.csv: the key of the cell, and the number of processes that its speed counts.
 CELL, NUM_PROCESSES = "cell", "num_processes"
-COUNTS = "counts"  # a column of processes.csv: whether the speed of the cell is of this process, too
+COUNTS = "counts"  # a column of processes.csv: whether the cell's speed counts this process
 # Columns that grow with the speed, and those that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
@@ -35,32 +35,32 @@ AGAINST_SPEED = ("cost_per_million_samples",)
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCell(Process):
-    """A cell: what its typical process has, with the speed of all that count.
+    """A cell, with the speed of all processes that count.
 
-    As a `Process` it is the typical one: the ok one whose speed is nearest to the published one. A cell without an ok
-    process has the record and the outcome of one that is not ok. The 95 % interval of the speed is within the process,
-    of one process; of several, the bounds that hold those of all; of a geometric mean, its own.
+    As a `Process` it is the typical one, whose speed is nearest to the cell's. If no process is ok, it has the record
+    and the outcome of one that is not. The 95 % interval of the speed is that of a single process; of a few, the bounds
+    of all their intervals; of a geometric mean, its own.
     """
 
-    processes: Sequence[Process]  # all of them, in whatever folder, also those that are not ok
-    counted: Sequence[Process] = ()  # those that the published speed is of; empty if none is ok
+    processes: Sequence[Process]  # all of them, from any folder, also those that are not ok
+    counted: Sequence[Process] = ()  # those that the speed counts; empty if none is ok
     speed: float | None = None  # the published samples/s; None if none is ok
     low: float | None = None
     high: float | None = None
 
     @property
     def num_processes(self) -> int:
-        """How many processes the published speed is of."""
+        """How many processes the speed counts."""
         return len(self.counted)
 
     @property
     def competes(self) -> bool:
-        """Whether its speed compares: not that of two seconds, which told a search of rates where to begin."""
+        """Whether its speed is compared. The short runs with which a search of rates begins are not."""
         return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:
-        """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
+        """Its row of `cells.csv`: the numbers of the typical process, with the cell's speed and what depends on it."""
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         if self.is_older:
             row = without_numbers(row)
@@ -82,7 +82,7 @@ class MeasuredCell(Process):
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """What was found about this cell and others, by the others' `measured_key`: each takes a bootstrap."""
+        """The other cells' `measured_key` -> the comparison with this one; kept, since each takes a bootstrap."""
         return {}
 
     @cached_property
@@ -94,10 +94,10 @@ class MeasuredCell(Process):
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
-    """The cells of processes: planned and confirming ones, of any outcome, of all sweeps together.
+    """The cells of all processes, planned or confirming, of any outcome and any sweep.
 
-    A cell that several sweeps planned is there once for each, with the same figures. Confirming processes alone are no
-    cell. Of cells that differ only in code, weights or data, all but the one that was measured last are older.
+    If several sweeps planned a cell, it is there once for each, with the same numbers. A cell needs a planned process.
+    If cells differ only in code, weights or data, all but the latest are older.
     """
     every = list(processes)
     keys = _keys(every)
@@ -123,7 +123,7 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """The key of each process' cell; of one without data or record, that of the last with its code or settings."""
+    """The key of each process's cell; without data or record, that of the latest with its code or settings."""
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
         if process.record is not None:
@@ -136,7 +136,7 @@ def _keys(processes: Sequence[Process]) -> list[str]:
 
 
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
-    """The processes that the published speed is of: the confirming ones, if they are enough for a comparison."""
+    """The processes that the speed counts: only the confirming ones if there are enough for a comparison."""
     # A record may lie in two folders: where it was measured, and where it was merged.
     ok = {
         (process.name, process.started_at): process
@@ -148,7 +148,7 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
-    """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
+    """The cell as the sweep in `folder` has it. If none of its processes there is ok, neither is the cell."""
     here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
     ok = [process for process in here if process.is_ok]
     shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
@@ -162,12 +162,14 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -
         )
         low, high = _mean_interval(rates.values()) if is_mean else _bounds(counted)
         figures = {"counted": counted, "speed": speed, "low": low, "high": high}
-    elif ok and shown.cell.protocol == Protocol.target:  # the seed in the middle; inf: it did not arrive
+    elif (
+        ok and shown.cell.protocol == Protocol.target
+    ):  # the seed with the median time; inf: it did not reach the target
         by_time = sorted(ok, key=lambda process: process.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
     named = {"cell": shown.cell, "label": shown.label, "folder": folder, "is_confirming": False}
     made = object.__new__(MeasuredCell)
-    # Also what was computed of the typical process and kept.
+    # with the cached properties of the typical process
     vars(made).update(vars(typical), **named, **figures, processes=of_cell)
     return made
 
@@ -192,12 +194,12 @@ class Gap(Judgement):
 
     @property
     def text(self) -> str:
-        """The ratio as everything says it, such as `1.31 times as fast`."""
+        """The ratio in words, such as `1.31 times as fast`."""
         return f"{significant(self.ratio)} times as fast"
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio, of interleaved cells; else what both intervals allow; None if unknown."""
+        """The 95 % interval of the ratio of interleaved cells; of others, bounds from both intervals; None if unknown."""
         if self.low is not None and self.high is not None:
             return self.low, self.high
         if not (self.first.low and self.first.high and self.second.low and self.second.high):
@@ -211,7 +213,7 @@ class Gap(Judgement):
 
     @property
     def is_told(self) -> bool:
-        """Whether there is a difference, as far as can be told."""
+        """Whether one is faster, surely or likely."""
         return self.word in (Word.sure, Word.likely)
 
     @property
@@ -221,9 +223,9 @@ class Gap(Judgement):
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """How many times as fast `first` is as `second`, both with a speed.
+    """How many times as fast `first` is as `second`; both have a speed.
 
-    The same two cells get the same word in either order, and reciprocal ratios.
+    In the other order, the word is the same and the ratio its reciprocal.
     """
     key = second.measured_key
     if key not in first.judged:

@@ -19,14 +19,13 @@ class Line(NamedTuple):
     """A line of the headline."""
 
     topic: str  # what it is about, such as `In doubt`
-    text: str  # sentences; what is to stand on a line of its own follows a line break
+    text: str  # sentences, separated by line breaks
 
 
 def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """The lines that there is something to say in.
+    """The lines that are not empty.
 
-    `cells` are those of the answers and those that were not measured; `published` says how the answers compare with
-    published numbers.
+    `cells` are all cells, also those without numbers. `published` compares the answers with published numbers.
     """
     lines = [
         Line("In doubt", _in_doubt(cells)),
@@ -66,7 +65,7 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """How many numbers are not to be trusted, and why; empty if nothing was measured."""
+    """How many cells are in doubt, and why; which data are stand-ins. Empty if nothing was measured."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
@@ -82,7 +81,7 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
-    """Such as `Tip for 3 cells: try allocator=jemalloc` -> their labels; their own tips have figures."""
+    """Each tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of its cells."""
     labels_of: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
@@ -91,7 +90,7 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
-    """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
+    """Data set -> a sentence that it is a stand-in; without the sets that are real."""
     sources: dict[str, str] = {}
     for cell in cells:
         data = cell.record.data if cell.record and cell.measurement else None

@@ -1,4 +1,4 @@
-"""Jobs: each model with what is done with it, by a name of its own, and what other settings gain over its reference."""
+"""Jobs: each model with its mode, under a name of its own, and how much other settings gain over its reference."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from accelbench.schema.vocab import Protocol
 
 
 class Job(NamedTuple):
-    """A job with its name, which no other has."""
+    """A job and its name, which is unique."""
 
     answer: Answer
     name: str
@@ -22,7 +22,7 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest gain that can be told; else one that may be a gain, or the largest; only of a job with gains."""
+        """The largest sure or likely gain; else one that may be a gain; else the largest. Only for a job with gains."""
         if self.answer.best:
             return self.answer.best
         untold = [gain for gain in self.gains if gain.word == Word.cant_tell]
@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
     @property
     def cell(self) -> MeasuredCell:
-        """That of this gain; of a job without gains the fastest."""
+        """The cell with this gain; for a job without gains, the fastest one."""
         return self.gain.first if self.gains else self.answer.fastest
 
     @property
@@ -63,7 +63,7 @@ def jobs(answers: Sequence[Answer]) -> list[Job]:
 
 
 def _names(answers: Sequence[Answer]) -> list[str]:
-    """Such as `mlp train` and `cnn fit`; with how the data are fed, or which they are, where several are alike."""
+    """Names such as `mlp train` and `cnn fit`. If several are equal, the data or their pipeline are added."""
     names = []
     details = []
     for answer in answers:

@@ -1,4 +1,4 @@
-"""Cells that differ in one setting alone, side by side."""
+"""Pairs of cells that differ in only one setting."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """Of cells that differ in nothing else, the one that the others are compared with; None if there is none."""
+        """The cell that the others are compared with, of cells that differ only in this setting; None if it lacks."""
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -76,7 +76,7 @@ AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells that differ in one setting; the gap is the speed of the cell over that of the base."""
+    """Two cells that differ in one setting. The gap is the speed of `cell` over that of `base`."""
 
     axis: Axis
     gap: Gap
@@ -103,15 +103,15 @@ class Pair:
 
     @property
     def what(self) -> str:
-        """What both cells do, and the settings of the base: such as `mlp infer, cpu fp32 b16`."""
+        """What both cells do, with the settings of the base, such as `mlp infer, cpu fp32 b16`."""
         work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
         return f"{work}, {short_text(self.base, has_engines=False)}"
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Every cell whose speed compares over those that differ only in the axis, which have its base value there.
+    """Each cell over the cell with the base value of the axis, if they differ in nothing else.
 
-    Both were measured on one machine with the same packages. Training of a single epoch is left out: its speed
+    Both were measured on one machine with the same packages. Trainings of one epoch are left out, since their speed
     includes compilation.
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
@@ -131,7 +131,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 
 
 def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """Where it can be told: how many times as fast as the base the cells are, and how many times they are slower."""
+    """The sure and likely ratios: how many times as fast as the base cells are, and how many times they are slower."""
     ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 

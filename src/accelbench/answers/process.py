@@ -1,4 +1,4 @@
-"""A planned process and what became of it, with its row of numbers: what all answers are made of."""
+"""A planned process with its record and its row of numbers. All answers are made of these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from accelbench.stats.order_statistics import median
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
 OLDER, WHY_OLDER = "older", "measured again since, with other code, weights or data"
-# The settings that tell the processes of one cell apart.
+# Settings that differ between the processes of one cell.
 PROCESS_SETTINGS = ("repeat", "seed")
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 WITHOUT: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
@@ -37,7 +37,7 @@ class Process:
     record: Record | None  # None if it has not run yet, or if its record can't be read
     problem: str | None = None  # why its record can't be read; None if it can, or if there is none
     costs: Mapping[Device, Cost] = field(default_factory=dict)  # of devices, as the user states them
-    is_confirming: bool = False  # whether it was interleaved with another cell's processes, to say which cell is faster
+    is_confirming: bool = False  # whether it ran interleaved with another cell, to decide which is faster
     is_older: bool = False  # whether its cell was measured again since, with other code, weights or data
     folder: str = ""  # of its sweep, as a report names it; may be empty
     path: Path | None = None  # of the record's file, whether there is one or not; None if that is unknown
@@ -49,19 +49,19 @@ class Process:
         return cls(**named, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
-        """The same, but what is computed from its raw samples is kept instead of these: many would fill the memory."""
+        """The same process with the results instead of the raw samples, which would fill the memory."""
         for name in COMPUTED:
-            getattr(self, name)  # which keeps it, and `changed` does not drop it
+            getattr(self, name)  # caches it, and `changed` keeps what is cached
         record = self.record
         if record is not None:
             measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
         made = changed(self, record=record, costs={})
-        vars(made).pop("_settings", None)  # which only the keys above are made of
+        vars(made).pop("_settings", None)  # which only the keys above need
         return made
 
     def with_ceilings(self, ceilings: Ceilings) -> "Process":
-        """The same ok process, judged by these ceilings instead of those of its record."""
+        """The same ok process with these ceilings instead of those of its record."""
         assert self.record is not None
         environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
         record = changed(self.record, environment=environment)
@@ -69,17 +69,17 @@ class Process:
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:
-        """What a comparison needs of it, and whether its numbers stand; None without a record."""
+        """What a comparison needs of the process; None without a record."""
         return record_sets.ComparedProcess.of(self.record) if self.record else None
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """That of its record; empty without one."""
+        """The environment of its record; empty without one."""
         return self.record.environment if self.record else {}
 
     @property
     def measurement(self) -> Measurement | None:
-        """That of its record; None without one, or if it did not get that far."""
+        """The measurement of its record; None without one, or if the process ended too early."""
         return self.record.measurement if self.record else None
 
     @property
@@ -93,12 +93,12 @@ class Process:
 
     @property
     def disturbed(self) -> str | None:
-        """What disturbed an ok process, whose numbers are then not published; None if nothing did."""
+        """Which load disturbed an ok process, so that its numbers are not published; None if none did."""
         return self.compared.disturbed if self.compared else None
 
     @cached_property
     def rough_speed(self) -> float | None:
-        """Samples/s of a disturbed process, or requests/s: they are shown, and are in no answer."""
+        """Samples/s or requests/s of a disturbed process, to show; no answer uses them."""
         if not self.disturbed or self.measurement is None:
             return None
         if self.measurement.serving is not None:
@@ -152,17 +152,17 @@ class Process:
 
     @property
     def doubts(self) -> list[str]:
-        """What each doubt about its numbers is about."""
+        """The kind of each doubt about its numbers."""
         of_ceilings = about_ceilings(self.record, self.own_row) if self.record and self.is_ok else ()
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """The settings and the data without `settings`: equal in cells that compare values of these."""
+        """All settings and the data but for `settings`. Cells that differ only in `settings` have equal ones."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
     def data_digest(self) -> str | None:
-        """Of the data that it read; None if it did not get that far."""
+        """The digest of the data that it read; None if it ended before that."""
         return self.record.data.digest if self.record and self.record.data else None
 
     @cached_property
@@ -176,37 +176,37 @@ class Process:
 
     @cached_property
     def history_key(self) -> str:
-        """Equal for a cell on one machine with equal packages and variables, whatever its code and data were."""
+        """Equal for one cell on one machine with equal packages and variables, even if its code or data changed."""
         return digest([self.settings_key, self._in_environment(PLACE)])
 
     @cached_property
     def ran_key(self) -> str:
-        """Equal for a cell of one history and code, whatever its data were."""
+        """Equal for one cell with the same machine, packages and code, even if its data changed."""
         return digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property
     def measured_key(self) -> str:
-        """Equal for the processes of one cell, and for no others: the one place that says which these are.
+        """Equal for the processes of one cell, and only for these.
 
-        They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
-        with equal packages, environment variables, data, measuring code, own code and weights.
+        They have equal settings but for `PROCESS_SETTINGS`. They ran on one machine, or on equal nodes of a cluster,
+        with equal packages, environment variables, data, measuring code, user's code and weights.
         """
         return digest([self.ran_key, self.data_digest])
 
     @cached_property
     def workload_key(self) -> str:
-        """Equal for all that did the same thing, with whatever `CHOSEN_SETTINGS`."""
+        """Equal for cells that do the same work, whatever their `CHOSEN_SETTINGS` are."""
         return digest(self.all_but(*CHOSEN_SETTINGS))
 
     @cached_property
     def place_key(self) -> str:
-        """Equal for all that was measured on one machine with the same packages in accelbench's own environment."""
+        """Equal for processes on one machine with the same packages in accelbench's own environment."""
         home = self.environment.get("home", self.environment)
         return digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:
-        """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
+        """Equal for records with the same device, machine, packages and probe; empty without a record."""
         code = self.environment.get("probe_code", self.environment.get("code"))
         return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 
@@ -219,5 +219,5 @@ class Process:
         return [self.environment.get(name) for name in names]
 
 
-# What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
+# Properties that are computed from raw samples, or take long to compute; see `Process.without_samples`.
 COMPUTED = [name for name, kept in vars(Process).items() if isinstance(kept, cached_property) and name != "_settings"]

@@ -1,4 +1,4 @@
-"""Cells that did the same on one machine with the same packages, so that their speeds compare, and the best of them."""
+"""Groups of cells whose speeds compare: they did the same work on one machine with the same packages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from accelbench.answers.words import choice_text, environment_names, short_text,
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.serialize import flat, grouped
 
-MAX_PACKAGES = 3  # named of one group
+MAX_PACKAGES = 3  # at most so many packages are named for a group
 # Criterion -> its column of cells.csv, and 1 if more is better, -1 if less is.
 CRITERIA = {
     "throughput": ("samples_per_s", 1),
@@ -38,15 +38,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone."""
+    """Cells of one workload, machine and set of packages, which differ only in `CHOSEN_SETTINGS`."""
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
-    reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first: what its user runs today
-    where: str = ""  # on which machine, with which settings and packages, or when; empty if nothing else did the same
+    reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first
+    where: str = ""  # what differs from other groups of this workload, such as the machine; empty without others
 
     @property
     def what(self) -> str:
-        """The model, what is done with it, on what, and where."""
+        """The model, its mode, its data, and `where`."""
         return ", ".join(filter(None, [workload_text(self.fastest), self.where]))
 
     @property
@@ -56,7 +56,7 @@ class Group:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each other device, precision, engine and options, the fastest first."""
+        """The fastest cell of each setting but the first, the fastest first. A setting has any batch size."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell), cell)
@@ -64,14 +64,14 @@ class Group:
 
     @cached_property
     def references(self) -> dict[int, MeasuredCell]:
-        """Batch size -> the cell that others of this batch are compared with; only of batches that have one."""
+        """Batch size -> the reference cell of that size, if there is one."""
         return {cell.cell.batch_size: cell for cell in self.cells if self.is_reference(cell)}
 
     @cached_property
     def rival(self) -> MeasuredCell | None:
-        """What the fastest cell is compared with: its reference, or else the fastest other cell of its batch.
+        """The cell that the fastest one is compared with: its reference, or else the fastest other cell of its batch.
 
-        Of a single setting, the fastest cell of another batch; None if there is no such cell.
+        If there is only one setting, it is the fastest cell of another batch. None if there is no such cell.
         """
         others = self.cells[1:]
         if self.others:
@@ -88,13 +88,13 @@ class Group:
         return setting_key(cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
-        """How many times as fast as the reference of the same batch it is; None of a reference, and without one."""
+        """How many times as fast the cell is as the reference of its batch; None for a reference, or without one."""
         reference = self.references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 
     @cached_property
     def gains(self) -> list[Gap]:
-        """That of each other setting, at its fastest batch that has a reference; the largest first."""
+        """The gain of each other setting, at its fastest batch that has a reference; the largest first."""
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
             gain = self.gain(cell)
@@ -103,7 +103,7 @@ class Group:
         return sorted(by_setting.values(), key=lambda gain: -gain.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
-        """The cells whose latency is known and within the limit; None if no cell's is."""
+        """The group with only the cells whose latency is known and within the limit; None if there are none."""
         if limit is None:
             return self
         inside = [cell for cell in self.cells if (cell.number(limit.column) or float("inf")) <= limit.ms]
@@ -121,7 +121,7 @@ class Group:
 
     @cached_property
     def environments(self) -> dict[str, str]:
-        """As `environment_names`."""
+        """See `environment_names`."""
         return environment_names(self.cells)
 
     def setting(self, cell: MeasuredCell) -> str:
@@ -147,7 +147,7 @@ class Group:
 
 
 def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
-    """Equal for cells that differ in the batch size alone."""
+    """Equal for cells that differ only in the batch size."""
     of = cell.cell
     return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads, of.python
 
@@ -160,7 +160,7 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """The groups of cells that do the same but for `CHOSEN_SETTINGS` and what `plain` takes away; and their cells."""
+    """The groups of cells that differ only in `CHOSEN_SETTINGS` and in what `plain` removes, each with its cells."""
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
         return replace(cell, cell=plain(cell.cell)) if plain else cell
@@ -182,7 +182,7 @@ def alike(
 
 
 def _told_apart(made: Iterable[Group]) -> list[Group]:
-    """The same groups, each with what tells it from others about the same."""
+    """The same groups, with `where` if several are about the same."""
     made = list(made)
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
@@ -192,7 +192,7 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """What tells a group from others about the same: its machine; there, settings, packages or at least the day."""
+    """What differs from groups about the same: the machine; if that is equal, settings and packages; else the day."""
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
@@ -213,13 +213,13 @@ def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _machine(group: Group) -> str:
-    """Such as `AMD EPYC 9654 + NVIDIA A100`: rented ones of one CPU differ in their GPUs."""
+    """The CPU and the GPUs, such as `AMD EPYC 9654 + NVIDIA A100`."""
     machine = group.fastest.environment.get("machine", {})
     return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
-    """The best cells of a group, each with what it is best by, such as `throughput, latency`."""
+    """The best cells of a group, each with its criteria, such as `throughput, latency`."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
         choices_of = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]

@@ -1,4 +1,4 @@
-"""The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
+"""Answers: for each model and mode the fastest setting, by how much it is faster, and how sure that is."""
 
 import shlex
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ class Candidate:
     """A setting that was measured, at its fastest batch size."""
 
     text: str  # such as `bf16, batch 16`
-    verdict: str  # how many times as fast as the reference of its batch it is, and how sure that is
-    share: float  # its speed as a share of the largest that is shown
+    verdict: str  # the gain over the reference of its batch, and how sure it is
+    share: float  # its speed over that of the fastest
     rate: str  # its speed with its unit
     warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What to use for one model, and what is done with it."""
+    """What to use for one model and mode."""
 
     group: Group
     limit: Limit | None = None  # of the latency of its cells
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """The data, how they are fed, and what tells this answer from others, such as `random 3x224x224 host`."""
+        """The data, their pipeline, and what differs from other answers, such as `random 3x224x224 host`."""
         return ", ".join(filter(None, [data_text(self.fastest), self.group.where]))
 
     @property
@@ -63,26 +63,26 @@ class Answer:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each other setting, the fastest first; of other batch sizes if there is one setting."""
+        """The fastest cell of each other setting, the fastest first; if there is one setting, of each batch size."""
         return self.group.others or self.group.cells[1:]
 
     @property
     def lead(self) -> Gap | None:
-        """The fastest cell over its rival, which has the same batch if there are several settings; None without one."""
+        """The fastest cell over its rival, at the same batch if there are several settings; None without a rival."""
         return self.group.lead
 
     @property
     def best(self) -> Gap | None:
-        """The largest gain over a reference that can be told; None if no setting has one."""
+        """The largest sure or likely gain over a reference; None if no setting has one."""
         return next((gain for gain in self.group.gains if gain.is_told and gain.ratio > 1), None)
 
     @property
     def command(self) -> str | None:
-        """The command that measures the fastest cell again; None if it takes more than a few words."""
+        """The command that measures the fastest cell again; None if it would be long."""
         return self.command_of(self.fastest)
 
     def command_of(self, cell: MeasuredCell) -> str | None:
-        """The same of another cell of the group."""
+        """The command that measures a cell of the group again; None if it would be long."""
         machine = cell.environment.get("machine", {})
         has_others = bool(machine.get("gpus") or machine.get("tpus"))
         words = command_words(cell.cell, names_cpu=has_others)
@@ -116,12 +116,12 @@ class Answer:
 
     @property
     def remark(self) -> str:
-        """How far the output of the fastest is from fp32's; empty if it is not of a lower precision."""
+        """How far the output of the fastest differs from fp32's; empty if its precision is not lower."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
         return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
-        """That no larger batch was tried, of all that was planned, if the fastest has the largest; else empty."""
+        """A sentence if the fastest cell has the largest batch that was planned; else empty."""
         fastest = self.fastest.cell
         alike = [
             process.cell
@@ -135,7 +135,7 @@ class Answer:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """The fastest settings, for a picture of bars."""
+        """The fastest settings, as bars of a picture."""
         return [self._candidate(cell) for cell in (self.fastest, *self.others[: MAX_CANDIDATES - 1])]
 
     def _candidate(self, cell: MeasuredCell) -> Candidate:
@@ -160,9 +160,9 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """How many times as fast as the reference of its batch the cell is, and how sure that is.
+    """The cell's gain over the reference of its batch, and how sure it is.
 
-    Empty if that is unknown, and of a single setting in several batches.
+    Empty if it is unknown, or if the group has only one setting.
     """
     if group.others and group.is_reference(cell):
         return REFERENCE
@@ -171,9 +171,9 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
-    """An answer for each model and what is done with it, the most important first (`importance`).
+    """An answer for each model and mode, the most important first (`importance`).
 
-    Cells with a latency beyond the limit, or an unknown one, do not count.
+    Only cells within the `limit` count.
     """
     inside = [group.within(limit) for group in groups(cells)]
     made = [Answer(group, limit) for group in inside if group is not None]
@@ -181,7 +181,7 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Sorts answers: large differences between settings first, then those of batch sizes, those that can't be told."""
+    """A key that sorts answers: large gains of settings first, then of batch sizes, then undecided ones."""
     lead = answer.lead
     if lead is None:
         return True, True, True, 0.0

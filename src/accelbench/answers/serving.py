@@ -1,6 +1,6 @@
-"""How many requests per second are served within a limit: what every surface shows of it, computed only here.
+"""How many requests per second each setting serves within a limit. Every surface shows these numbers.
 
-A probe is a process that served requests at one rate. The probes of a setting tell together at which rate its
+A probe is a process that served requests at one rate. The probes of a setting together decide at which rate its
 percentile is at the limit (`stats/requests.py`).
 """
 
@@ -20,24 +20,24 @@ from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
 from accelbench.stats.requests import MIN_JOINED, bounds_of, rate_at_limit
 
-UNKNOWN_LOAD = 0.01  # of a percentile that takes more requests: too far from the limit to tell anything
+UNKNOWN_LOAD = 0.01  # of a percentile that needs more requests: it is too far from the limit to decide anything
 
 
 def setting_of(cell: Cell) -> Cell:
-    """The cell without what its probes differ in: rate, duration, seed and repeat."""
+    """The cell without the settings that differ between its probes: rate, duration, seed and repeat."""
     server = replace(cell.server, rate=Server.rate, duration_s=Server.duration_s)
     return replace(cell, seed=0, repeat=0, server=server)
 
 
 def work_of(cell: Cell) -> Cell:
-    """The same without how requests are batched: equal but for `CHOSEN_SETTINGS` in cells whose capacities compare."""
+    """The cell without the settings of batching, too: equal for cells whose capacities are compared."""
     asked = cell.server
     server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
     return replace(setting_of(cell), server=server)
 
 
 def probe_of(serving: Serving, server: Server) -> requests.Probe:
-    """What one probe tells of the highest rate within the limit."""
+    """What one probe shows about the highest rate within the limit."""
     verdict = serving.verdict or Verdict.unknown
     num_missed = serving.num_missed or 0
     load = UNKNOWN_LOAD
@@ -70,13 +70,13 @@ class Probe(requests.Probe):
 class Capacity:
     """How many requests per second one setting serves within its limit."""
 
-    what: str  # the model, what is done with it, on what, and where if others did the same elsewhere
+    what: str  # model, mode, data, and the place if there are several
     setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `requests.rate_bounds`
     high: float | None
-    num_joined: int  # probes whose bounds these are together; 0: they are of single probes
-    num_invalid: int = 0  # further processes, which were invalid, mostly as requests came late
+    num_joined: int  # how many probes these bounds count together; 0: they are bounds of single probes
+    num_invalid: int = 0  # how many further probes were invalid, mostly since their requests came late
 
     @property
     def limit_text(self) -> str:
@@ -84,7 +84,7 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """A number of the probe nearest to `low`, by its column of `cells.csv`; None without one, or if unknown."""
+        """A column of `cells.csv` for the probe whose rate is nearest to `low`; None if it is unknown."""
         if (low := self.low) is None:
             return None
         nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
@@ -92,7 +92,7 @@ class Capacity:
 
     @property
     def rates_text(self) -> str:
-        """The requests per second in words, such as `412 to 431` or `at least 412`; empty if nothing is sure."""
+        """The requests per second, such as `412 to 431` or `at least 412`; empty if nothing is sure."""
         low = significant(self.low)
         high = significant(self.high)
         if self.low is None:
@@ -101,7 +101,7 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """The word, and what it is of: single probes, or the rare valid ones of many, may be luck."""
+        """How sure the rates are, with a warning if they depend on single probes or on few valid ones."""
         if self.low is None and self.high is None:
             return Verdict.unknown
         passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]
@@ -134,7 +134,7 @@ class Capacity:
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
-    """What the probes among the cells tell of each setting: those that compare stand together, the best first."""
+    """The capacity of each setting; settings that compare stand together, the best first."""
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
         by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
@@ -144,7 +144,7 @@ def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
 
 
 def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
-    """The best setting of each workload, of `capacities`."""
+    """The best setting of each workload."""
     best: dict[str, Capacity] = {}
     for capacity in every:
         best.setdefault(capacity.what, capacity)
@@ -152,7 +152,7 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
 
 
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
-    """What the cells of one setting tell; None if none of their processes is ok."""
+    """The capacity of one setting; None if none of its processes is ok."""
     probes: dict[Hashable, Probe] = {}  # a cell may be of several sweeps
     invalid: set[Hashable] = set()
     for cell in cells:

@@ -1,7 +1,7 @@
-"""How long trainings take to a target: what every surface shows of it, computed here alone.
+"""How long trainings take to a target. Every surface shows these numbers.
 
-A setting is trained with several seeds, each a run. A run that does not arrive takes longer than any that does, so
-medians and their intervals are known all the same (`stats/arrivals.py`).
+A setting is trained with several seeds; each is a run. A run that does not reach the target takes longer than any that
+does, so the median and its interval are known even then (`stats/arrivals.py`).
 """
 
 import math
@@ -22,8 +22,8 @@ from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Span, Stat
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
-MIN_SEEDS = 6  # of each setting: with fewer, a median has no interval
-MIN_LIKELY = 3  # of each: a training of another seed may take twice as long
+MIN_SEEDS = 6  # of each setting: a median of fewer has no interval
+MIN_LIKELY = 3  # of each setting: another seed may take twice as long
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Run:
     """The training of one seed, from the start of its process to the end of the evaluation that reached the target."""
 
     process: Process
-    seconds: float  # inf: none reached it
+    seconds: float  # inf: it did not reach the target
 
     @property
     def training(self) -> TargetTraining | None:
-        """What was measured; None of a run that failed."""
+        """The training that was measured; None if the run failed."""
         return self.process.measurement.target if self.process.measurement else None
 
     @property
     def watched_s(self) -> float:
-        """How long it was seen not to arrive; inf if it did, or never can: it failed, or its loss is not finite."""
+        """How long the run went without reaching the target; inf if it did reach it, failed, or had an infinite loss."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def spans_s(self) -> dict[str, float]:
-        """The seconds of each span until it arrived, compiling apart; empty if it did not."""
+        """The seconds of each span until the run reached the target, without compiling; empty if it did not."""
         if self.training is None or math.isinf(self.seconds):
             return {}
         spans_s = {span.value: 0.0 for span in Span}
@@ -66,8 +66,8 @@ class Setting:
     name: str  # such as `fp32 b32`
     cell: MeasuredCell
     runs: Sequence[Run]  # at least one, by their start, each of another seed
-    missing: Set[int] = frozenset()  # seeds that are planned, and have no valid run
-    refused: str = ""  # why it is no winner, however fast it is
+    missing: Set[int] = frozenset()  # planned seeds without a valid run
+    refused: str = ""  # why it can't be the fastest
 
     @property
     def times(self) -> list[float]:
@@ -81,19 +81,19 @@ class Setting:
 
     @property
     def num_added(self) -> int:
-        """Runs of seeds that another sweep planned than the first one's: perhaps after a look at those."""
+        """How many seeds a later sweep added, perhaps after a look at the first results."""
         sweeps = [run.training.planned_in for run in self.runs if run.training]
         return sum(sweep != sweeps[0] for sweep in sweeps)
 
     @property
     def budget_s(self) -> float:
-        """What a run that did not arrive surely takes longer than; inf if unknown, as where all failed."""
+        """A lower bound for runs that did not reach the target; inf if unknown, such as if all failed."""
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
 
     @property
     def median_s(self) -> float:
-        """The median of the times, of an even number the longer one next to it; inf."""
+        """The median time; of an even number, the upper of the middle two; inf."""
         return median_high(self.times)
 
     @cached_property
@@ -107,13 +107,13 @@ class Setting:
         return next(run for run in self.runs if run.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
-        """The median of a column, such as of `times`; None if it is unknown of half of the runs."""
+        """The median of a column of `cells.csv`; None if it is unknown for half of the runs."""
         values = [run.process.number(column) for run in self.runs]
         middle = median_high(math.inf if value is None else value for value in values)
         return middle if math.isfinite(middle) else None
 
     def seconds_text(self, seconds: float) -> str:
-        """Such as `12.1`, or `> 41.0` where it is only known that it takes longer."""
+        """Such as `12.1`, or `> 41.0` if the run did not reach the target."""
         if math.isfinite(seconds):
             return significant(seconds)
         return f"> {significant(self.budget_s)}" if math.isfinite(self.budget_s) else "> any"
@@ -142,13 +142,13 @@ class Lead:
     """How many times as fast one setting reaches the target as another, and how sure that is."""
 
     second: Setting
-    found: arrivals.ArrivalRatio  # of the other's times over its own
+    found: arrivals.ArrivalRatio  # of the second setting's times over the first's
     word: Word
-    why: str  # what speaks for or against a difference, besides the interval
+    why: str  # why the word is not `sure`, besides the interval
 
     @property
     def ratio_text(self) -> str:
-        """Such as `1.31 times as fast`; without a number where too few arrived."""
+        """Such as `1.31 times as fast`; without a number if too few runs reached the target."""
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
@@ -158,7 +158,7 @@ class Lead:
 
     @property
     def how_sure(self) -> str:
-        """Such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds of too few seeds."""
+        """Such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds if there are too few seeds."""
         low, high = self.found.low, self.found.high
         how = f"{self.word}: {self.why}" if self.why else self.word.value
         if low is None:
@@ -171,26 +171,26 @@ class Lead:
 
 @dataclass(frozen=True)
 class TargetAnswer:
-    """The settings that trained one network on one data set to one target, in one place."""
+    """The settings that trained one network on one data set to one target, on one machine."""
 
     what: str  # such as `mlp on mnist 28x28 to accuracy at least 0.97 (first passage)`
-    settings: Sequence[Setting]  # at least one, the fastest first; those that are no winners at the end
+    settings: Sequence[Setting]  # at least one, the fastest first; settings that can't win are last
 
     @property
     def fastest(self) -> Setting | None:
-        """The fastest one that counts; None if none arrived."""
+        """The fastest setting that counts; None if no run reached the target."""
         first = self.settings[0]
         return None if first.refused or not first.num_arrived else first
 
     @cached_property
     def leads(self) -> list[Lead]:
-        """The fastest over each other setting that counts, in their order."""
+        """The fastest setting over each other one that counts, in their order."""
         first = self.fastest
         return [_lead(first, setting) for setting in self.settings[1:] if first and not setting.refused]
 
     @property
     def sentence(self) -> str:
-        """What is the fastest, by how much, and how sure that is; which settings do not count, and why."""
+        """The fastest setting, by how much, and how sure that is; and which settings do not count, and why."""
         parts = []
         first = self.fastest
         if first is None:
@@ -218,7 +218,7 @@ class TargetAnswer:
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
-    """An answer for each workload that was trained to a target, and each machine with its packages."""
+    """An answer for each network, data set and target, on each machine with its packages."""
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), _plain):
         settings = list(_settings(group, of_work))
@@ -230,7 +230,7 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
 
 
 def _plain(cell: Cell) -> Cell:
-    """Without the learning rate: equal but for `CHOSEN_SETTINGS` in cells that train the same to the same target."""
+    """The cell without its learning rate: equal for cells that are compared."""
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
@@ -251,12 +251,12 @@ def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
-    """The runs, and why their setting is no winner. Those of a fixed length arrive if their mean is beyond it."""
+    """The runs, and why their setting can't win. Runs of a fixed length count if their mean reaches the target."""
     runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    # One that its time limit ended is of another length.
+    # A run that its time limit ended has another length.
     measured = [process.measurement for process in processes]
     ends = [
         measurement.target.evaluations[-1]
@@ -271,7 +271,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Of the seeds that both have: further ones of one setting ran alone."""
+    """Compares the seeds that both have, since further seeds of one setting did not run interleaved."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
@@ -299,5 +299,5 @@ def _lead(first: Setting, second: Setting) -> Lead:
     elif ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN:
         word = Word.cant_tell if why else Word.same
     else:
-        word, why = Word.cant_tell, ""  # the interval says it
+        word, why = Word.cant_tell, ""  # the interval is the reason
     return Lead(second=second, found=ratio, word=word, why=why)

@@ -25,13 +25,13 @@ DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xl
 
 
 def model_text(process: Process) -> str:
-    """The model, with its arguments if they may vary: of accelbench's own networks, conf/ has them."""
+    """The model, with its arguments if they are not fixed: conf/ fixes those of accelbench's own networks."""
     arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 
 
 def data_text(process: Process) -> str:
-    """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
+    """The data, the input's shape, and an unusual pipeline or protocol."""
     row, cell = process.row, process.cell
     data = str(row["data"]) + (f" ({cell.model.batch.rpartition('.')[2]})" if cell.model.batch else "")
     if row["stand_in"]:
@@ -41,7 +41,7 @@ def data_text(process: Process) -> str:
 
 
 def feeding_text(process: Process) -> str:
-    """How the data are fed and measured if that is not the usual way, such as `jpeg flip fit`; else empty."""
+    """An unusual pipeline or protocol, such as `jpeg flip fit`; else empty."""
     cell = process.cell
     words = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
     if cell.data.pipeline != vocab.Pipeline.array:
@@ -59,12 +59,12 @@ def feeding_text(process: Process) -> str:
 
 
 def workload_text(process: Process) -> str:
-    """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
+    """The model, its mode and its data, such as `resnet18 infer, random 3x224x224`."""
     return f"{model_text(process)} {process.cell.mode}, {data_text(process)}"
 
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
-    """What the environment of each is called, by its `measured_key`: such as `torch 2.9.1`; empty if there is one."""
+    """`measured_key` -> the name of the cell's environment, such as `torch 2.9.1`; empty if there is only one."""
     environments = {
         process.measured_key: (process.cell.python, process.record.environment)
         for process in processes
@@ -76,7 +76,7 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
     """A cell's engine if there are several, and its options, such as `pytorch, channels_last`.
 
-    `environment` is what the environment is called where there are several; None: it has the name of its folder.
+    `environment` is the name of the cell's environment if there are several; None: that of its folder.
     """
     row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
@@ -102,12 +102,12 @@ def setting_name(process: Process, *, beside: Process, environment: str | None =
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:
-    """How many of what a cell's speed is said in one of its samples has, and the unit: `(32, "tokens/s")`."""
+    """How many units a sample counts in the cell's speed, and the unit, such as `(32, "tokens/s")`."""
     return (cell.generate.new_tokens, "tokens/s") if cell.mode == vocab.Mode.generate else (1, "samples/s")
 
 
 def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
-    """Samples/s of a cell in its unit, such as `401 samples/s`, or of several ones `13.5 to 14.5 samples/s`."""
+    """The speed of a cell in its unit, such as `401 samples/s`; of several speeds, `13.5 to 14.5 samples/s`."""
     size, unit = speed_unit(cell)
     if all(rate is None for rate in rates):
         return UNKNOWN
@@ -126,17 +126,16 @@ def disturbed_text(process: Process) -> str:
 
 
 def token_times(row: Row) -> str:
-    """Such as `first token after 24.9 ms, 17.2 ms a token`; empty of a cell that generates nothing."""
+    """Such as `first token after 24.9 ms, 17.2 ms a token`; empty if the cell generates no tokens."""
     first, later = number_of(row, "ttft_ms"), number_of(row, "tpot_p50_ms")
     per_token = "" if later is None else f", {significant(later)} ms a token"
     return "" if first is None else f"first token after {significant(first)} ms{per_token}"
 
 
 def options_text(row: Row) -> str | None:
-    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if all are off.
+    """The options in a row of `cells.csv` that are on, such as `channels_last + compile`; None if all are off.
 
-    Several devices and an engine other than the first count as options here, so that such cells are marked wherever
-    options are shown.
+    Several devices and another engine than PyTorch count as options.
     """
     enabled = [switches_text(row)]
     if row["scaling"] is not None:
@@ -152,7 +151,7 @@ def options_text(row: Row) -> str | None:
 
 
 def switches_text(row: Row) -> str:
-    """The same of `schema.cell.Options` alone; empty if all are off."""
+    """The options of `schema.cell.Options` that are on; empty if all are off."""
     enabled = [name for name in FLAGS if row[name]]
     if row["allocator"] != vocab.Allocator.default:
         enabled.append(str(row["allocator"]))
@@ -174,7 +173,7 @@ def engine_text(row: Row) -> str:
 
 
 def setting_words(cell: Cell, label: str) -> list[str]:
-    """The engine, and what a label of the cell names besides model and mode: `cpu`, `fp32`, `b32` and others."""
+    """The engine, then device, precision, batch and all other words of the label but model and mode."""
     engine = cell.engine.value
     batch = f"b{cell.batch_size}"
     before, _, others = label.partition(f"-{cell.precision}-{batch}-{cell.mode}")

@@ -1,9 +1,8 @@
-"""How long cells will take, about: within a factor of two.
+"""Estimates how long cells will take, within a factor of two.
 
-A cell that was measured here before takes as long as last time. For another one, the time of a step comes from records
-of the same work at another batch, or else from the operations of its network, at the share (`SHARE`) of the device's
-ceiling that networks reach. Where nobody counted the operations, such as those of the user's own network before it was
-checked, a cell is of unknown length.
+A cell that was measured here takes as long as the last time. For another cell, the time of a step comes from records of
+the same work at another batch size. If there are none, it is the operations of the network over the device's ceiling,
+of which networks reach a share (`SHARE`). If nobody has counted the operations, the length is unknown.
 """
 
 import math
@@ -39,9 +38,9 @@ from accelbench.schema.vocab import (
 from accelbench.schema.workload import DataSpec
 from accelbench.serving.server import ONE_AT_A_TIME
 
-NUM_CHECK_STEPS = 3  # steps after the timed ones, which count the work and show what the outputs are
-EVALUATION = 1 / 3  # the time of an evaluated sample, as a share of a trained one: it has no backward pass
-REPEATED = {"seed", "repeat"}  # settings that change nothing of how long a cell takes
+NUM_CHECK_STEPS = 3  # steps after the timed ones, which count the work and check the outputs
+EVALUATION = 1 / 3  # how long a sample takes in an evaluation, over its time in training: there is no backward pass
+REPEATED = {"seed", "repeat"}  # settings that do not change how long a cell takes
 # Settings that change how many steps are run, but not what a step does for a sample.
 COUNTS = REPEATED | {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s"}
 COUNTS |= {"budget_s", "server", "target"}
@@ -58,11 +57,11 @@ SHARE_EXPORTED = 0.7
 
 @dataclass(frozen=True)
 class Length:
-    """How long one or more cells will take, about."""
+    """How long one or more cells will take."""
 
-    seconds: float = 0.0  # without those of unknown length
+    seconds: float = 0.0  # of the cells whose length is known
     num: int = 0  # of cells
-    num_unknown: int = 0  # of those of unknown length
+    num_unknown: int = 0  # how many have an unknown length
 
     def __add__(self, other: "Length") -> "Length":
         return Length(self.seconds + other.seconds, self.num + other.num, self.num_unknown + other.num_unknown)
@@ -79,8 +78,8 @@ class Length:
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds of all steps of `cell` on a free machine; `num_samples`: in the training set and in the test set."""
-    if cell.protocol in EPOCHS:  # of a target at most: it may arrive before
+    """Seconds of all steps of `cell`. `num_samples` are those of the training set and of the test set."""
+    if cell.protocol in EPOCHS:  # for a target, at most: the run may reach it earlier
         num_train, num_test = num_samples
         trained = cell.epochs * (num_train + EVALUATION * num_test)
         num = trained if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test
@@ -123,24 +122,24 @@ class Inputs:
 
 
 class Evidence:
-    """What tells how long cells take on a machine: finished cells, ceilings of its devices, operations of networks."""
+    """Evidence of how long cells take: finished cells, the ceilings of devices, and the operations of networks."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.ceilings: dict[Device, Ceilings] = {}
         self.inputs: dict[str, Inputs] = {}  # by the name of a data set
-        self._took_s: dict[str, float] = {}  # by the settings of a cell but seed and repeat, the latest
-        self._steps: dict[str, tuple[int, float]] = {}  # by the work of a step: a batch, and the seconds of a step
-        self._flops: dict[str, float] = {}  # by the network, of a sample in a step
+        self._took_s: dict[str, float] = {}  # cell without seed and repeat -> the seconds of the latest one
+        self._steps: dict[str, tuple[int, float]] = {}  # the work of a step -> a batch size, and the seconds of a step
+        self._flops: dict[str, float] = {}  # network -> operations for one sample
         for record in sorted(records, key=lambda record: record.started_at):
             self.add(record)
 
     def add(self, record: Record) -> None:
-        """Takes in what a further record shows."""
+        """Adds what a record shows."""
         cell = record.cell
         measured = record.measurement
         if measured is None:
             return
-        # The process's own time, without that for which the cell waited for its host.
+        # The time of the cell's process, without the wait for its host.
         times_s = record.system.t_s if record.system is not None else []
         self._took_s[cell.key_without(REPEATED)] = times_s[-1] if times_s else record.wall_s
         if step_s := steady_step_s(cell, measured):
@@ -150,19 +149,19 @@ class Evidence:
         self.learn(cell, measured.work)
 
     def learn(self, cell: Cell, work: Work | None) -> None:
-        """Takes in the work of one step of the cell's network, if its operations were counted."""
+        """Adds the operations of one step of the cell's network, if they were counted."""
         if work is not None and work.flops is not None:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Those whose work no finished cell shows, but without the user's code, which runs only where a cell does."""
+        """The cells whose work no record shows, without those of the user's code: it can't run for an estimate."""
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
     def _is_known(self, cell: Cell) -> bool:
         return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
 
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
-        """A cell of each network among `cells` whose operations are unknown, that with the smallest batch."""
+        """One cell for each network among `cells` whose operations are unknown, with its smallest batch."""
         smallest: dict[str, Cell] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if cell.mode != Mode.generate and _network(cell) not in self._flops:  # its tokens are too many
@@ -170,7 +169,7 @@ class Evidence:
         return list(smallest.values())
 
     def counted_as(self, cell: Cell) -> Cell:
-        """The cell whose work is counted in place of `cell`: the same network in fp32 in PyTorch, of random images."""
+        """The cell that is counted instead of `cell`: its network in PyTorch in fp32, on random images."""
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
@@ -180,7 +179,7 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """How long `cell` takes. With `waits`, its host imports the framework first, and may export the network."""
+        """How long `cell` takes. With `waits`, this includes the start of its host and the export of its network."""
         start_s = START_S if waits else 0.0
         if waits and cell.engine == Engine.aotinductor:  # its export compiles
             start_s += COMPILED_S
@@ -188,13 +187,13 @@ class Evidence:
             start_s += QUANTIZED_S
         took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
         if took_s is None:
-            return Length(num=1, num_unknown=1)  # what is known, its windows, may be a small part of it
+            return Length(num=1, num_unknown=1)  # its windows are known, but may be a small part of it
         return Length(start_s + min(took_s, cell.timeout_s), 1)
 
     def _estimated_s(self, cell: Cell) -> float | None:
         step_s = self._step_s(cell)
         num_samples = (0, 0)
-        if step_s is None and cell.protocol in SERVING:  # its duration is most of it
+        if step_s is None and cell.protocol in SERVING:  # the duration is most of it
             step_s = 0.0
         if (inputs := self.inputs.get(cell.data.name)) is not None:
             num_train, num_test = inputs.num_samples
@@ -209,7 +208,7 @@ class Evidence:
         return fixed_s + expected_s(cell, step_s, num_samples)
 
     def _step_s(self, cell: Cell) -> float | None:
-        """Seconds of a step of the cell, by another one of the same work, or its operations; None if unknown."""
+        """Seconds of a step, from another cell with the same work, or from its operations; None if unknown."""
         if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
             batch_size, step_s = measured
             return step_s * cell.batch_size / batch_size
@@ -218,7 +217,9 @@ class Evidence:
         if flops is None or ceilings is None:
             return None
         rate = ceilings.ceiling_of(cell.precision)
-        if rate is None and cell.precision in QUANTIZED:  # without units, it is about as fast as fp32
+        if (
+            rate is None and cell.precision in QUANTIZED
+        ):  # without units for it, a device computes it about as fast as fp32
             rate = ceilings.ceiling_of(Precision.fp32)
         if rate is None:
             return None
@@ -227,19 +228,19 @@ class Evidence:
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
-    """Equal for cells that wait for the same host or export: only the first of them does."""
+    """Equal for cells with the same host and export. Only the first of them waits for these."""
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
 
 
 def _network(cell: Cell) -> str:
-    """Equal for cells with the same network, mode and kind of images, whatever computes them."""
+    """Equal for cells with the same network, mode and shape of images, on any device or engine."""
     model = plain(replace(cell.model, weights="", learning_rate=1.0))
     return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
-    """The evidence of the newest records of the project in `root`; those of another machine do not count."""
+    """The evidence of the newest records of this `machine` in the project's folder `root`."""
 
     def modified_s(path: Path) -> float:
         try:
@@ -254,7 +255,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """How long each of `cells` takes, one after another; only the first that `needs` what none has `started` waits."""
+    """How long each of `cells` takes, one after another. A host that a cell in `started` has started costs no time."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The stages that prepare what sweeps depend on. They import none of what measures: they start in half the time."""
+"""The stages that prepare data and describe the machine. They import no measuring code, so that they start fast."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def prepare_data(_: "Console", name: str) -> None:
     from accelbench.data import prepare  # which imports NumPy
 
     place = project.pipelines_place()
-    obtain.find(name)  # before params.yaml is asked: its choices are fewer
+    obtain.find(name)  # an unknown name is refused here first: this message lists all data sets
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
     if warning := prepare.warning(name, obtained):
         print(warning, file=sys.stderr)
@@ -35,8 +35,8 @@ def prepare_data(_: "Console", name: str) -> None:
 
 
 def write_environment(_: "Console") -> None:
-    """Run every time: writes environment.json if it has changed. Every sweep depends on it."""
-    from accelbench.grid.fingerprint import fingerprint  # a data set needs nothing of it
+    """Writes environment.json if it has changed. DVC runs it every time, and every sweep depends on it."""
+    from accelbench.grid.fingerprint import fingerprint  # imported here, since the other stages do not need it
 
     _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
 

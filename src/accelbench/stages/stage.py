@@ -1,6 +1,6 @@
 """The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
 
-What they do is in `inputs.py` and `work.py`, imported once needed: a stage whose work is done needs little.
+`inputs.py` and `work.py` have their code. They are imported late, since a stage without work needs neither.
 """
 
 import os
@@ -14,7 +14,7 @@ from accelbench.lifeline import end_with_parent
 if TYPE_CHECKING:
     from rich.console import Console
 
-# The suites that `make repro` has measured, and `confirm`, in the environment of its DVC.
+# An environment variable with the names of suites that `make repro` has measured, and `confirm`.
 DONE = "ACCELBENCH_DONE"
 MEASURING = ("run_suite", "confirm")
 INPUTS = ("list_source", "prepare_data", "write_environment")
@@ -22,7 +22,7 @@ STAGES = (*MEASURING, *INPUTS, "list_retries", "build_report", "verdict")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs a stage, named by `words` or by this process's; returns its exit status: 2 if nothing could be started."""
+    """Runs a stage, named by `words` or by the command line. Returns the exit status, 2 if nothing could be started."""
     name, *keys = sys.argv[1:] if words is None else words
     if name not in STAGES:
         print(f"error: {name}: unknown stage. Choose from: {', '.join(STAGES)}.", file=sys.stderr)
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def status_of(run: "Callable[[Console], int | None]") -> int:
-    """What `run` returns, or 0; 2 after a mistake of the user, whose message is shown."""
+    """Returns what `run` returns, or 0. After a mistake of the user, it prints the message and returns 2."""
     from rich.console import Console
 
     from accelbench.project import mend_environment
@@ -49,7 +49,7 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return run(Console(highlight=False)) or 0
-    except Exception as error:  # what it needs takes as long to import as many a stage
+    except Exception as error:  # these imports take long, and only a mistake needs them
         from accelbench.schema.secrets import masked
         from accelbench.schema.text import clean
         from accelbench.settings.hydra_errors import user_error_behind

@@ -1,4 +1,4 @@
-"""The suites of params.yaml, and what each stage of dvc.yaml does; the last argument is `${key}` of dvc.yaml."""
+"""The suites of params.yaml, and the stages of dvc.yaml that measure them and report on them."""
 
 import os
 import sys
@@ -27,12 +27,12 @@ from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import terminal
 
-EXPERIMENT = "DVC_EXP_BASELINE_REV"  # which DVC sets for the stages of an experiment
+EXPERIMENT = "DVC_EXP_BASELINE_REV"  # DVC sets it for the stages of an experiment
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of the params.yaml in the project's folder `root`, and where its records are."""
+    """A suite of params.yaml in the project's folder `root`."""
 
     root: Path
     name: str
@@ -44,7 +44,7 @@ class Suite:
         return self.root / project.RESULTS / self.name
 
     def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
-        """Measures every cell that has no record, as `sweep.run.run`; returns all records. Raises UserError."""
+        """Measures every cell without a record, as `sweep.run.run` does; returns all records. Raises UserError."""
         project.check_inside(self.folder, self.root)
         return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
 
@@ -61,7 +61,7 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 
 def write_retries(root: Path) -> None:
     """Writes, for each suite of the project, the list of the cells that `retry: failed` measures. Raises UserError."""
-    # It holds when each record began, so that a cell that fails again makes another list.
+    # The list has the start of each record, so that another failure of the same cell makes another list.
     project.check_inside(root / project.RETRIES, root)
     is_on = params.load(root).retry == Retry.failed
     for suite in params.suite_names(root):
@@ -85,9 +85,9 @@ def problems(root: Path) -> list[str]:
 
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the cells of the cheapest questions again, in the time of `confirm_s`. Raises UserError.
+    """Measures the cells of the cheapest questions again, for at most `confirm_s`. Raises UserError.
 
-    The folders of other questions lose their plans, so that the report does not read them; their records stay.
+    Folders of other questions lose their plans, so that no report reads them. Their records stay.
     """
     sweeps = read_all(root / project.RESULTS, wanted=params.suite_names(root))
     chosen = top.questions(sweeps, params.confirm_s(root))
@@ -98,14 +98,14 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
         if plan.parent.name not in names:
             plan.unlink()
     top.answer(chosen, folder, console, hosts)
-    with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
+    with writing(folder / "questions.txt") as file:  # DVC warns about empty folders
         file.write_text("".join(f"{question.name}: {question.title}\n" for question in chosen))
 
 
 def run_suite(console: Console, name: str) -> None:
-    """Measures every cell that has no record in results/<suite>/.
+    """Measures every cell without a record in results/<suite>/.
 
-    It succeeds once every cell has a record, even if cells failed: else DVC would not build the report.
+    It succeeds even if cells failed: else DVC would not build the report.
     """
     (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
@@ -119,7 +119,7 @@ def confirm(console: Console) -> None:
 
 
 def list_retries(_: Console) -> None:
-    """Run every time: writes retries/<suite>.json, on which a sweep depends: otherwise DVC would see no change."""
+    """Writes retries/<suite>.json at every run. Each sweep depends on this file, since DVC sees no failed cell."""
     write_retries(project.pipelines_place().root)
 
 
@@ -134,7 +134,7 @@ def build_report(_: Console) -> None:
 
 
 def verdict(_: Console) -> int:
-    """Names the cells that failed unexpectedly; returns 1 if there are any. DVC would drop an experiment that does."""
+    """Names the cells that failed unexpectedly; returns 1 if there are any. In a DVC experiment it returns 0."""
     root = project.pipelines_place().root
     lines = problems(root)
     for line in lines:
