@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk, a
-# name that is too long, links in a circle.
+# Errors with which the system may stop a correct program: no room, memory or open files left, no permission, a broken
+# disk, a name that is too long, links in a circle.
 REFUSED = frozenset(
     {*DISK_FULL, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS}
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
-LIKE = 0.66  # how much of two words is the same where one is taken for a slip of the other: two of three letters
-MAX_WORD = 60  # characters of it that are looked at
-# Our words < what other tools call it, in small letters and with `_` for every other sign. A word may have several
-# meanings: those count that are among the choices, and those that are no single word, which go everywhere.
+LIKE = 0.66  # how similar two words must be for one to count as a slip of the other: two of three letters
+MAX_WORD = 60  # characters of a word that are compared
+# Our words < what other tools call them, in small letters, with `_` for every other sign. A word may have several
+# meanings. A meaning counts if it is among the choices, or if it has a blank, `=` or `-`.
 OTHER_WORDS = """
 gpu<cuda,cuda_0,gpu_0,nvidia,0;
 cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;
@@ -60,7 +60,7 @@ class UserError(Exception):
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs an extra beside accelbench, which pip finds installed: from its checkout or a wheel."""
+    """The command that installs an extra. pip finds accelbench installed, from its checkout or a wheel."""
     return f"pip install 'accelbench[{extra}]'"
 
 
@@ -71,12 +71,12 @@ def asking(words: Iterable[str]) -> str:
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """The same, with what `meant_by` finds."""
+    """The end of a message about an unknown word: what the word may mean among the `choices`."""
     return asking(meant_by(word, choices))
 
 
 def other_words(word: object, choices: Collection[str]) -> list[str]:
-    """Our words for what other tools call `word`, such as `torch.float16`, `cuda:0` or `batch-size`, or itself."""
+    """Our words for what other tools call `word`, such as `torch.float16`, `cuda:0` or `batch-size`; or itself."""
     text = str(word)[:MAX_WORD].lower()
     if text in choices:
         return [text]
@@ -91,7 +91,7 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
 
 
 def meant_by(word: object, every: Iterable[str]) -> list[str]:
-    """The known words that another may mean: of other tools, else the nearest, else one in it."""
+    """The words that another word may mean: those of another tool, else the nearest, else one that is in it."""
     from difflib import get_close_matches  # here, since few runs meet a mistake
 
     choices = [choice for choice in every if choice != word]
@@ -99,14 +99,14 @@ def meant_by(word: object, every: Iterable[str]) -> list[str]:
         return ours
     text = str(word)[:MAX_WORD].lower()
     near = get_close_matches(text, choices, cutoff=LIKE)
-    # The first is the nearest, but letters in another order are the likeliest slip: `modle` is model, and not mode.
+    # The first is the nearest. But letters in another order are the likeliest slip: `modle` is model, not mode.
     near.sort(key=lambda choice: sorted(choice) != sorted(text))
     inside = [choice for choice in choices if re.search(rf"(?<![a-z\d]){re.escape(choice)}(?![a-z\d])", text)]
     return near[:1] or sorted(inside, key=len)[-1:]
 
 
 class UnknownChoiceError(UserError):
-    """An unknown word for a setting; the message lists the known ones."""
+    """An unknown word for a setting; the message lists the choices."""
 
     def __init__(self, flag: str, value: object, choices: Iterable[str], meant: Iterable[str] = ()) -> None:
         listed = list(choices)
@@ -123,7 +123,7 @@ class WriteError(UserError):
 
 @contextmanager
 def writing_errors(what: object) -> Iterator[None]:
-    """Raises a WriteError, which names `what` is written, where the system refuses it."""
+    """Raises a WriteError, which names `what`, if the system refuses to write."""
     try:
         yield
     except OSError as error:
@@ -131,7 +131,7 @@ def writing_errors(what: object) -> Iterator[None]:
 
 
 class RefusedError(UserError):
-    """The system refused a call, for a reason that is no defect of accelbench."""
+    """The system refused a call, which is no defect of accelbench."""
 
     def __init__(self, error: OSError, path: object = None) -> None:
         is_full = error.errno in DISK_FULL
@@ -149,7 +149,7 @@ class DownloadError(DataError):
 
 
 class ChangedError(UserError):
-    """The user's code or data were changed while a sweep runs: what is left of it would be of something else."""
+    """The user's code or data changed while a sweep runs, so that its other cells would measure something else."""
 
 
 class BusyError(UserError):
@@ -157,15 +157,15 @@ class BusyError(UserError):
 
 
 class UnsupportedError(Exception):
-    """A cell is not supported on this machine or by its engine; it is skipped with this message as its reason."""
+    """This machine or engine can't run the cell. It is skipped, with this message as its reason."""
 
 
 class InvalidError(UserError):
-    """What was measured is not what was asked for, or can't be true: its numbers are not published."""
+    """The measurement is not what was asked for, or can't be true. Its numbers are not published."""
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
-    """The user has ended a sweep, with records in `folder`, empty if there are none; `when` says which there are."""
+    """The user has ended a sweep. `when` counts its records, which are in `folder`; empty if there are none."""
 
     def __init__(self, when: str, folder: str = "") -> None:
         super().__init__(f"Interrupted{when} {folder}".rstrip())
@@ -179,7 +179,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
 
     def error(self, message: str, meant: str = "") -> NoReturn:
-        """Raises a UserError of argparse's message, with the choices, or the flag that an unknown one is like."""
+        """Raises a UserError with argparse's message, and with the choices or a similar flag."""
         if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
         if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):

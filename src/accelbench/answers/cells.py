@@ -199,7 +199,7 @@ class Gap(Judgement):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio of interleaved cells; of others, bounds from both intervals; None if unknown."""
+        """The 95 % interval of the ratio if interleaved; else bounds from both intervals; None if unknown."""
         if self.low is not None and self.high is not None:
             return self.low, self.high
         if not (self.first.low and self.first.high and self.second.low and self.second.high):

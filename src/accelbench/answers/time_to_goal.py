@@ -40,7 +40,7 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """How long the run went without reaching the target; inf if it did reach it, failed, or had an infinite loss."""
+        """How long the run went on without reaching the target; inf if it did reach it, or failed."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]

@@ -1,7 +1,7 @@
-"""What a number depends on: the machine, the versions, the code that measures; and the identity of a record.
+"""What a record's numbers depend on: the machine, the versions and the measuring code; and the record's identity.
 
-The digest of the code that measures is over the bytes of the files of `ROOMS` and of the engine. Any edit there
-measures the cells again, also one that changes no number.
+The digest of the measuring code covers the bytes of the files in `ROOMS` and of the engine. After any edit there, the
+cells are measured again.
 """
 
 import os
@@ -26,7 +26,7 @@ from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import digest, sha256_of
 from accelbench.schema.vocab import EXPORTING, Engine
 
-GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
+GIT_S = 10.0  # how long git may take: a hook, or a remote file system, may never answer
 
 OF_HOOKS = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
@@ -38,9 +38,9 @@ DRIVER = "nvidia-driver"
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
     """The part of a record's identity that is not in its cell. Records with equal fingerprints are comparable.
 
-    As plain JSON values: `machine`, `versions` of the libraries that compute, `variables` that tune them
-    (`schema.secrets.kept`) and `code` (`code_digest` of the `engine`; None: of all engines). They do not
-    depend on the load, the time or the host's name; the kernel counts by its major and minor release.
+    It has plain JSON values: `machine`, `versions` of the libraries that compute, `variables` that tune them
+    (`schema.secrets.kept`), and `code` (`code_digest` of `engine`; None: of all engines). They do not depend on the
+    load, the time or the host's name. Of the kernel's version, only the major and minor numbers count.
     """
     try:
         gpus = visible_gpus()
@@ -71,13 +71,13 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
     versions = {name: version for name in packages.COMPUTING if (version := packages.version(name)) is not None}
     if gpus:
         versions[DRIVER] = pynvml.nvmlSystemGetDriverVersion()
-    # Without the variables that no cell's process gets.
+    # Without variables that no cell's process gets.
     variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
     return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(package, engine)}
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for its engine with the versions of the interpreter that it runs in, if that is another one."""
+    """The fingerprint of the cell's engine; with the versions of the cell's interpreter, if that is another one."""
     if cell.python is None:
         return dict(fingerprint)
     interpreter = interpreters.look(cell.python)
@@ -86,22 +86,23 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {**fingerprint, "machine": {**fingerprint["machine"], "python": interpreter.version}, "versions": versions}
 
 
-# The rooms and files that a number passes through, besides the files of engines/ itself and the cell's engine.
+# The rooms and files whose code changes a number, besides the files of engines/ itself and the folder of the cell's
+# engine.
 ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
     *("judging/roofline.py", "judging/verdict.py"),
     *("data/arrays.py", "data/decode.py", "data/order.py"),
     *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
-    "engines/pytorch/probe.py",  # every engine's cells are judged by what it finds
+    "engines/pytorch/probe.py",  # its results judge the cells of every engine
 )
-# The folders of engines/ whose code runs in the cells of other engines, too.
+# The folders of engines/ that other engines use, too.
 BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exported", "pytorch"))}
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The sha256 over the code that measures the cells of `engine`; of every engine if it is None.
+    """The sha256 of the code that measures the cells of `engine`; None: of every engine.
 
-    Raises FileNotFoundError: `package` holds no such code.
+    Raises FileNotFoundError: `package` has no such code.
     """
     paths = sorted(set(measuring_files(package, engine)))
     if not paths:
@@ -110,7 +111,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
-    """The files of the code that measures the cells of `engine`; of every engine if it is None."""
+    """The files of the code that measures the cells of `engine`; None: of every engine."""
     files = list(package.glob("engines/*.py"))
     engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
@@ -119,19 +120,17 @@ def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The identity of a cell's record: the digest of all that its numbers depend on.
+    """The identity of a cell's record: the digest of everything that its numbers depend on.
 
-    That is its settings, data set and allocator, the fingerprint for its engine, with the versions of the interpreter
-    that it runs in, the user's own code and weights.
-
-    Raises UserError: the source of the user's own code can't be found, or the weights can't be read.
+    These are the settings, the data set, the allocator, the fingerprint of the engine, the versions of the cell's
+    interpreter, and the user's code and weights. Raises UserError: the user's code or weights can't be found or read.
     """
     environment = {**of_cell(cell, fingerprint), **own_files(cell)}
     return digest({"settings": cell.settings(), "data": data.digest, "environment": environment})
 
 
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
-    """The digests of the user's own code, weights and allocator, by their settings, below `files`; empty without any.
+    """The digests of the user's code, weights and allocator, by setting, under `files`; empty without any.
 
     Raises as `identity` does.
     """
@@ -152,22 +151,22 @@ def _weights_digest(path: Path) -> str:
         raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
 
 
-@cache  # of a file as it is now: reading one takes long
+@cache  # cached until the file changes: reading it takes long
 def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
     return sha256_of(path)
 
 
 def git_variables() -> dict[str, str]:
-    """The environment without the repository, the index and the files that a hook has set for its own calls of git."""
+    """The environment without the variables that a git hook sets for its own repository."""
     return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`, which is no part of the identity: `revision`, `branch` (None when detached) and `dirty`.
+    """The checkout at `root`: `revision`, `branch` (None when detached) and `dirty` (tracked files were changed).
 
-    `dirty`: whether tracked files were changed. Empty without a checkout, or if git does not answer within `GIT_S`.
+    It is not part of the identity. Empty without a checkout, or if git does not answer within `GIT_S`.
     """
-    # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
+    # Without dvc.lock, which DVC writes while it runs. Untracked files do not count, since the digest covers code.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:

@@ -1,6 +1,6 @@
-"""The user's own code that cells name: its files and their digest.
+"""The files of the user's own code that cells name, and their digest.
 
-It reads the text alone: nothing is imported, and no lock is needed.
+It reads text only: it imports nothing and needs no lock.
 """
 
 import ast
@@ -19,17 +19,17 @@ from accelbench.errors import UserError, asking
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-# A module whose text has one of these may import others that it does not name.
+# A module with one of these in its text may import others that the text does not name.
 HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil|[lL]azy_?(Module|loader)")
-# Modules whose version in the cell's interpreter is in the identity.
+# Modules whose version is in the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
 
-@cache  # also by the working folder: of a worktree, the same path is other code
+@cache  # the cache has a key for the working folder: in a worktree, the same path is other code
 def source_digest(flag: str, path: str, folder: Path) -> str:
-    """The sha256 over names and contents of `source_files`, from the working folder `folder`.
+    """The sha256 of the names and contents of `source_files` in the working folder `folder`.
 
-    Raises as it does, also if a file there can't be read.
+    Raises as `source_files` does, and if a file can't be read.
     """
     total = hashlib.sha256()
     try:
@@ -41,11 +41,10 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """Name -> file of the source of the user's class or function at a dotted path: its module, and what that imports.
+    """Name -> file for the user's class or function at a dotted path: its module, and all that this imports.
 
-    Of installed packages, only the one that is named counts. Where a module may import what its text does not name, all
-    of its package counts, or without a package all modules of its folder. It is searched in the current folder, then in
-    Python's path.
+    Of installed packages, only the named one counts. If a module may import what its text does not name, its whole
+    package counts, or without a package all modules of its folder. The current folder is searched before Python's path.
 
     Raises UserError: there is no such package; the message names the setting `flag`.
     """
@@ -62,12 +61,12 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     files: dict[Path, Path] = {}
     for folder in folders or [home]:
         files |= {file.relative_to(folder): file for file in folder.glob("**/*.py" if folders else "*.py")}
-    # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
+    # Editors leave broken links, such as `.#nets.py`.
     return {name: file for name, file in files.items() if file.is_file()}
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """The files of the module at a dotted path and of all that it imports in `homes`; empty if that can't be told."""
+    """The files of the module at a dotted path, and of all that it imports from `homes`; empty if unknown."""
     files: dict[Path, Path] = {}
     todo = [path]
     while todo:
@@ -86,7 +85,7 @@ def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
 
 
 def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """The names and files of the packages and the module on the way along a dotted path."""
+    """The names and files of the packages and the module in a dotted path."""
     place = Path()
     for part in path.split("."):
         place /= part
@@ -99,7 +98,7 @@ def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """The dotted paths that a module's text imports, but those in Python's library; `package` holds the module."""
+    """The dotted paths that a module's text imports, without Python's library; `package` holds the module."""
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -112,12 +111,12 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises a UserError if a module that `cells` name is missing, or if `python` would run another copy of it."""
+    """Raises a UserError if the user's code is missing, or if the interpreter `python` would run another copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
-        source_files(flag, path)  # it is there
+        source_files(flag, path)  # which raises if it is missing
         _check_name(flag, path)
         name = path.partition(".")[0]
-        # The identity has the digest of the copy here, so that the other interpreter must run the same one.
+        # The identity has the digest of the copy here, so the other interpreter must run the same copy.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
             raise UserError(
                 f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be in the "
@@ -126,7 +125,7 @@ def check_own_code(cells: Iterable[Cell]) -> None:
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises a UserError if the text of the module at a dotted path shows that it lacks the name at the end."""
+    """Raises a UserError if the text of the module in a dotted path shows that it lacks the last name."""
     module, _, name = path.rpartition(".")
     place = module.replace(".", "/")
     files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]
@@ -141,5 +140,5 @@ def _is_same_copy(name: str, python: str) -> bool:
     here, there = (PathFinder.find_spec(name, paths) for paths in (["", *sys.path], own_folders()))
     if here is None or there is None or here.origin != there.origin:
         return False
-    # Before a folder without __init__.py comes any package of that name.
+    # Any package of that name comes before a folder without __init__.py.
     return there.origin is not None or not look(python, name).modules.get(name)

@@ -1,4 +1,4 @@
-"""Plans the cells of a sweep on this machine's data and environment: each record's name, and why a cell is skipped."""
+"""Plans the cells of a sweep: the name of each record, and why a cell is skipped on this machine."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Planned(WantedCell):
 
     @classmethod
     def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
-        """Its record is named after the cell and the identity."""
+        """The planned cell; its record's name has the ids of both."""
         return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
 
@@ -49,15 +49,15 @@ def skip_reason(cell: Cell) -> str | None:
 
 
 def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why a sweep here does not measure the cell; None: it does. For `shape` and `num_train` see `why_unfit`."""
+    """Why a sweep here does not measure the cell; None: it does. `why_unfit` explains `shape` and `num_train`."""
     return why_unfit(cell, shape, num_train) or skip_reason(cell)
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Cell id -> cell, in the order in which the cells run; equal cells once.
+    """Cell id -> cell, in the order in which cells run; equal cells once.
 
-    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike. So are
-    the seeds of trainings to a target.
+    All cells run once before any repeat runs, so that drift affects all alike. The seeds of trainings to a target run
+    in the same way.
     """
     ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
@@ -71,7 +71,7 @@ def plan(
     shape: Shape | None = None,
     num_train: int | None = None,
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run; for `shape` and `num_train` see `why_unfit`."""
+    """The planned cells, in the order in which they run. `why_unfit` explains `shape` and `num_train`."""
     ordered = in_order(cells)
     planned = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in planned.values()), *ordered.values()]
@@ -93,26 +93,26 @@ class Prepared:
     place: Workplace  # where the sweep works
     data: Data  # the data set of all cells
     data_folder: Path  # where its arrays are
-    fingerprints: Mapping[Engine, Mapping[str, Any]]  # those of each engine's cells
+    fingerprints: Mapping[Engine, Mapping[str, Any]]  # by engine
     git: Mapping[str, Any]  # the state of the checkout
     planned: list[Planned]  # the cells in the order in which they run
-    # the node of a cluster that this is, and its job; empty on a machine alone
+    # the node and the job of a cluster; empty on a single machine
     node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, cell: Cell) -> dict[str, Any]:
-        """What the cell's record keeps of machine, versions, code, the user's own files, git and node."""
-        # Of one in another interpreter, `home` has those of accelbench's own environment, the same in all of a sweep.
+        """What the cell's record keeps: machine, versions, code, the user's files, git and node."""
+        # If the cell has another interpreter, `home` has the machine and versions of accelbench's own environment.
         of_engine = self.fingerprints[cell.engine]
         home = {"home": {name: of_engine[name] for name in ("machine", "versions")}} if cell.python else {}
         environment = {**of_cell(cell, of_engine), **own_files(cell), **home, "git": self.git}
         return {**environment, "node": self.node} if self.node else environment
 
     def process(self, cell: Cell, label: str = "") -> Planned:
-        """One more process, beside those that were planned."""
+        """A process of the cell that was not planned."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, identity: str) -> Path | None:
-        """The user's file that was changed last, if the cell's identity is not `known` any more."""
+        """The user's file that changed last, if the cell's identity is not `identity` any more; else None."""
         source_digest.cache_clear()
         with suppress(UserError):  # it is gone
             if self.process(cell).identity == identity:
@@ -125,9 +125,9 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` use several data sets, none fits its data, or own code or `python` is missing.
+    """Raises a UserError if `cells` have several data sets, none fits its data, or code or `python` is missing.
 
-    It can be called at once, before another's measurement is waited for.
+    It needs no lock, so that it runs before the wait for another measurement.
     """
     data_name(cells)
     check_fits(cells)
@@ -137,14 +137,14 @@ def check_request(cells: Sequence[Cell]) -> None:
 
 
 def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int | None = None) -> None:
-    """Raises a UserError if no cell fits its data, whose images have this `shape`, so many of them to train with."""
+    """Raises a UserError if no cell fits its data, which have images of this `shape` and so many to train with."""
     reasons = [why_unfit(cell, shape, num_train) for cell in cells]
     if all(reasons):
         raise UserError("; ".join(dict.fromkeys(map(str, reasons))))
 
 
 def data_name(cells: Sequence[Cell]) -> str:
-    """The one data set that `cells` use. Raises UserError: they use several."""
+    """The name of the data set that all `cells` use. Raises UserError: they use several."""
     models: dict[str, dict[str, None]] = {}
     for cell in cells:
         models.setdefault(cell.data.name, {})[cell.model.name] = None
@@ -155,7 +155,7 @@ def data_name(cells: Sequence[Cell]) -> str:
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
-    """The one data set that `cells` use, and its folder.
+    """The data set that all `cells` use, and its folder.
 
     Raises UserError: they use several data sets, or theirs is not prepared.
     """
@@ -170,7 +170,7 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """The data that the user's DataModule or LightningModule makes; the digest has no arguments, as cells have them."""
+    """The data of the user's DataModule or LightningModule. Its digest is that of the code, without arguments."""
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells
@@ -185,7 +185,7 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
-    # A notebook plans again and again, and the user's code and packages change meanwhile.
+    # In a notebook, the user's code and packages may change between two calls.
     interpreters.look.cache_clear()
     source_digest.cache_clear()
     data, folder = data_of(cells, place)

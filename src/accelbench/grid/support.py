@@ -1,4 +1,4 @@
-"""Whether a cell runs on this machine, and the reason if it does not: facts that `rules/combinations.py` asks for."""
+"""Why a cell can't run on this machine, with the facts that the rules of `rules/combinations.py` ask for."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from accelbench.schema.workload import SHAPES
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
 C = ["clang", "gcc"]
 
-# The modules that an engine's cells import besides torch, and those that quantise a network for it.
+# The modules that an engine's cells import besides torch; and those that quantise a network for it.
 MODULES = {
     vocab.Engine.lightning: ("pytorch_lightning",),
     vocab.Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
@@ -30,25 +30,24 @@ MODULES = {
 }
 QUANTIZERS = {vocab.Engine.openvino: ("nncf",)}
 LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # that have networks
-# Module -> the extra that installs it, where its name is another one.
+# Module -> the extra that installs it, if it has another name.
 EXTRAS = {"tensorflow": "keras", "onnx": "onnxruntime", "onnxscript": "onnxruntime", "nncf": "openvino"}
 EXTRAS["torch_xla"] = "xla"
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
+    """Why `cell` can't run, or can't give a true number, on the device of `report`; None if it can.
 
-    It is one line, which names an alternative if there is one; None if the cell is supported.
+    It is one line, with an alternative if there is one.
     """
     return next(CellFacts(cell, report).refusals(SKIPPED), None)
 
 
 def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why the cell's network does not take the images of its data, with what mends it; None if it does.
+    """Why the cell's network can't take the images of its data, and what to change; None if it can.
 
-    Args:
-        shape: of a prepared set's images; None: of the set's by default.
-        num_train: how many images it has to train with, if that is known.
+    `shape` is that of the prepared images; None: that of the data set by default. `num_train` is how many images there
+    are to train with; None: unknown.
     """
     data = cell.data.name
     wanted = cell.data.train_images
@@ -59,7 +58,7 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
 
 
 class CellFacts(Asked):
-    """A cell on the device that a report describes."""
+    """The facts of a cell on the device of a report."""
 
     places = {
         **{field.name: f"options.{field.name}" for field in fields(Options)},
@@ -75,17 +74,17 @@ class CellFacts(Asked):
 
     @property
     def option(self) -> str:
-        """The first option that changes the network or how it is run; empty without any."""
+        """The first option that changes the network or how it runs; empty if there is none."""
         return next(iter(self.cell.options.of_network), "")
 
     @cached_property
     def fused(self) -> bool:
-        """Whether XLA runs a recorded step as a whole: torch_tpu launches one operator after the other."""
+        """Whether XLA runs a whole recorded step at once. torch_tpu starts its operators one by one."""
         return self.cell.device in vocab.XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
 
     @property
     def absent(self) -> str:
-        """Why the device is not here; empty if it is, or is a TPU in the cloud."""
+        """Why the device is missing; empty if it is here, or is a TPU in the cloud."""
         return "" if self.report.present or self._is_remote else str(self.report.reason)
 
     @property
@@ -94,7 +93,7 @@ class CellFacts(Asked):
 
     @property
     def num_available(self) -> float:
-        """How many devices there are; several devices of a CPU share its cores."""
+        """How many devices there are; for a CPU, how many cores."""
         return math.inf if self._is_remote else int(self.report.details.get("usable_cores", self.report.count))
 
     @property
@@ -111,7 +110,7 @@ class CellFacts(Asked):
 
     @property
     def capability(self) -> float:
-        """The GPU's compute capability; 0 if the driver does not report it, so that nothing is assumed."""
+        """The GPU's compute capability; 0 if the driver does not report it."""
         return float(self.report.details.get("compute_capability", 0))
 
     @property
@@ -120,7 +119,7 @@ class CellFacts(Asked):
 
     @property
     def no_compiler(self) -> str:
-        """The compiler that is not found: of C++ for the CPU, of C for the launchers of Triton's kernels."""
+        """The compiler that is missing; empty if it is installed. The CPU needs one for C++, a GPU one for C."""
         variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
         compiler = os.environ.get(variable)
         if any(map(shutil.which, [compiler] if compiler else commands)):
@@ -148,7 +147,7 @@ class CellFacts(Asked):
 
     @cached_property
     def missing(self) -> str:
-        """The first module that is not installed here; empty if all are, or if another interpreter runs the cell."""
+        """The first module that is not installed; empty if all are, or if another interpreter runs the cell."""
         lacking = (name for name in self.needed if packages.folder(name) is None)
         return "" if self.cell.python is not None else next(lacking, "")
 
