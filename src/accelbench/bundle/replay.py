@@ -104,8 +104,7 @@ def _of_bundle(path: Path) -> list[Claim]:
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
-    every = (cell for sweep in verified.sweeps for cell in sweep.cells)
-    cells = sorted(every, key=lambda cell: cell.started_at)
+    cells = sorted((cell for one in verified.sweeps for cell in one.cells), key=lambda cell: cell.started_at)
     by_group = [list(_claims(answer.group)) for answer in answers(cells)]
     return [claim for of_rank in zip_longest(*by_group) for claim in filter(None, of_rank)]
 

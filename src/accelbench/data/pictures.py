@@ -221,7 +221,6 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
     class_names, pictures, surplus = find(source.names(), classes)
-    known, pictures, surplus = find(source.names(), classes)
     splits = divide(pictures)
     part = ""
     if 0 < max_images < len(pictures):

@@ -164,5 +164,4 @@ def _named(handles: list[Handle], word: str) -> Handle | None:
         return ask(pynvml.nvmlDeviceGetHandleByUUID, word)
     if not word.startswith("GPU-"):
         return None
-    uuids = ((handle, ask(pynvml.nvmlDeviceGetUUID, handle) or "") for handle in handles)
-    return next((handle for handle, uuid in uuids if uuid.startswith(word)), None)
+    return next((handle for handle in handles if (ask(pynvml.nvmlDeviceGetUUID, handle) or "").startswith(word)), None)

@@ -82,8 +82,7 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
     whole = compare_processes(first, second)
     num = min(whole.num_first, whole.num_second)
     if whole.low is None or whole.high is None or not detectable:
-        processes = [*first, *second]
-        failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in processes if not one.rates]
+        failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in [*first, *second] if not one.rates]
         raise UserError(f"--budget: {num} rounds were measured, and {MIN_PROCESSES} are needed{''.join(failed[:1])}")
     return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
 

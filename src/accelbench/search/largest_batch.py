@@ -67,9 +67,9 @@ class Tries:
         gap = self.most - largest if smallest is None else smallest - largest - max(1, int(TOLERANCE * largest))
         if gap <= 0:
             return None
-        guess = self.guess()
-        for share in GUESS_SHARES if guess is not None else ():
-            batch = int(share * (guess or 0))
+        guess = self.guess() or 0
+        for share in GUESS_SHARES:
+            batch = int(share * guess)
             if largest < batch < (smallest or self.most):
                 return batch
         return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
@@ -89,8 +89,8 @@ class Tries:
             say(console, "No batch has fitted yet.")
             return
         say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
-        guess = self.guess()
-        if guess is not None and guess > self.largest:
+        guess = self.guess() or 0
+        if guess > self.largest:
             say(console, f"About {guess:,} should fit, estimated from the memory of smaller batches.")
 
     def took(self, batch: int) -> str:
