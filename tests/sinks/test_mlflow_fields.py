@@ -61,11 +61,11 @@ def test_a_runs_table_has_the_settings_of_its_batch_which_its_answer_compares():
     processes = [Process.of(record(of, number=number)) for number, of in enumerate(cells)]
     for run in of_cells(cells_of(processes)):
         answer, table, *_ = run.tags[NOTE].split("\n\n")
-        assert table.count(f"batch {run.params['batch_size']} |") == 2
+        assert table.count(f"batch {run.params['batch_size']}&ensp; |") == 2
         assert table.count("| reference |") == 1
         assert "times as fast" in answer or answer.startswith("**reference**")
     batches = of_cells(cells_of(processes[::2]))  # of a single setting
-    assert all("batch 32 |" in run.tags[NOTE] and "batch 128 |" in run.tags[NOTE] for run in batches)
+    assert all("batch 32&" in run.tags[NOTE] and "batch 128&" in run.tags[NOTE] for run in batches)
 
 
 def test_a_metric_has_four_digits_and_a_count_all_of_them():

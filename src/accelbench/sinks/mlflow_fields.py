@@ -210,7 +210,7 @@ def _table_of_jobs(found: Sequence[Job]) -> str:
             reference = f"{job.name_of(job.reference)}, {speed_text(job.cell.cell, job.reference.speed)}"
             entries += [reference, ratio, f"{job.gain.word}{' !' if job.gain.is_doubtful else ''}"]
         rows.append([entry.replace("|", " ") for entry in entries])
-    first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)  # MLflow leaves no room between columns
+    first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)
     return "\n".join([first, "|:--" * len(rows[0]) + "|", *others])
 
 
@@ -232,7 +232,8 @@ def _run(
     bars = list(map(vars, Answer(group).candidates)) if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     if bars:
-        rows = [f"| {bar['text']} | {bar['rate']} | {bar['verdict']} |" for bar in bars]
+        # MLflow leaves no room between columns.
+        rows = [f"| {bar['text']}&ensp; | {bar['rate']}&ensp; | {bar['verdict']} |" for bar in bars]
         note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
