@@ -26,9 +26,9 @@ from accelbench.presentation import counted
 from accelbench.project import workplace
 from accelbench.rules.conditions import Rule
 
-DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve gives
-MOST_PERCENTILE = 99.9  # of --serve: beyond it a probe takes 50,000 requests
-MODES = "--search, --serve, --target or --largest-batch"  # without one, records are read
+DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
+MOST_PERCENTILE = 99.9  # the largest percentile of --serve: a larger one takes more than 50,000 requests for each probe
+MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
     *to_target.RULES,
     Rule("other_mode", "{mode}: goes without {other_mode}"),
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     takes_settings=True,
 )
 def best(chosen: Namespace, console: Console) -> int:
-    """Does what the mode asks for."""
+    """Recommends settings from records, or by the search that a flag names."""
     settings = ["=" in word for word in chosen.words]
     chosen.not_settings = not all(settings)
     chosen.not_a_folder = any(settings) or len(settings) > 1
@@ -135,7 +135,7 @@ def _serve(chosen: Namespace, console: Console) -> int:
     if chosen.percentile and "server.percentile" in names:
         raise UserError("--percentile: goes without server.percentile: give one of them")
     words = ["-m", "protocol=server", f"server.latency_ms={chosen.latency_ms}"]
-    # 140 s are enough for p99.9 at the default rate: the search gives each probe a rate and a duration.
+    # 140 s are enough for p99.9 at the default rate. The search decides rate and duration of each probe.
     is_named = "server.percentile" in names
     words.append("server.duration_s=140" if is_named else f"server.percentile={chosen.percentile or 99}")
     composed = compose([*words, *words_of(chosen)])
@@ -196,7 +196,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
 
 
 def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> Iterator[str]:
-    """A line that counts the ok cells whose limited latency is unknown, and says what would tell it."""
+    """A line with the number of ok cells whose latency is unknown, and the settings that would measure it."""
     from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
     if limit is None:

@@ -1,6 +1,6 @@
-"""What a command of `accelbench` declares; usage, help and shell completion are derived from it.
+"""What a command of `accelbench` declares: its usage, help and shell completion follow from it.
 
-A command's module imports only what its help needs. What running it needs, such as Hydra, is imported when it runs.
+A command's module imports only what its help needs. It imports the rest, such as Hydra, when the command runs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Flag(NamedTuple):
 
 
 def flag(*names: str, **settings: Any) -> Flag:
-    """A flag, or an argument if its name has no dash; a flag with nothing but a help text is a switch."""
+    """A flag; an argument if its name has no dash. A flag that has only a help text is a switch."""
     if names[0].startswith("-") and settings.keys() == {"help"}:
         settings["action"] = "store_true"
     return Flag(names, settings)
@@ -54,11 +54,13 @@ class Command:
     summary: str  # one line for the list of commands
     run: Run
     flags: tuple[Flag, ...] = ()
-    usage: str = ""  # without the program's name, if the line made from the flags would promise too much
-    description: str = ""  # what --help says between the summary and the flags
-    epilog: Callable[[str], str] | None = None  # what --help TOPIC says; without a topic and for ALL, after the flags
+    usage: str = ""  # without the program's name; by default, usage is made from the flags
+    description: str = ""  # stands in --help between the summary and the flags
+    epilog: Callable[[str], str] | None = (
+        None  # the text of --help TOPIC; without a topic, and for ALL, it follows the flags
+    )
     takes_settings: bool = False  # whether name=value words are among its arguments
-    has_hydra_words: bool = False  # whether other words than its flags are passed on to Hydra, as `words`, in order
+    has_hydra_words: bool = False  # whether words that are not its flags go to Hydra, as `words`, in order
 
     def parse(self, words: Sequence[str]) -> Namespace:
         """Reads the words that follow the command's name. Raises UserError: one is unknown, missing or malformed."""
@@ -78,11 +80,11 @@ class Command:
 
     @property
     def flag_names(self) -> list[str]:
-        """The flags, each in its first spelling."""
+        """The flags, each by its first name."""
         return [flag.names[0] for flag in self.flags if flag.names[0].startswith("-")]
 
     def help(self, topic: str = "") -> str:
-        """What `accelbench NAME --help` prints, with its `topic` if it has some. Raises UserError: an unknown one."""
+        """What `accelbench NAME --help TOPIC` prints. Raises UserError: the topic is unknown."""
         text = self.epilog(topic) if self.epilog else ""
         if text and topic not in ("", ALL):
             return text
@@ -118,5 +120,5 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=width())
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keeps the lines, unlike argparse's default, and wraps the long ones, unlike its raw formatters."""
+        """Wraps long lines and keeps line breaks. argparse's formatters do only one of these."""
         return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in text.splitlines())

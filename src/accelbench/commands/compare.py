@@ -1,4 +1,4 @@
-"""`accelbench compare`, `regressions` and `bisect`: whether B is as fast as A, and which commit changed that."""
+"""`accelbench compare`, `regressions` and `bisect`: is B as fast as A, and which commit changed that?"""
 
 import dataclasses
 import json
@@ -102,7 +102,7 @@ def compare(chosen: Namespace, console: Console) -> int:
 
 
 def _measure_top(chosen: Namespace, console: Console) -> int:
-    """Measures again, interleaved, what the answers of a folder compare; `best` and `report` count these records."""
+    """Measures again, interleaved, what a folder's answers compare. `best` and `report` count these records."""
     from accelbench.isolation.hosts import Hosts
     from accelbench.report import read
     from accelbench.search import top
@@ -144,7 +144,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
         say(console, f"{have}: nothing is measured; name another out= to measure again")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
-    if result.num_unexpected:  # which is the exit status
+    if result.num_unexpected:  # a failure decides the exit status
         terms = replace(terms, max_slower=None)
     status = comparison.answer(*interleaved.load_comparison(result.folder), terms, console)
     return 1 if result.num_unexpected else status
@@ -226,5 +226,5 @@ def bisect(chosen: Namespace, console: Console) -> int:
     from accelbench.lifeline import ending_as_ctrl_c
     from accelbench.search.bisect import bisect, commits
 
-    with ending_as_ctrl_c():  # else it would leave worktrees
+    with ending_as_ctrl_c():  # so that it removes its worktrees
         return bisect(commits(chosen.good, chosen.bad), words_of(chosen), budget_s, console)

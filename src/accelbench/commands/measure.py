@@ -1,4 +1,4 @@
-"""`accelbench run`, the default: measures one cell, or every combination; `accelbench plan`: what that would do."""
+"""`accelbench run`, the default, measures cells; `accelbench plan` shows what it would measure."""
 
 import math
 import textwrap
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from accelbench.settings.config import About, RunConfig, SweepOptions
     from accelbench.sweep.run import SweepResult
 
-INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # of --info
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the words that --info takes
 INDENT = 30  # columns before a meaning
 EXAMPLES = """
 examples:
@@ -41,15 +41,15 @@ examples:
   accelbench compare --run "model=cnn" "model=cnn precision=bf16"
 """
 MAX_LISTED = 20  # cells
-MAX_NAMED = 4  # of the cells that are skipped for one reason
+MAX_NAMED = 4  # so many skipped cells are named for each reason
 LABEL_WIDTH = 42
-# How many times as fast a setting may be that gets to a target first, and the relative deviation of the times of seeds.
+# Ratios of times to a target that may be told apart, and the relative deviation of times from seed to seed.
 RATIOS = (1.1, 1.2, 1.3, 1.5)
 SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
-    """The settings that every cell has, the names of all others by topic, and examples; or those of a `topic`.
+    """The help on settings: those of a `topic`; without one, those that every cell has, and the names of all others.
 
     Raises UserError: no topic and no setting has this name.
     """
@@ -111,7 +111,7 @@ def _lines(setting: "About") -> str:
     has_hydra_words=True,
 )
 def run(chosen: Namespace, console: Console) -> int:
-    """Measures what the words ask for, by Hydra."""
+    """Measures what the words ask for, through Hydra."""
     if chosen.resolve and not chosen.cfg:
         raise UserError("--resolve: goes with --cfg")
     flags = []
@@ -217,7 +217,7 @@ def plan(chosen: Namespace, console: Console) -> int:
 
 
 def _sweeps(words: list[str]) -> list[list[str]]:
-    """The words of each sweep to plan: `profile=...` without a suite is that of all suites of the project."""
+    """The words of each sweep to plan. With `profile=...` and no suite, all suites of the project are planned."""
     from accelbench.settings.params import suite_names
 
     if not {"-m", "--multirun"} & set(words):
@@ -244,7 +244,7 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
 
 
 def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:
-    """How many cells there are, how many will run, and for how long; `known` has the length of each, by `id`."""
+    """How many cells there are, how many will run, and for how long; `length_of` has the length of each, by `id`."""
     lengths = [length_of[id(item)] for item in planned if item.skip_reason is None]
     length = ""
     if lengths:
@@ -258,7 +258,7 @@ def _of_one(length: "Length") -> str:
 
 
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
-    """A line on what the seeds of trainings to a target can tell."""
+    """A line about how small a difference the seeds of trainings to a target can tell."""
     from accelbench.schema.vocab import Protocol
     from accelbench.stats.arrivals import num_seeds_for
 
@@ -286,7 +286,7 @@ def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:
 
 
 def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> None:
-    """Checks the networks of the cells, each once. Raises UserError."""
+    """Builds and runs each network of the cells once. Raises UserError."""
     from accelbench import lock
     from accelbench.grid.plan import data_of
     from accelbench.isolation.hosts import Hosts

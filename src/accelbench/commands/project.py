@@ -1,4 +1,4 @@
-"""`accelbench sync`, `ui`, `init` and `completion`: MLflow, a project of the user's own, the shell."""
+"""`accelbench sync`, `ui`, `init` and `completion`: for MLflow, for a new project, and for the shell."""
 
 import os
 from argparse import Namespace
@@ -14,7 +14,7 @@ from accelbench.project import PARAMS, workplace
 from accelbench.sinks.location import PORT
 
 STARTER = Path(__file__).parent / "starter"
-# A file of the new project -> the file in `STARTER` with its text.
+# The name of a new file -> the file in `STARTER` with its text.
 FILES = {
     PARAMS: "params.yaml",
     "dvc.yaml": "dvc.yaml",
@@ -22,7 +22,7 @@ FILES = {
     ".gitignore": "gitignore.txt",
 }
 NEXT = f"git init && dvc init && dvc repro  ({how_to_install('dvc')}); then open report/index.html"
-# It holds all words: a script that called accelbench at each key would answer after a second, Hydra's import time.
+# The script contains all words. If it called accelbench at each Tab, this would take a second, for Hydra's import.
 COMPLETION = Path(__file__).parent / "completion.bash"
 
 
@@ -99,7 +99,7 @@ def script(commands: Sequence[Command], conf: Path) -> str:
     """The script that completes accelbench's words in bash."""
     from accelbench.settings.config import MAPPING, every_setting
 
-    # The settings by their dotted names; the values of those that depend on the model are left out.
+    # The settings by their dotted names. Values of settings that depend on the model are left out.
     choices = {setting.name: setting.choices for setting in every_setting(conf) if setting.kind != MAPPING}
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]

@@ -1,4 +1,4 @@
-"""All commands, which of them a command line means, and what `accelbench --help` prints."""
+"""All commands, the choice of one from a command line, and what `accelbench --help` prints."""
 
 import importlib
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError, asking, did_you_mean
 
-# Module -> the commands that it defines, each by its own name. The first one of all is the default.
+# Module -> the names of the commands in it. The first of all is the default.
 MODULES = {
     "measure": ("run", "plan"),
     "compare": ("compare", "regressions", "bisect"),
@@ -33,7 +33,7 @@ def load_all() -> list[Command]:
 
 
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
-    """The command that a command line names, `run` if none, and the words that follow the name. Raises UserError."""
+    """The command that a command line names, `run` if none, and the words after the name. Raises UserError."""
     named = bool(words) and words[0] in NAMES
     command = load(words[0] if named else NAMES[0])
     rest = list(words[named:])

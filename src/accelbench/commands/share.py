@@ -1,4 +1,4 @@
-"""`accelbench export`, `bundle`, `verify`, `replay` and `merge`: records and figures for others, and from others."""
+"""`accelbench export`, `bundle`, `verify`, `replay` and `merge`: records for others, and records of others."""
 
 import os
 from argparse import Namespace
@@ -12,9 +12,9 @@ from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
 
-# Those of `report.export`, which this module does not import for its help.
+# As in `report.export`, which takes too long to import for a help text.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
-SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # of the files, made by the functions of `json_schema`
+SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
 LOCK = "requirements.lock"
 REPLAY = """\
 Compares the two cells of each claim, as `compare --run` does: 5 fresh processes each, interleaved.
@@ -51,7 +51,7 @@ def export(chosen: Namespace, console: Console) -> int:
         return 0
     if chosen.format not in FORMATS:
         raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)
-    if chosen.out is None:  # only the numbers go to the standard output
+    if chosen.out is None:  # since only the numbers go to the standard output
         console = Console(stderr=True)
     place = workplace()
     sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
@@ -93,7 +93,7 @@ def bundle(chosen: Namespace, console: Console) -> int:
 
 
 def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
-    """What was asked for, at what costs, with which packages, and the report that was built, by names in the bundle."""
+    """Files for a bundle besides the records, by their names there: settings, packages, and a built report."""
     root = place.project or folder
     report = (root if folder == root / RESULTS else folder) / "report"
     files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
@@ -160,7 +160,7 @@ def merge(chosen: Namespace, console: Console) -> int:
     from accelbench.sweep.merge import merge
 
     done = merge(chosen.sources, Path(chosen.into))
-    os.sync()  # once, since once for each of a hundred thousand files takes many minutes
+    os.sync()  # once at the end: once for each of a hundred thousand files would take minutes
     say(console, f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already.")
     for what, lines in (("Not added", done.conflicts), ("Not readable", done.problems)):
         if lines:

@@ -29,7 +29,7 @@ FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
 
 
 def budget_in_s(chosen: Namespace, default: str) -> float:
-    """The time that --budget gives a command, in seconds. Raises UserError: it is no time."""
+    """The seconds of --budget. Raises UserError: it is not a time."""
     text = chosen.budget or default
     seconds = seconds_of(text)
     if seconds is None:
@@ -45,7 +45,7 @@ def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
 
 
 def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
-    """Prints how the cells of a sweep ended, and which is the best."""
+    """Prints how the cells of a sweep ended, and the fastest."""
     from accelbench.sweep import terminal
 
     terminal.conclude(result, console)
@@ -53,7 +53,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
 
 def words_of(chosen: Namespace) -> list[str]:
-    """The words of the command line that are no flags, and the setting that -v stands for."""
+    """The words of the command line that are not flags; and the setting that -v stands for."""
     words = [word for word in chosen.words if word != "--"]
     return [*words, VERBOSE] if chosen.verbose else words
 
@@ -64,21 +64,21 @@ def names_of(words: Iterable[str]) -> set[str]:
 
 
 def default_folder(place: Workplace, console: Console) -> str:
-    """The folder, below `place.root`; says which one it is if it is not always the same.
+    """The folder of records that is read by default, below `place.root`. Prints its name if it may vary.
 
-    In a project that has results it is results/; elsewhere the folder below runs/ with the newest record. Raises
-    UserError: there are no records.
+    In a project with results it is results/, elsewhere the folder under runs/ with the newest record. Raises UserError:
+    there are no records.
     """
     from accelbench.schema.plan_file import sweep_folders
     from accelbench.schema.record import read_all
 
     if place.project is not None and sweep_folders(place.root / RESULTS):
         return RESULTS
-    folders: dict[Path, float] = {}  # -> when its newest record was written
+    folders: dict[Path, float] = {}  # folder -> when its newest record was written
     for folder in sweep_folders(place.root / RUNS):
         if folder.parent.name == CONFIRMED:
             continue
-        for path, _ in read_all(folder.glob(RECORDS)).by_path():  # another program's files are no records
+        for path, _ in read_all(folder.glob(RECORDS)).by_path():  # other programs' files do not count
             folders[folder] = max(folders.get(folder, 0.0), path.stat().st_mtime)
     if not folders:
         where = f"in {RESULTS}/ or below {RUNS}/" if place.project is not None else f"below {RUNS}/ here"
@@ -95,12 +95,12 @@ def is_results(place: Workplace, name: str) -> bool:
 
 
 def report_folder(place: Workplace, name: str) -> Path:
-    """The folder of the report on the records in the folder `name`."""
+    """The folder of the report about the records in the folder `name`."""
     return (place.root if is_results(place, name) else Path(name)) / "report"
 
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
-    """The costs of the project, if there is one, with the prices that the flag gives. Raises UserError."""
+    """The project's costs, with the prices of --price-per-hour instead of its own. Raises UserError."""
     from msgspec.structs import replace
 
     from accelbench.judging.costs import Cost
@@ -125,7 +125,7 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
 
 
 def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:
-    """Says which prices are of no ok record of the sweeps. Raises UserError: one price for several devices."""
+    """Prints the prices for devices without an ok record. Raises UserError: one price for several devices."""
     text = chosen.price_per_hour or ""
     ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
     measured = sorted({record.cell.device.value for record in ran})

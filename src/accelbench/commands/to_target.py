@@ -1,4 +1,4 @@
-"""What `best --target` and `compare --run --target` share: which setting reaches a target first."""
+"""What `best --target` and `compare --run --target` share: they find the setting that reaches a target first."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ RULES = (
     Rule("seeds !target", "--seeds: goes with --target"),
     Rule("seeds<1", "--seeds: should be at least 1"),
 )
-DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that the flags give
+DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that these flags decide
 DEFAULT_BUDGET = "10m"
 
 
 def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
-    """Trains the settings that the words of each side describe, interleaved by seed, and says which is there first.
+    """Trains the settings of each side, interleaved by seed, and prints which reaches the target first.
 
-    Returns the exit status: 1 if none is there, or a training failed. Raises UserError: settings can't be trained to a
-    target.
+    Returns the exit status: 1 if none reaches it, or if a training failed. Raises UserError: settings can't be trained
+    to a target.
     """
     from accelbench.isolation.hosts import Hosts
 

@@ -1,4 +1,4 @@
-"""The command line as an application of Hydra's: `hydra.main`, with the plugins of `hydra_plugins/accelbench.py`."""
+"""The command line as an application of Hydra's, with the plugins in `hydra_plugins/accelbench.py`."""
 
 import os
 import sys
@@ -15,13 +15,12 @@ LAUNCHER = "accelbench"
 
 
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
-    """Has Hydra compose the words and call `measure`, or do what `flags` ask for.
+    """Lets Hydra compose the words and call `measure`, or do what `flags` ask for.
 
-    `measure` gets the configurations and the folder of the records, and returns the samples/s of each.
-
-    Raises UserError: a word is no setting, or several values are without -m.
+    `measure` gets the configurations and the folder of the records; it returns the samples/s of each. Raises UserError:
+    a word is not a setting, or there are several values without -m.
     """
-    dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # another word for `out`
+    dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
     of_accelbench = prepared([word for word in words if not is_hydras(word)], is_sweep)
     of_hydra = [word for word in words if is_hydras(word)]
@@ -32,7 +31,7 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
             f"hydra/sweeper={values['hydra/sweeper']}: chooses values; a suite has its lines: leave one out"
         )
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and `cli` makes messages of them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates
     before = sys.argv
     multirun = ["-m"] if is_sweep else []
     sys.argv = [sys.argv[0], *multirun, *flags, *of_hydra, *of_accelbench]
@@ -44,7 +43,7 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
 
 
 def check_launcher(name: str) -> None:
-    """Raises a UserError if a launcher of Hydra's is another one than accelbench's."""
+    """Raises a UserError if Hydra's launcher is not accelbench's."""
     if name != LAUNCHER:
         raise UserError(
             f"hydra/launcher={name}: cells that run side by side slow each other, so accelbench's launcher runs one "

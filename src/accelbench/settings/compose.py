@@ -1,4 +1,4 @@
-"""From words to configurations and cells; by Hydra's compose API."""
+"""Composes words into configurations and cells, with Hydra's compose API."""
 
 import copy
 import re
@@ -31,15 +31,15 @@ from accelbench.settings.config import GROUPS, LISTS, RunConfig
 from accelbench.settings.hydra_errors import user_error_behind
 from accelbench.settings.suites import parse
 
-NAMING_DEVICES = {"device", "executor", "python"}  # settings that say, or need to know, which device it is
+NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need it named
 MULTIRUN = {"-m", "--multirun"}
-# Groups whose files give only the section of their name; those of model/ may choose the data and the engine, too.
+# Groups whose files set only their own section. Files of model/ may also choose data and engine.
 ALONE = {"engine", "device", "tracking", "executor"}
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """The cells of a sweep's configurations, repeats included, and its options. Raises UserError: they can't be."""
+    """The cells of a sweep, with repeats, and its options. Raises UserError: the configurations are no valid sweep."""
     pairs = []
     for run in configs:
         try:
@@ -61,7 +61,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 
 
 def check_read(configs: Iterable[config.RunConfig]) -> None:
-    """Raises a UserError if a setting was typed that has an effect in none of the cells."""
+    """Raises a UserError if a typed setting has no effect in any of the cells."""
     sentences: dict[str, str] = {}
     read: set[str] = set()
     for run in configs:
@@ -77,7 +77,7 @@ def check_read(configs: Iterable[config.RunConfig]) -> None:
 def compose(words: Sequence[str]) -> list[RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
-    Raises UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
+    Raises UserError: a word is not a setting, a value is not one of its choices, or there are too many combinations.
     """
     ready = prepared([word for word in words if word not in MULTIRUN], bool(MULTIRUN & set(words)))
     with resolvers(), hydra.initialize_config_dir(str(project.workplace().conf), version_base="1.3"):
@@ -85,7 +85,7 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
-    """`words` as Hydra takes them. Raises UserError: one is not readable, or several values are without -m."""
+    """`words` as Hydra takes them. Raises UserError: one is not readable, or there are several values without -m."""
     for at, word in enumerate(words):
         text = " ".join([word, *takewhile(lambda following: not re.match(r"[-+~]|[^=]+=", following), words[at + 1 :])])
         if text != word and (written := config.mended(text)):
@@ -104,13 +104,13 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
 
 
 def asked(words: Sequence[str]) -> list[suites.Line]:
-    """The words of each cell that `words` ask for. Hydra is initialised. Raises UserError."""
+    """The words of each cell that `words` ask for; Hydra must be initialised. Raises UserError."""
     return list(suites.jobs_of(suites.lines_in(words, params.load(project.workplace().project))))
 
 
 @contextmanager
 def resolvers() -> Iterator[None]:
-    """Registers what conf/ refers to. Environment variables stay out of settings that records show."""
+    """Registers resolvers for conf/. Environment variables are not resolved in settings that records show."""
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
@@ -121,7 +121,7 @@ def resolvers() -> Iterator[None]:
 
 
 def _device(values: Mapping[str, str]) -> list[str]:
-    """`device=auto` where the words leave the device open, and this machine has a faster one than the CPU."""
+    """`device=auto` if the words leave the device open and this machine has a faster one than the CPU; else nothing."""
     if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
@@ -147,14 +147,14 @@ def register_resolvers() -> None:
 
 
 def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
-    """Yields the configuration of each job, which is given as words. Hydra is initialised.
+    """Yields the configuration of each job, which is a list of words; Hydra must be initialised.
 
-    Raises UserError: a value is wrong; the message names the line of params.yaml that has it.
+    Raises UserError: a value is wrong; the message names the line of params.yaml with it.
     """
     parsed = cache(parse)
     files = _contents()
-    # A job that chooses the same files and sets the same names as an earlier one takes its configuration: a new one
-    # takes 4 ms.
+    # A new configuration takes 4 ms. If an earlier job chose the same files and set the same names, its configuration
+    # is used again.
     earlier: dict[tuple[tuple[str, ...], ...], DictConfig] = {}
     for words in jobs:
         where = getattr(words, "where", "")
@@ -182,7 +182,7 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
     """A new configuration of `choices`.
 
-    Hydra takes 170 ms for one, so that sections of `ALONE` are composed once each, whatever else is chosen.
+    Hydra takes 170 ms for one. So a section of `ALONE` is composed once, whatever else is chosen.
     """
     alone = [word for word in choices if word.partition("=")[0] in ALONE]
     config: DictConfig = copy.deepcopy(_composed(tuple(word for word in choices if word not in alone), files))
@@ -193,31 +193,31 @@ def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
 
 
 def _contents() -> Files:
-    """All files that Hydra composes, read anew each time, since they may have changed: 50 take 3 ms."""
+    """All files that Hydra composes. They are read each time, since they may have changed; 50 files take 3 ms."""
     places = [place.path or "" for place in GlobalHydra.instance().config_loader().get_search_path().get_path()]
     paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
     files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
-    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed, too
+    if any(b"searchpath" in content for _, content in files):  # since files elsewhere may have changed
         _composed.cache_clear()
     return files
 
 
 @lru_cache(maxsize=128)
 def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """What Hydra composes of the files; not to be changed: the next call for the same gives it again."""
+    """What Hydra composes of the files. It is cached, so callers must not change it."""
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
 
 def _is_value(word: str) -> bool:
-    """Whether `word` sets a value rather than choosing a file."""
+    """Whether `word` sets a value; other words choose a file."""
     name = word.partition("=")[0]
     return name not in GROUPS and not name.startswith(("+", "~")) and not set("/@") & set(name)
 
 
 @cache  # it takes 60 ms, and Hydra copies it
 def structure() -> DictConfig:
-    """The schema as Hydra takes it, the first of conf/config.yaml's defaults; not to be changed."""
+    """The schema as Hydra takes it, first of the defaults in conf/config.yaml. Callers must not change it."""
 
     def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
         OmegaConf.set_readonly(section, None)
@@ -231,7 +231,7 @@ def structure() -> DictConfig:
 
 
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """The environment variable's value, for a setting that no record keeps; for any other one, a UserError."""
+    """The value of an environment variable, for a setting that no record keeps; for others, a UserError."""
     setting = _node_._get_full_key(None)
     if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
         return oc.env(name, *default)
@@ -250,9 +250,9 @@ def words_in(text: str) -> list[str]:
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
-    """The one cell that `words`, separated as in a shell, describe, and the options of its run.
+    """The cell that `words`, separated as in a shell, describe, and the options of its run.
 
-    Raises UserError: they describe none or several, or one without a speed, or hold a flag, a number of repeats or an
+    Raises UserError: they describe no cell, several cells, or one without a speed; or they have a flag, repeats, or an
     executor of a cluster.
     """
     separate = words_in(words)

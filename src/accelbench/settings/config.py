@@ -1,7 +1,7 @@
-"""The schema of the configuration that Hydra composes; `to_cell` turns it into frozen cells.
+"""The schema of the configuration that Hydra composes; `to_cell` makes frozen cells of it.
 
-Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, all others here. Nothing here imports
-Hydra, so that a help text does not wait for it.
+Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, all others here. To keep help texts fast,
+nothing here imports Hydra.
 """
 
 import re
@@ -22,7 +22,7 @@ from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-MISSING: Any = "???"  # of OmegaConf's: a file in conf/ has the value
+MISSING: Any = "???"  # OmegaConf's mark: a file in conf/ must set the value
 GROUP = "group"  # of a field's metadata
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # what runs the cells
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """What the learning rate follows; a cell has the rate alone."""
+    """How the learning rate is scaled. A cell has only the resulting rate."""
 
     scale: LrScale = setting(
         LrScale.none, "how model.learning_rate, which is for the model's own batch_size, grows with the batch"
@@ -44,7 +44,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig(KerasSettings):
-    """conf/engine: `xla_processes` is for PyTorch and Lightning, all others are Keras'."""
+    """conf/engine: `xla_processes` is for PyTorch and Lightning, all other settings are for Keras."""
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class ModelConfig(ModelSpec):
     target: str | None = setting(None, "your own class, such as my_package.nets.MyNet")
     batch_size: AtLeastOne = setting(128, "the default of batch_size")
     epochs: AtLeastOne = setting(1, "the default of epochs")
-    # of a study's network, what its study made it for
+    # a study's network has the shape that the study made it for
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
         None, "shape of one sample without a data set, such as '[3,224,224]'; unless given, the model's own, or 28x28"
     )
@@ -77,7 +77,7 @@ class ModelConfig(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(DataSpec):
-    """conf/data. In a cell, `image_size` is an argument of the data, and `root` no part of it."""
+    """conf/data. In a cell, `image_size` is an argument of the data, and `root` is left out."""
 
     name: str = MISSING
     image_size: int | None = setting(None, "folder: height and width that pictures are scaled to")
@@ -93,7 +93,7 @@ class TrackingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmConfig:
-    """The settings of executor=slurm, named as submitit names them; None: Slurm's default. `nodes` are jobs here."""
+    """The settings of executor=slurm, with submitit's names; None: Slurm's default. `nodes` counts jobs."""
 
     partition: str | None = setting(None, "Slurm's partition; this and the next three as submitit and sbatch name them")
     constraint: str | None = setting(None, "the features of a node, such as h100")
@@ -142,7 +142,7 @@ def _group(kind: type[T], help: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Options, RunSettings):
-    """One run."""
+    """The configuration of one run."""
 
     engine: EngineConfig = _group(EngineConfig, "what runs the network")
     device: DeviceConfig = _group(
@@ -171,9 +171,9 @@ class RunConfig(Options, RunSettings):
     words: tuple[str, ...] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
 
 
-# Settings whose value is the name of a file in conf/<setting>/ -> what they choose.
+# Settings that choose a file in conf/<setting>/ -> what they choose.
 GROUPS: dict[str, str] = {group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata}
-# Every setting, in full; and those that hold others and choose no file: `window`, `optimizer`.
+# The paths of all settings; and the sections that choose no file, such as `window` and `optimizer`.
 PATHS = [*GROUPS, *(setting.path for setting in declared(RunConfig)), "model.batch_args.seq_len"]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
@@ -196,7 +196,7 @@ def settings_like(name: str, value: str) -> list[str]:
 
 
 def with_value(word: str) -> list[str]:
-    """The setting that has a word as a value, with it: gpu -> device=gpu, half -> precision=fp16."""
+    """Settings that have the word as a value: gpu -> device=gpu, half -> precision=fp16."""
     for about in every_setting(workplace().conf):
         ours = other_words(word, about.choices)
         if ours and ours[0] in about.choices:
@@ -205,13 +205,13 @@ def with_value(word: str) -> list[str]:
 
 
 def check_known(name: str, value: str) -> None:
-    """Raises a UserError if no setting has this name, and none is in a section of this name."""
+    """Raises a UserError if there is no setting, and no section, of this name."""
     if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
         raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
 
 
 def mended(text: str) -> list[str]:
-    """A setting as it should be written: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if it is right, or none."""
+    """A setting as it should be written: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if right or unknown."""
     parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
     if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
@@ -220,7 +220,7 @@ def mended(text: str) -> list[str]:
 
 
 def written_as(name: str, values: str) -> str:
-    """The words that set `values`, however these are separated."""
+    """The words that set `values`, which may have any separators."""
     parts = re.findall(r"\w+\(.*?\)|[^\s,;|+()[\]']+", re.sub(r",\s+", ",", values) or "VALUE")
     if name in LISTS:
         return f"'{name}=[{','.join(parts)}]'"
@@ -228,7 +228,7 @@ def written_as(name: str, values: str) -> str:
 
 
 def check_section(name: str, values: Iterable[Any]) -> None:
-    """Raises a UserError if a section of settings is to have other values than mappings."""
+    """Raises a UserError if a section of settings is set to something else than a mapping."""
     if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
         inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
         hint = asking(other_words(name, PATHS))
@@ -251,13 +251,13 @@ class SweepOptions:
     quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
-    is_auto: bool = False  # whether accelbench has chosen a device
-    waits_s: float | None = None  # for another measurement to end; None: as long as it takes
-    ends_after_s: float | None = None  # since the machine was free: then no further cell is begun
+    is_auto: bool = False  # whether accelbench chose the device
+    waits_s: float | None = None  # how long to wait for another measurement to end; None: any time
+    ends_after_s: float | None = None  # seconds from the start of measuring after which no further cell starts
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """The names of the options with different values, but for those that come with the suite or the device."""
+    """The names of options that differ, without those that depend on the suite or the device."""
     others = asdict(second)
     of_cells = ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
@@ -265,7 +265,7 @@ def differing_options(first: SweepOptions, second: SweepOptions) -> str:
 
 
 def check_local(executor: ExecutorConfig) -> None:
-    """Raises a UserError if cells are not to be measured on this machine."""
+    """Raises a UserError if the executor measures on a cluster."""
     if executor.name != Executor.local:
         raise UserError(
             f"executor={executor.name}: spreads the cells of `accelbench run` over a cluster; this measures on one "
@@ -273,7 +273,7 @@ def check_local(executor: ExecutorConfig) -> None:
         )
 
 
-# Settings without a group -> the class that declares them; those of no such class are of the whole sweep.
+# Topic -> the class that declares its settings. Other settings without a group are of the whole sweep.
 PLAIN_TOPICS = {"options": Options, "cell": RunSettings}
 SWEEP = "sweep"
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
@@ -283,18 +283,18 @@ MAPPING = "names with values"
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A setting as a user meets it."""
+    """What a user reads about a setting."""
 
     name: str
     meaning: str
-    choices: list[str]  # its values, if they are words
-    kind: str  # what other values it takes
+    choices: list[str]  # the values that are words
+    kind: str  # the kind of other values
     default: Any
-    is_needed: bool = False  # whether every cell has a value of it, which conf/ decides
+    is_needed: bool = False  # whether every cell has a value, which a file in conf/ sets
 
     @property
     def topic(self) -> str:
-        """What it is about: the group of settings that it is in."""
+        """The topic of help that explains it."""
         group, dot, _ = self.name.partition(".")
         if dot or group in GROUPS:
             return group
@@ -302,7 +302,7 @@ class About:
 
 
 def every_setting(conf: Path) -> Iterator[About]:
-    """Yields all settings: those that choose a file in the folder `conf`, the plain ones, and those of groups."""
+    """Yields all settings: those that choose a file in the folder `conf`, then plain ones, then those in sections."""
     for group, meaning in GROUPS.items():
         files = sorted(path.stem for path in (conf / group).glob("*.yaml"))
         yield About(name=group, meaning=meaning, choices=files, kind="", default=None, is_needed=True)
@@ -340,7 +340,7 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-# Settings whose value is one list.
+# Settings that take one list.
 LISTS = {
     setting.path
     for setting in declared(RunConfig)

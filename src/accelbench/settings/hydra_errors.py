@@ -1,4 +1,4 @@
-"""Hydra's and OmegaConf's exceptions -> messages that name the flag and its choices."""
+"""Translates exceptions of Hydra and OmegaConf into messages that name the setting and its choices."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,7 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
-
-    None if it is a defect of the program.
-    """
+    """The user's mistake behind `error`: a UserError among its causes, or a translation; None for a defect."""
     chain = _chain(error)
     for cause in chain:
         if isinstance(cause, UserError):
@@ -26,7 +23,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(cause, MissingConfigException) and cause.missing_cfg_file and cause.options:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             return UnknownChoiceError(group, name, cause.options, _meant(group, name, cause.options))
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # as `os.getcwd` says it
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # from `os.getcwd`
         return UserError("the current folder was removed: change to another one")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
@@ -36,7 +33,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 
 def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
-    """What the libraries' texts mean, which name the setting in a line of its own."""
+    """A UserError for the libraries' texts, which name the setting in a line of its own; None for unknown texts."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
@@ -57,7 +54,7 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
         return UserError(f"{name}: unknown setting.{hint}")
     if key:
         return UserError(f"{key}: {problem}")
-    match = re.search(r"Error merging override (.*)", text)  # a number for a section, or the other way round
+    match = re.search(r"Error merging override (.*)", text)  # a number was given for a section, or the other way round
     return UserError(f"{match[1]}: not a value of this setting") if match else None
 
 
@@ -68,7 +65,7 @@ def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, then what caused it, and so on; each once, since causes may form a circle."""
+    """The error, what caused it, and so on. Each is there once, since causes may form a circle."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

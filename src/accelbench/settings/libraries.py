@@ -1,4 +1,4 @@
-"""Networks of libraries, by their names: what to write for a name that is none of accelbench's own."""
+"""Suggests settings for networks of libraries, by their names."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from accelbench.engines.targets import EXAMPLE, dotted_path
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.settings.config import mended, with_value
 
-# Library -> the names that it has, without those that few people try; no library is imported for a message.
+# Library -> a pattern for the names of its usual networks, so that a message imports no library.
 NAMES = {
     "torchvision": r"^(alexnet|convnext_(?:tiny|small|base|large)|densenet\d+|efficientnet_(?:b[0-7]|v2_[sml])"
     r"|googlenet|inception_v3|maxvit_t|mnasnet\d_\d+|mobilenet_v\d\w*|regnet_[xy]_\w+|resnet(?:18|34|50|101|152)"
@@ -26,7 +26,7 @@ ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["dat
 
 
 def words_for(name: str) -> list[str]:
-    """The settings of each network that `name` may mean: of a library, or in a file of the user's; empty if unknown.
+    """The settings of each network that `name` may mean, of a library or in the user's file; empty if unknown.
 
     resnet18 -> `model=torchvision model.name=resnet18`. transformers has architectures: bert-base-uncased -> bert.
     """
@@ -43,5 +43,5 @@ def words_for(name: str) -> list[str]:
 
 
 def typed_for(word: str) -> list[str]:
-    """What to type for a word that is not readable: `resnet18`, `nets.py`, `gpu`, `batch_size`, `batch_size:8`."""
+    """What to type instead of a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
     return mended(word) or with_value(word) or words_for(word)

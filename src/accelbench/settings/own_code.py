@@ -1,4 +1,4 @@
-"""The settings that name the user's own code, data and files: their paths are checked, and give names."""
+"""Checks the settings that name the user's own code, data and files, and derives names from them."""
 
 import re
 from dataclasses import replace
@@ -15,16 +15,15 @@ from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunCo
 
 SEQ_LEN = 128  # tokens of a sequence for transformers
 SIDES = range(1, 4097)  # pixels
-MAX_NAME = 40  # characters of the name of the user's own data
+MAX_NAME = 40  # characters of a name for the user's data
 
 
 def checked(run: RunConfig) -> RunConfig:
     """The settings with a name and absolute paths for the user's own network and data.
 
-    Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
-
-    Raises UserError: a setting is malformed, or an argument of the user's code holds a secret, which records, labels
-    and reports would show.
+    Data at another path, or with another image size, get another name, so that they are prepared in another folder.
+    Raises UserError: a setting is malformed, or an argument of the user's code holds a secret, which records would
+    show.
     """
     model = run.model
     data = run.data
@@ -55,7 +54,7 @@ def checked(run: RunConfig) -> RunConfig:
 
 
 def _weights(model: ModelConfig) -> str:
-    """The setting `model.weights`, a path as an absolute one."""
+    """`model.weights`, with an absolute path if it is a file. Raises UserError."""
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
         raise UserError(

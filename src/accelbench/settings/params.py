@@ -27,26 +27,26 @@ Section = dict[str, dict[str, Any]]  # name -> settings
 
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. Suites are checked where they are used: see `suites.Suite`."""
+    """The whole file. `suites.Suite` checks a suite once it is used."""
 
     profile: Profile = Profile.quick
-    profiles: dict[Profile, str] = {}  # words of each line of all suites
+    profiles: dict[Profile, str] = {}  # words for each line of all suites
     retry: Retry = Retry.none
-    strict: bool = True  # whether a cell that failed unexpectedly is exit status 1
+    strict: bool = True  # whether an unexpected failure gives exit status 1
     confirm_s: Seconds | str | dict[Profile, Seconds | str] = 0.0
-    report_extension: str | None = None  # the file of a module, in the project
+    report_extension: str | None = None  # the path of a Python file in the project
     costs: dict[Device, Cost] = {}
     data: Section = {}
     suites: Section = {}
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
-        """A value that may differ by profile, as in {quick: 50, full: 1000}."""
+        """A value that may depend on the profile, such as {quick: 50, full: 1000}."""
         is_varied = isinstance(value, dict) and set(value) == set(Profile)
         return value[profile or self.profile] if is_varied else value
 
 
 def load(project: Path | None) -> Params:
-    """Reads `project`/params.yaml; it is empty outside of a project (None). Raises UserError: it is not usable."""
+    """Reads `project`/params.yaml; without a project (None) it is empty. Raises UserError: it is not valid."""
     if project is None:
         return Params()
     try:
@@ -68,25 +68,25 @@ def load(project: Path | None) -> Params:
 
 @cache
 def _parsed(text: str) -> Any:
-    """What the file says, which is not to be changed: a command asks for it several times, and parsing takes long."""
+    """The file's contents, cached since parsing takes long. Callers must not change them."""
     values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
     if not isinstance(values, dict):
         return values
     named = {str(key): value for key, value in values.items() if value is not None}
     if isinstance(suites := named.get("suites"), dict):
-        named["suites"] = {str(name): suite for name, suite in suites.items()}  # a number may name one
+        named["suites"] = {str(name): suite for name, suite in suites.items()}  # YAML may read a name as a number
     return named
 
 
 def suite_names(project: Path | None) -> list[str]:
-    """The suites of params.yaml, in its order. Raises UserError: it is not usable."""
+    """The names of the suites of params.yaml, in its order. Raises UserError: it is not valid."""
     return list(load(project).suites)
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
-    """The suites whose sweeps are read for `folder`: of a project's results/ those of params.yaml; None for all.
+    """The suites that a report on `folder` shows: for results/ those of params.yaml; None: all.
 
-    Of a suite's folder there, the suite too: it has the figures that it has in results/.
+    For the folder of one suite in results/, they are the same, so that its numbers are equal in both reports.
     """
     if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
         return None
@@ -94,7 +94,7 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`, with the values of a profile, by default that in force.
+    """The settings of data set `name`, such as its `source`; `profile` is by default the one in params.yaml.
 
     Raises UserError: params.yaml has no such data set.
     """
@@ -107,7 +107,7 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
 
 
 def confirm_s(project: Path | None) -> float:
-    """Seconds for measuring the best cells again, interleaved; 0 for none. Raises UserError: they are no time."""
+    """Seconds for measuring the best cells again, interleaved; 0: none. Raises UserError: it is not a time."""
     params = load(project)
     value = params.of_profile(params.confirm_s)
     seconds = seconds_of(value) if isinstance(value, str) else value
@@ -117,13 +117,13 @@ def confirm_s(project: Path | None) -> float:
 
 
 def report_extension(project: Path | None) -> Path | None:
-    """The file of the module that adds to the project's report; None without one."""
+    """The Python file that adds to the project's report; None without one."""
     name = load(project).report_extension
     return None if project is None or name is None else project / name
 
 
 def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
-    """What the project says of the report of the records in `folder`, as `report.build.build` takes it."""
+    """The arguments of `report.build.build` that the project decides."""
     return {
         "costs": costs(place.project),
         "cache": place.cache,
@@ -133,5 +133,5 @@ def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
 
 
 def costs(project: Path | None) -> dict[Device, Cost]:
-    """The section `costs`: device -> price_per_hour and power_w."""
+    """The costs of each device: price_per_hour and power_w."""
     return dict(load(project).costs)

@@ -1,4 +1,4 @@
-"""The words of a command line as Hydra reads them, and the lines of words that a suite of params.yaml consists of."""
+"""The words of a command line as Hydra reads them, and the lines of words in a suite of params.yaml."""
 
 import math
 import re
@@ -22,17 +22,17 @@ from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_know
 from accelbench.settings.libraries import typed_for
 from accelbench.settings.params import Params
 
-# Settings of a whole sweep, which can't be axes.
+# Settings of a whole sweep, which can't have several values.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
 AXES = [name for name in NAMES if name not in NOT_AXES]
-ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
-OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
-PATHS = ("out", "data.root")  # settings whose values are paths
-AXES_OF_PATHS = ("data.path", "model.weights", "python")  # of these, a comma may also separate several values
+ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # arguments of the user's own code
+OPTIONS = "executor.slurm.additional_parameters."  # with sbatch's own names
+PATHS = ("out", "data.root")  # settings that are paths
+AXES_OF_PATHS = ("data.path", "model.weights", "python")  # settings that are paths, and may have several values
 NO_SUITE = "adhoc"
 QUOTES = "'\""
-# How large a request may be: a slip of the keyboard must not fill the memory.
-MAX_CELLS = 10_000  # of a sweep; composing one takes some 5 ms
+# A slip of the keyboard must not fill the memory.
+MAX_CELLS = 10_000  # of a sweep; composing a cell takes some 5 ms
 
 
 class Line(list[str]):
@@ -48,23 +48,23 @@ class Line(list[str]):
 
 
 class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A suite of params.yaml: lists of command lines, of which `profile` chooses one."""
+    """A suite of params.yaml: lists of command lines, one list for each profile."""
 
     data: str  # its data set
     title: str | None = None
     study: str | None = None
-    always: str | None = None  # words of each line
+    always: str | None = None  # words for each line
     quick: list[str] = []
     full: list[str] = []
     override: dict[str, Any] | None = None  # settings that win over the lines, for `dvc exp run -S`
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:
-    """The lines of the suite that the words of a command line name, or else the words themselves.
+    """The lines of the suite that `words` name; without a suite, one line with the words.
 
-    A word wins over a suite's `override`, this over the line, the line over `always`, and `always` over the profile.
-
-    Raises UserError: the suite or the profile is unknown, or the suite is malformed; it names the line and the word.
+    Words win over the suite's `override`, `override` over the line, the line over `always`, and `always` over the
+    profile. Raises UserError: the suite or the profile is unknown, or the suite is malformed; the message names the
+    line and the word.
     """
     values = given_in(words)
     profile = values.get("profile") or params.profile
@@ -116,7 +116,7 @@ def read_suite(params: Params, name: str) -> Suite:
 
 
 def _words(text: str | None, where: str) -> dict[str, str]:
-    """The settings in a line of params.yaml, and the words that set them. Raises UserError: it is no such line."""
+    """Setting -> its word in a line of params.yaml. Raises UserError: the line is malformed."""
     try:
         words = shlex.split(text or "")
     except ValueError as error:
@@ -140,7 +140,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The words of a suite's `override`, in which null stands for nothing, and a list for an axis or for a list."""
+    """The words for a suite's `override`. In it, null sets nothing, and a list has several values or is one list."""
     words = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -159,10 +159,12 @@ def _word(value: Any) -> str:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is."""
-    # Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
+    """`word` as Hydra reads it: paths get quotes if Hydra would not read them as they are."""
+    # A comma in a path may also separate values. So a setting with several values gets quotes only if its path exists.
     name, _, path = word.partition("=")
-    if name == "suite" or (name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)):  # names all the same
+    if name == "suite" or (
+        name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)
+    ):  # names, though YAML would read them as numbers or booleans
         return f"{name}={quoted(path.strip(QUOTES))}"
     is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
     if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
@@ -177,8 +179,8 @@ def quoted(text: str) -> str:
 
 
 def with_arguments_added(words: list[str]) -> list[str]:
-    """`words` with the plus signs that Hydra needs to add arguments of unknown networks, and options of sbatch."""
-    # Of accelbench's own networks conf/ has all arguments: an unknown name stays an error.
+    """`words` with the plus signs that Hydra needs for new arguments of networks and for options of sbatch."""
+    # conf/ has all arguments of accelbench's own networks, so an unknown one stays an error.
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
     has_arguments = bool(models & (set(Library) - {Library.accelbench}))
     added = (*(ARGUMENTS if has_arguments else ()), OPTIONS)
@@ -199,7 +201,7 @@ def parse(word: str) -> Override:
 def given_in(words: Iterable[str]) -> dict[str, str]:
     """The settings that words of the command line name, and their values as written.
 
-    Raises UserError: a word is not of the form `name=value`, or names a setting of Hydra itself.
+    Raises UserError: a word is not of the form `name=value`, or is a setting of Hydra itself.
     """
     values = {}
     for word in words:
@@ -223,7 +225,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
 
 
 def is_hydras(word: str) -> bool:
-    """Whether a word sets Hydra, such as hydra/sweeper=optuna, and not accelbench."""
+    """Whether a word is a setting of Hydra itself, such as hydra/sweeper=optuna."""
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
@@ -231,7 +233,9 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
     """Yields the words of each combination of values. Raises UserError: there are none, or too many."""
     hydras = GlobalHydra.instance()
     num = 0
-    parser = OverridesParser.create(hydras.config_loader() if hydras.is_initialized() else None)  # for globs
+    parser = OverridesParser.create(
+        hydras.config_loader() if hydras.is_initialized() else None
+    )  # which choices with globs need
     for line in lines:
         axes = {override.get_key_element(): _values(override) for override in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
@@ -240,7 +244,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _values(override: Override) -> list[str]:
-    """The words that an override stands for, at most as many as a sweep may have, and one more."""
+    """The words for each value of an override; one more than a sweep may have, at most."""
     word = str(override.input_line)
     key = override.get_key_element()
     if not override.is_sweep_override():

@@ -1,4 +1,4 @@
-"""A composed configuration -> a frozen cell and the options of its sweep, once every setting's limits are checked."""
+"""Makes a frozen cell and the options of its sweep from a composed configuration, after checking its limits."""
 
 import math
 import re
@@ -23,13 +23,13 @@ from accelbench.settings.suites import PATHS
 
 T = TypeVar("T")
 
-LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # samples that are there at once
+LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # protocol -> samples of a request
 DECLARED = tuple(declared(RunConfig))
-BOUNDS = {">=": "at least", ">": "above", "<=": "at most"}  # msgspec's words for a range, and ours
+BOUNDS = {">=": "at least", ">": "above", "<=": "at most"}  # msgspec's words for a range -> ours
 
 
 class RunFacts(Asked):
-    """The settings of a run, before those that have no effect are left out."""
+    """The settings of a run, including those that have no effect."""
 
     places = {**{group: f"{group}.name" for group in GROUPS}, "model": "model.word"}
 
@@ -43,7 +43,7 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The threads that the workers of a server share; a node of a cluster may have more than this machine."""
+        """The threads that the workers of a server share. A cluster's node may have more than this machine."""
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -79,7 +79,7 @@ class RunFacts(Asked):
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """The frozen cell of a composed configuration, and the options of its sweep.
 
-    Raises UserError: a value is out of range, or does not go with another one; the message names the flag.
+    Raises UserError: a value is out of range, or does not go with another one; the message names the setting.
     """
     check_limits(run)
     facts = RunFacts(run)
@@ -125,13 +125,13 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """A `kind` whose fields are those of `settings`, but for `others`. OmegaConf makes lists of tuples."""
+    """A `kind` with the values of `settings`, but for `others`. It makes tuples of OmegaConf's lists again."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
 def _learning_rate(run: RunConfig) -> float:
-    """The rate at the cell's batch, by the rule of `optimizer.scale`."""
+    """The learning rate for the cell's batch, by the rule of `optimizer.scale`."""
     # Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
     model = run.model
     if run.optimizer.scale == LrScale.none:
@@ -142,7 +142,7 @@ def _learning_rate(run: RunConfig) -> float:
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
-    """The settings of Keras, None for another engine. For JAX, `jit_compile` is true unless it was given."""
+    """The settings of Keras; None for another engine. On JAX, `jit_compile` is true by default."""
     engine = run.engine
     if engine.name != vocab.Engine.keras:
         return None
@@ -151,7 +151,7 @@ def _keras(run: RunConfig) -> KerasSettings | None:
 
 
 def _without_unused(run: RunConfig) -> RunConfig:
-    """The defaults of settings that have no effect in this cell: its id must not depend on them."""
+    """The run with the defaults of settings that have no effect, so that they do not change the cell's id."""
     facts = RunFacts(run)
     for name, _ in facts.unread(NEEDS):
         if facts.is_given(name):
@@ -160,14 +160,14 @@ def _without_unused(run: RunConfig) -> RunConfig:
 
 
 def _with_default(section: Any, path: list[str]) -> Any:
-    """`section` with the default of the setting, or of the settings, at a path in it."""
+    """`section` with the default of the setting, or section, at a path in it."""
     name, *inner = path
-    default = getattr(type(section), name, {})  # a mapping's is empty, and made for each section
+    default = getattr(type(section), name, {})  # the default of a mapping is empty, and each section makes its own
     return replace(section, **{name: _with_default(getattr(section, name), inner) if inner else default})
 
 
 def _served(run: RunConfig) -> RunConfig:
-    """The settings with what the protocol uses of a server's and of a target's."""
+    """The run with the batch that its server makes, and with the direction of its target."""
     if run.protocol == vocab.Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
     if run.protocol not in vocab.SERVING:
@@ -178,7 +178,7 @@ def _served(run: RunConfig) -> RunConfig:
 
 
 def check_limits(run: RunConfig) -> None:
-    """Checks every setting's limits. Raises UserError, which names the flag and the range: a value is out of it."""
+    """Raises a UserError if a value is out of range; the message names the setting and the range."""
     for setting in DECLARED:
         value = setting.value(run)
         try:
@@ -191,7 +191,7 @@ def check_limits(run: RunConfig) -> None:
 
 
 def _check_content(flag: str, value: Any) -> None:
-    """Raises a UserError for what no record could keep."""
+    """Raises a UserError if a record could not keep the value."""
     if value is None or isinstance(value, bool | int):
         return
     try:
