@@ -229,7 +229,7 @@ def test_a_compiled_network_is_compiled_by_its_process():
         ({"mode": "train"}, "loss: a function of"),
         ({"batch": None}, "batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)"),
         ({"batch": 1.0}, "batch: should be a tensor"),
-        ({"batch": torch.tensor(1.0)}, "samples: its number is unknown"),
+        ({"batch": torch.tensor(1.0)}, "samples: the number is unknown"),
         ({"batch": {"y": torch.ones(4, 4)}}, "batch: has y, but the network needs input"),
         ({"mode": "train", "loss": lambda output, _: output}, "loss: should return a scalar tensor"),
         ({"samples": 0}, "samples=0: should be a whole number"),

@@ -61,5 +61,5 @@ def test_one_process_can_use_ray_again_and_without_an_address_starts_none():
     local = ExecutorConfig(name=Executor.ray, ray=RayConfig(address="local"))
     for _ in range(2):
         engine_of(local).close()
-    with pytest.raises(UserError, match=r"executor\.ray\.address=auto: no Ray there"):
+    with pytest.raises(UserError, match=r"executor\.ray\.address=auto: no Ray cluster at this address"):
         engine_of(ExecutorConfig(name=Executor.ray))

@@ -69,10 +69,10 @@ def test_a_silent_mirror_is_given_up_soon_for_the_next_and_each_is_named(small, 
 def test_what_comes_altered_or_breaks_off_is_not_kept(small, mirror, tmp_path, monkeypatch):
     first, second = files(small)[:2]
     (small.folder / second.name).write_bytes(b"<html>Please log in</html>")
-    with pytest.raises(DownloadError, match=rf"{second.name} came altered or incomplete \(26 bytes\)"):
+    with pytest.raises(DownloadError, match=rf"{second.name} arrived altered or incomplete \(26 bytes\)"):
         download(files(small), [mirror], tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.name]
     monkeypatch.setattr(Handler, "breaks_at", 40)
-    with pytest.raises(DownloadError, match=r"came altered or incomplete \(40 bytes|IncompleteRead"):
+    with pytest.raises(DownloadError, match=r"arrived altered or incomplete \(40 bytes|IncompleteRead"):
         download(files(small)[:1], [mirror], tmp_path / "other")
     assert list((tmp_path / "other").iterdir()) == []

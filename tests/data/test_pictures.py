@@ -100,9 +100,9 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     assert refused == {
         "Cat/0.jpg": "empty",
         "Cat/Thumbs.db": "its name is not that of a picture",
-        "Cat/link.jpg": "no file, but a folder, a device or a link to nothing",
-        "Dog/more.jpg": "no file, but a folder, a device or a link to nothing",
-        "Dog/pipe.jpg": "no file, but a folder, a device or a link to nothing",
+        "Cat/link.jpg": "not a file, but a folder, a device or a link to nothing",
+        "Dog/more.jpg": "not a file, but a folder, a device or a link to nothing",
+        "Dog/pipe.jpg": "not a file, but a folder, a device or a link to nothing",
         "Dog/huge.jpg": "too large (104,857,600 bytes)",
     }
     num = [len(load_split(out, split).labels) for split in ("train", "test")]

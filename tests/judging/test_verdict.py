@@ -66,7 +66,7 @@ def test_a_measurement_is_ok_invalid_or_disturbed(ran, ceiling, word, why):
 
 def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them():
     many = make_measurement(blocks=[Block(num_steps=10, num_samples=321, seconds=0.1)])
-    assert judge(make_cell(), many) == "it counts more than 32 samples a step"
+    assert judge(make_cell(), many) == "more than 32 samples were counted in a step"
     assert judge(make_cell(model=ModelSpec(name="own", samples="own.count")), many) is None
 
 

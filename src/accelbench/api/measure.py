@@ -219,7 +219,7 @@ def _check_network(arguments: dict[str, Any]) -> None:
     if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
         raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
     if first is not None and first.dtype.itemsize != 4 and arguments["precision"] == vocab.Precision.fp32:
-        raise UserError(f"precision='fp32': the network's weights are {first.dtype}: name that, or use .float()")
+        raise UserError(f"precision='fp32': the network's weights are {first.dtype}: use that precision, or .float()")
 
 
 def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:
@@ -237,7 +237,7 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
         num_samples = tensors[0].size(0) if tensors[0].dim() else 0
         if not num_samples:
             shape = tuple(tensors[0].shape)
-            raise UserError(f"samples: its number is unknown, since the batch's first tensor has the shape {shape}")
+            raise UserError(f"samples: the number is unknown, because the batch's first tensor has the shape {shape}")
     is_on_gpu = bool(tensors) and all(tensor.is_cuda for tensor in tensors)
     torch = sys.modules.get("torch")
     return Cell(

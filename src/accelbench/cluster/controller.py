@@ -171,7 +171,7 @@ class Controller:
         """Raises UserError: some cells have no record."""
         if num := len(self.ready.planned) - len(records):
             why = "; ".join(dict.fromkeys(self._problems)) or "something else ended their jobs"
-            again = f"The same command with out={shown(self.context.folder)} goes on"
+            again = f"The same command with out={shown(self.context.folder)} continues"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
 
     def _last_round(self) -> Round | None:

@@ -42,7 +42,7 @@ class RayEngine(ClusterEngine):
             else:
                 ray.init(address=address, **QUIET)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            problem = f"executor.ray.address={address}: no Ray there ({one_line(str(error))})"
+            problem = f"executor.ray.address={address}: no Ray cluster at this address ({one_line(str(error))})"
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:

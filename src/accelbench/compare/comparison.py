@@ -129,7 +129,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     if num_skipped := len(result.matching.pairs) - len(verdicts):
         say(console, f"  {num_skipped} were skipped in both A and B", "dim")
     if result.matching.num_unpaired:
-        say(console, f"  {result.matching.num_unpaired} only A or only B has", "dim")
+        say(console, f"  {result.matching.num_unpaired} are only in A or only in B", "dim")
     compared_pairs = [comparison for _, comparison in result.pairs]
     limit = terms.max_slower
     if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):

@@ -69,7 +69,7 @@ def _fetch(url: str, file: File, path: Path) -> None:
         with shown as body, part.open("wb") as target:
             shutil.copyfileobj(body, target)
         if sha256_of(part) != file.sha256:
-            raise URLError(f"{file.name} came altered or incomplete ({part.stat().st_size:,} bytes)")
+            raise URLError(f"{file.name} arrived altered or incomplete ({part.stat().st_size:,} bytes)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ class Folder:
         """The bytes of one file. Raises DataError: it is too large, or no file. Raises OSError: the disk fails."""
         path = self.path / name
         if not path.is_file():
-            raise DataError("no file, but a folder, a device or a link to nothing")
+            raise DataError("not a file, but a folder, a device or a link to nothing")
         _check_size(path.stat().st_size, MAX_FILE_BYTES)
         return path.read_bytes()
 

@@ -94,6 +94,6 @@ def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     for name, cell in check.cells.items():
         needed = ", ".join(f"{percent(row.slowdown)} with {row.num_processes}" for row in cell.detectable)
         apart = f"{100 * cell.low:+.1f} to {100 * cell.high:+.1f} %"
-        console.print(f"{name} cell: {cell.num_rounds} rounds, itself over itself {apart}; differences: {needed}")
+        console.print(f"{name} cell: {cell.num_rounds} rounds, its speed over its own {apart}; detectable: {needed}")
     kept = f"Kept in {shown(place.cache / SELFCHECK)}, which the report reads."
     say(console, f"{kept} Records: {shown(folder)}")

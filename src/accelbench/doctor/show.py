@@ -34,7 +34,7 @@ GB = 1e9  # bytes
 LEFT_OUT = ("physical_cores",)  # details of a device that are not in the summary
 FOOT = "* not with every network or engine; for details: accelbench doctor --all"
 TOO_LOW = "too low, because other load ran at the same time"
-NOT_PROBED = "not probed yet: the first cell on each device does it"
+NOT_PROBED = "not probed yet: the first cell on each device probes it"
 Rows = list[tuple[str, str]]
 
 
@@ -199,7 +199,7 @@ def _skipped(kinds: Kinds) -> Rows:
         modes = [mode for mode in STEP_MODES if kinds[device, precision, mode] == reason]
         which = f", {modes[0]}" if len(modes) < len(STEP_MODES) else ""
         rows.append((f"{device} {precision}{which}", reason))
-    return rows or [("", "nothing, on the devices that are there")]
+    return rows or [("", "nothing on the devices of this machine")]
 
 
 def data_sets(place: Workplace) -> dict[str, Data | str]:

@@ -103,7 +103,7 @@ def _others_ran(cell: Cell, measurement: Measurement) -> Iterator[str]:
     # Unless a function of the user counts samples, no step has more samples than the batch.
     most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
     if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
-        yield f"it counts more than {most} samples a step"
+        yield f"more than {most} samples were counted in a step"
 
 
 def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> Iterator[str]:

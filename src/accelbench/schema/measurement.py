@@ -240,7 +240,7 @@ class TargetTraining:
 
     def __post_init__(self) -> None:
         if (self.hit or 0) >= len(self.evaluations):
-            raise ValueError("evaluations should have that of the hit, and at least one")
+            raise ValueError("evaluations should contain the hit's, and at least one")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ class SelfCheck:
     def sentence(self) -> str:
         """How far apart two settings must be."""
         parts = ", ".join(f"{percent(slowdown)} with {num}" for num, slowdown in self.detectable().items())
-        return f"On this CPU two settings have to differ by {parts} processes of each to be told apart 4 times in 5."
+        return f"A difference on this CPU is detected 4 times in 5 if it is at least {parts} processes of each setting."
 
 
 def percent(share: float) -> str:

@@ -36,7 +36,7 @@ class Candidate:
 
     @property
     def rate(self) -> float:
-        """An estimate of the highest rate within the limit. Without a probe, the offline throughput, its maximum."""
+        """An estimate of the highest rate within the limit. Without a probe: the offline throughput."""
         joined = rate_at_limit(self.probes, self.item.cell.server.percentile)
         if joined is not None:
             return joined.rate
