@@ -78,7 +78,7 @@ def test_files_beside_a_record_go_with_it(here, ending):
 @pytest.mark.parametrize(
     ("source", "into", "message"),
     [
-        *(("results", into, "lie in each other") for into in ("results/merged", "results", ".")),
+        *(("results", into, "or lies in it") for into in ("results/merged", "results", ".")),
         ("nowhere", "all", "no such folder"),
         ("empty", "all", "holds no records"),
         ("nosuch://x/y", "all", "nosuch"),

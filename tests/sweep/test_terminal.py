@@ -99,7 +99,7 @@ def test_the_fastest_cell_is_named_with_its_gain_over_what_was_asked_for_first_a
     words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
     assert "fp32, batch 32 is fastest here, 99.7 samples/s, median step 10.0 ms" in words
     assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
-    assert "1 slower cell in doubt: the report says why" in words
+    assert "1 slower cell in doubt: see the report" in words
     words = " ".join(answer(of_rate(batch_size=8), of_rate(300.0, **bf16)).split())
     assert "bf16, batch 32 gives 297 samples/s, median step 10.0 ms. No other setting was measured with this" in words
 

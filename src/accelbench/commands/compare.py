@@ -46,7 +46,7 @@ RULES = (
     Rule("top margin", "--top: goes without --margin"),
     Rule("top fail_if", "--top: goes without --fail-if"),
     Rule("!top !first", "compare: takes A and B: folders of records, or cells with --run"),
-    Rule("target repeats", "--repeats: goes without --target; --seeds says how many trainings"),
+    Rule("target repeats", "--repeats: goes without --target; --seeds is the number of trainings"),
     Rule("target margin", "--margin: goes without --target"),
     Rule("target fail_if", "--fail-if: goes without --target"),
     Rule("verbose !run", "-v: goes with --run; records are not measured again"),
@@ -56,7 +56,7 @@ RULES = (
 
 @command(
     "compare",
-    "say whether B is as fast as A: same, faster, slower or can't tell",
+    "test whether B is as fast as A: same, faster, slower or can't tell",
     flag("--run", help="A and B are cells, each in quotes: measure them"),
     flag("--top", help="measure the best cells of folder A again, to be sure"),
     flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
@@ -152,7 +152,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
 
 @command(
     "regressions",
-    "say which cells changed between two git revisions",
+    "list the cells that changed between two git revisions",
     flag("--json", help="print each cell as JSON"),
     flag("--anyway", help="also test cells that were not interleaved"),
     flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
@@ -186,7 +186,7 @@ def regressions(chosen: Namespace, console: Console) -> int:
     else:
         say(console, *_lines(cells), *notes)
     if all(cell.change == Change.cant_tell for cell in cells):
-        raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
+        raise UserError("regressions: no cell could be tested; docs/comparing.md explains how to measure two revisions")
     return int(any(cell.change in (Change.failed, Change.slower) for cell in cells))
 
 

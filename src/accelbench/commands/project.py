@@ -64,7 +64,7 @@ def ui(chosen: Namespace, console: Console) -> int:
     "init",
     "write a project of your own, with an example network",
     flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),
-    description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",
+    description="It never overwrites a file. `dvc repro` then measures what params.yaml asks for and builds a report.",
 )
 def init(chosen: Namespace, console: Console) -> int:
     """Writes the project's files."""
@@ -85,7 +85,7 @@ def init(chosen: Namespace, console: Console) -> int:
     "completion",
     "print a script that completes accelbench's words in a shell",
     flag("shell", choices=("bash",), help="the shell to complete in"),
-    description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
+    description="Try it with `source <(accelbench completion bash)`; README.md explains where to save it.",
 )
 def completion(chosen: Namespace, console: Console) -> int:
     """Prints the script."""

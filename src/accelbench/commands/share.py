@@ -22,7 +22,7 @@ Compares the two cells of each claim, as `compare --run` does: 5 fresh processes
   doesn't hold  it is slower, or as fast where the bundle has it faster
   can't tell    neither, with the reason
   not measured  this machine lacks what it takes, or you did not allow it
-Exit status 1: something is not as claimed, or nothing could be told.
+Exit status 1: something is not as claimed, or nothing could be decided.
 """
 
 
@@ -108,7 +108,7 @@ BUNDLE_HELP = "a file that `accelbench bundle` wrote"
 
 @command(
     "verify",
-    "say whether a bundle is whole, and its figures follow",
+    "check that a bundle is whole, and its figures follow",
     flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
     description="Nothing of the bundle is run. Exit status 1: something in it is wrong.",
 )

@@ -27,7 +27,7 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
 UNCOUNTED = "no answer counts such a cell"
-BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} has such cells count"
+BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} lets such cells count"
 MAX_DOUBTS = 2
 MAX_ERROR_LINES = 16  # of an error in the user's code; a longer one goes through a framework, and stands in the record
 MAX_WIDTH = 113  # columns: longer bars tell no more

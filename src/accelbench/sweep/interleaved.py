@@ -89,7 +89,7 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
     check_cells(num * len(cells), "--seeds")
     for cell in cells:
         if cell.seed + num > MAX_SEED:
-            raise UserError(f"seed={cell.seed}: with --seeds {num}, seeds end at {MAX_SEED}")
+            raise UserError(f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower one")
     seeded = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
     return list({cell.id: cell for cell in seeded}.values())
 

@@ -46,7 +46,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             folder = stack.enter_context(_at_hand(source))
             inner, outer = resolved(into), resolved(folder)
             if inner.is_relative_to(outer) or outer.is_relative_to(inner):
-                raise UserError(f"{source}: it and the folder that --into names lie in each other")
+                raise UserError(f"{source}: contains the folder of --into, or lies in it: name another one")
             sweeps = plan_file.sweep_folders(folder)
             if not sweeps:
                 raise UserError(f"{source}: holds no records and no {PLAN}")

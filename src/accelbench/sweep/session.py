@@ -98,7 +98,7 @@ class Session:
             self.evidence,
             earlier=self._known,
             is_brief=self._is_brief,
-            says_mistakes=len(self.ready.planned) > 1,  # else the end says it, or the exception of the Python API
+            says_mistakes=len(self.ready.planned) > 1,  # a single cell's stands at its end
         )
         self._progress = self._stack.enter_context(progress)
         self._preflight = Preflight(hosts, self.ready.data_folder, self.context.say)

@@ -254,4 +254,4 @@ def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
     if (num := len(doubts) - MAX_DOUBTS) > 0:
         yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
     if num := sum(bool(warnings_of(cell.row)) for cell in answer.group.cells[1:]):
-        yield Text(f"{counted(num, 'slower cell')} in doubt: the report says why", "dim yellow")
+        yield Text(f"{counted(num, 'slower cell')} in doubt: see the report", "dim yellow")
