@@ -109,7 +109,11 @@ class Store:
     def newest_experiment(self) -> str:
         """The id of the experiment with the newest sweep. Raises UserError: there is none yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
-        ids = {each.tags[SWEEP]: str(each.experiment_id) for each in experiments if SWEEP in each.tags}
+        ids = {
+            experiment.tags[SWEEP]: str(experiment.experiment_id)
+            for experiment in experiments
+            if SWEEP in experiment.tags
+        }
         if not ids:
             raise UserError("no run in MLflow yet: run a sweep first")
         return ids[max(ids)]
@@ -117,7 +121,7 @@ class Store:
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
         """The id of the suite's experiment; makes or restores it if needed.
 
-        Its view and description are those of its newest sweep, whatever `sync` delivers later.
+        Its view and description are those of its newest sweep, also after `sync` has delivered an older one.
         """
         name = location.PREFIX + suite
         experiment = self._client.get_experiment_by_name(name)
@@ -145,9 +149,9 @@ class Store:
         return finished
 
     def _make(self, experiment_id: str, run: mlflow_fields.Run) -> entities.Run:
-        made = self._client.create_run(experiment_id, run.start_ms, run.tags, run.name)
-        run_id = made.info.run_id
-        self._write(made, run)
+        created = self._client.create_run(experiment_id, run.start_ms, run.tags, run.name)
+        run_id = created.info.run_id
+        self._write(created, run)
         for points in chunk_list(run.series, MAX_METRICS):
             self._client.log_batch(run_id, [entities.Metric(*point) for point in points])
         if run.data is not None:
@@ -156,7 +160,7 @@ class Store:
             tag = entities.InputTag("mlflow.data.context", run.params["mode"])
             self._client.log_inputs(run_id, [entities.DatasetInput(dataset, [tag])])
         self._client.set_terminated(run_id, run.status, run.end_ms)
-        return made
+        return created
 
     def _write(self, existing: entities.Run, run: mlflow_fields.Run) -> None:
         """Writes what the existing run lacks or has with other values. If there is anything, writes the files, too."""
@@ -184,11 +188,11 @@ class Store:
 def _create(path: Path) -> None:
     """Makes the store in a folder beside it, and moves it into place: a killed process leaves no half of one."""
     with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
-        made = Path(folder) / path.name
+        new = Path(folder) / path.name
         # The client would give the default experiment a folder below the current one, in SQL without escapes.
-        store = SqlAlchemyStore(f"sqlite:///{made}", location.PROXIED)
+        store = SqlAlchemyStore(f"sqlite:///{new}", location.PROXIED)
         store._dispose_engine()
-        with closing(sqlite3.connect(made)) as connection:
+        with closing(sqlite3.connect(new)) as connection:
             # Allows readers while one process writes; the database keeps the setting.
             connection.execute("PRAGMA journal_mode=WAL")
-        made.replace(path)
+        new.replace(path)

@@ -108,7 +108,7 @@ def sweep_of(records: Iterable[Record]) -> str:
 
 def run_name(cell: Cell) -> str:
     """Such as `mlp infer keras fp32 b128`, at most `MAX_NAME` characters: the longest words are cut first."""
-    label = replace(cell, repeat=0, seed=0).label  # those of the processes of a cell
+    label = replace(cell, repeat=0, seed=0).label  # a cell has one name for all its processes
     before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
     model, _, device = before.rpartition("-")
     every = [model, cell.mode, "" if device == "cpu" else device, *options.split("-")]
@@ -178,12 +178,12 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
 
 def about(cells: Sequence[MeasuredCell]) -> str:
     """The description of a sweep: its answer, a row for each job, doubts, and what was not measured."""
-    found = answers(cells)
-    every = jobs(found)
+    every_answer = answers(cells)
+    every = jobs(every_answer)
     compared = [job for job in every if job.gains]
     lines = []
     if len(every) == 1:
-        lines.append(f"**{found[0].title}**: {found[0].sentence}")
+        lines.append(f"**{every_answer[0].title}**: {every_answer[0].sentence}")
     elif compared:
         of_all = f"{sum(job.answer.best is not None for job in compared)} of {counted(len(compared), 'job')}"
         lines.append(f"**{of_all} run faster than {reference_text(compared)} at the same batch**")
@@ -198,10 +198,10 @@ def about(cells: Sequence[MeasuredCell]) -> str:
     return clean("\n\n".join(lines))[:MAX_TAG]
 
 
-def _table_of_jobs(found: Sequence[Job]) -> str:
+def _table_of_jobs(shown: Sequence[Job]) -> str:
     """A markdown table with a row for each job: its fastest setting, and the reference if that setting gains on it."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
-    for job in found:
+    for job in shown:
         error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
         differs = f" (output differs by {error})" if error else ""
         entries = [job.name, job.choice + differs, speed_text(job.cell.cell, job.cell.speed)]
@@ -293,11 +293,13 @@ def _params(record: Record) -> dict[str, str]:
     Above `MAX_PARAMS`, `more` joins the rest, so that no two cells have the same parameters.
     """
     params = dict.fromkeys(PARAMS, "")
-    settings = {each.path: each for each in declared(Cell)}
+    settings = {setting.path: setting for setting in declared(Cell)}
     for path, text in flat(record.cell.settings()).items():
-        each = settings.get(path)
-        name = each.column if each and each.texts.column else path.removesuffix(".name")  # `model` is `model.name`
-        default = each.field.default if each else MISSING
+        setting = settings.get(path)
+        name = path.removesuffix(".name")  # `model` is `model.name`
+        if setting and setting.texts.column:
+            name = setting.column
+        default = setting.field.default if setting else MISSING
         if name in PARAMS or (text != "null" and (default is MISSING or text != canonical_json(default))):
             params[name] = value_text(json.loads(text))
     if record.data and not record.cell.model.batch:
