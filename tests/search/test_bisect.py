@@ -86,8 +86,11 @@ def fill(here):
         ("HEAD change0", "GOOD=HEAD: is not an ancestor of BAD=change0"),
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
         ("change0 HEAD -- model=mlp", "model=mlp: not among the files of the commit"),
-        ("change0 HEAD -- protocol=offline", "protocol=offline: bisect compares speeds: use window, steps or fit"),
-        ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: can't be imported"),
+        (
+            "change0 HEAD -- model=mlp protocol=offline",
+            "protocol=offline: bisect compares speeds: use window, steps or fit",
+        ),
+        ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: mine.nets has no gone."),
         ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: not among"),
     ],
 )

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @command(
     "best",
-    "say what to use, from records; or find it by measuring",
+    "recommend settings, from records or by measuring",
     flag("words", nargs="*", metavar="folder", help=FOLDER_HELP),
     flag("--latency-ms", metavar="MS", type=float, help="limit of a median step; with --serve of a request"),
     flag(
