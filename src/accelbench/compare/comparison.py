@@ -263,8 +263,8 @@ class CellChange(SpeedRatio):
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
     """The change of each cell, the largest changes first. `anyway`: also test cells that were not interleaved."""
-    # The more cells, the wider each interval (Bonferroni). Without any change, a list names a cell with at most
-    # `ALPHA`.
+    # The more cells, the wider each interval (Bonferroni). If no cell changed, the probability that the list names one
+    # is at most `ALPHA`.
     confidence = 1 - ALPHA / max(1, len(pairs))
     cells = [_change(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in pairs]
     order = list(Change)

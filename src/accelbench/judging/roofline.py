@@ -44,8 +44,8 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
     """The resource that bounds a step of `seconds`: the one whose minimum time is the longest.
 
-    The minimum times follow from the ceilings. One above `seconds` is a wrong estimate and is ignored, except that of
-    the computation. None if the operations or their ceiling are unknown.
+    The minimum times follow from the ceilings. One above `seconds` is a wrong estimate and is ignored, unless it is
+    that of the computation. None if the operations or their ceiling are unknown.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

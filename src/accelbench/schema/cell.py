@@ -63,7 +63,7 @@ def value_text(value: object) -> str:
 class Options:
     """Ways to make a network faster, each off by default: docs/engines.md. The last two apply to the cell's process."""
 
-    channels_last: bool = _shown(False, "whether images have the memory layout channels last")
+    channels_last: bool = _shown(False, "whether images have the channels-last memory layout")
     compile: bool = _shown(False, "whether torch.compile compiles the network")
     freeze: bool = _shown(False, "whether weights are constants of the compiled network (inference)")
     cuda_graphs: bool = _shown(False, "whether a step is recorded once and replayed as a CUDA graph")
@@ -307,7 +307,7 @@ BOUNDS = {
 
 
 def unused_by(protocol: vocab.Protocol) -> set[str]:
-    """The attributes of a cell that only other protocols use."""
+    """The attributes of a cell that this protocol does not use."""
     return {name for names in BOUNDS.values() for name in names} - set(BOUNDS.get(protocol, ()))
 
 

@@ -78,7 +78,7 @@ def search_alone(
 ) -> int:
     """Plans `cells`, runs the search that `begin` makes, prints its answer, and returns the exit status.
 
-    Raises UserError: the user sets a number of processes, which is the search's decision.
+    Raises UserError: the user sets a number of processes, but the search decides it.
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError(f"repeat, repeats: {what} decides the number of processes: leave it out")

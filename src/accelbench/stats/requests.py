@@ -167,7 +167,7 @@ def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A run at one rate. It compares the latencies with the limit."""
+    """A run at one rate, compared with the limit."""
 
     rate: float  # requests per second
     num: int  # number of requests
