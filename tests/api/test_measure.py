@@ -39,10 +39,10 @@ def test_a_network_of_a_notebook_is_measured_in_a_fresh_process_and_nothing_chan
     net, batch = Net(), torch.randn(8, 16)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     states = random.getstate(), torch.get_rng_state().tolist()
-    found = measured(net, batch, mode="train", loss=lambda output, batch: output.square().mean())
-    assert (found.precision, found.mode, found.samples) == ("fp32", "train", 8)
-    assert found.samples_per_s > 0
-    assert not any("isolated" in warning for warning in found.warnings)
+    result = measured(net, batch, mode="train", loss=lambda output, batch: output.square().mean())
+    assert (result.precision, result.mode, result.samples) == ("fp32", "train", 8)
+    assert result.samples_per_s > 0
+    assert not any("isolated" in warning for warning in result.warnings)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert (random.getstate(), torch.get_rng_state().tolist()) == states
 
@@ -62,10 +62,10 @@ def test_what_cannot_be_pickled_and_code_that_fails_are_said_clearly():
 
 
 def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
-    found = measured(lambda: time.sleep(0.005), samples=2)
-    assert 5 <= found.latency_p50_ms < 500
-    assert 4 < found.samples_per_s <= 2 / 0.005
-    assert (found.mode, found.precision, found.flops, found.mfu, found.row["precision"]) == (None,) * 5
+    result = measured(lambda: time.sleep(0.005), samples=2)
+    assert 5 <= result.latency_p50_ms < 500
+    assert 4 < result.samples_per_s <= 2 / 0.005
+    assert (result.mode, result.precision, result.flops, result.mfu, result.row["precision"]) == (None,) * 5
 
 
 async def awaited():
@@ -139,9 +139,9 @@ class Holds:
 
 @pytest.mark.parametrize("make", [lambda: {"a": [Pending()]}, lambda: Holds(Pending())])
 def test_what_another_framework_still_computes_is_waited_for(make):
-    found = measured(make)
-    assert found.latency_p50_ms >= 2
-    assert found.samples_per_s <= 500
+    result = measured(make)
+    assert result.latency_p50_ms >= 2
+    assert result.samples_per_s <= 500
 
 
 def test_the_operations_of_a_step_are_counted():
@@ -168,15 +168,15 @@ def test_a_batch_is_a_tuple_or_a_mapping(batch):
         def forward(self, a, b):
             return {"out": super().forward(a + b)}
 
-    found = measured(Two(4, 2), batch)
-    assert found.samples == 6
-    assert [note for note in found.raw.notes if "label" in note] == found.raw.notes
+    result = measured(Two(4, 2), batch)
+    assert result.samples == 6
+    assert [note for note in result.raw.notes if "label" in note] == result.raw.notes
 
 
 def test_the_number_of_samples_may_be_given():
-    found = measured(nn.Linear(4, 4), BATCH, samples=2)
-    assert found.samples == 2
-    assert found.row["samples_per_s"] == pytest.approx(2 * 1e3 / found.latency_p50_ms, rel=0.9)
+    result = measured(nn.Linear(4, 4), BATCH, samples=2)
+    assert result.samples == 2
+    assert result.row["samples_per_s"] == pytest.approx(2 * 1e3 / result.latency_p50_ms, rel=0.9)
 
 
 class Stale(nn.Linear):
@@ -252,10 +252,10 @@ def test_what_a_function_decides_itself_is_refused(arguments):
 
 
 def test_a_measurement_shows_itself_safely():
-    found = measured(nn.Linear(4, 4), BATCH, name="<b>net</b>")
-    assert repr(found).startswith("<b>net</b>: infer, cpu, fp32, 4 samples a step")
-    assert "&lt;b&gt;net&lt;/b&gt;" in found._repr_html_()
-    assert "<b>" not in found._repr_html_()
+    result = measured(nn.Linear(4, 4), BATCH, name="<b>net</b>")
+    assert repr(result).startswith("<b>net</b>: infer, cpu, fp32, 4 samples a step")
+    assert "&lt;b&gt;net&lt;/b&gt;" in result._repr_html_()
+    assert "<b>" not in result._repr_html_()
 
 
 @pytest.mark.gpu

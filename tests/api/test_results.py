@@ -48,21 +48,21 @@ def results(folder):
 
 
 def test_results_are_a_sequence_of_what_was_measured(results):
-    found = next(each for each in results if each.settings["precision"] == "fp32" and each.is_ok)
-    assert found.samples_per_s == pytest.approx(3200)
-    assert found.samples_per_s_low <= found.samples_per_s <= found.samples_per_s_high
-    assert found.latency_p50_ms == pytest.approx(10)
-    assert json.loads(found.path.read_text())["label"] == found.label
+    result = next(one for one in results if one.settings["precision"] == "fp32" and one.is_ok)
+    assert result.samples_per_s == pytest.approx(3200)
+    assert result.samples_per_s_low <= result.samples_per_s <= result.samples_per_s_high
+    assert result.latency_p50_ms == pytest.approx(10)
+    assert json.loads(result.path.read_text())["label"] == result.label
     assert isinstance(results[1:], accelbench.Results)
     assert (len(results[1:]), results[1:].folder) == (2, results.folder)
 
 
 def test_a_cell_that_is_not_ok_has_its_reason_and_no_numbers(folder):
     records.write(make_record(make_cell(batch_size=2), Status.invalid, reason="wrong"), folder)
-    found = {each.status: each for each in accelbench.read(folder)}
+    by_status = {result.status: result for result in accelbench.read(folder)}
     for status in ("failed", "invalid"):
-        assert (found[status].samples_per_s, found[status].latency_p50_ms) == (None, None)
-    assert "failed: <b>a bad layer</b>" in repr(found["failed"])
+        assert (by_status[status].samples_per_s, by_status[status].latency_p50_ms) == (None, None)
+    assert "failed: <b>a bad layer</b>" in repr(by_status["failed"])
 
 
 def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
@@ -89,12 +89,12 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
     text = results._repr_html_()
     assert "&lt;b&gt;a bad layer" in text
     assert "bf16, batch 32 is fastest here" in text
-    widths = [int(each) for each in re.findall(r"width:(\d+)px", text)]
+    widths = [int(width) for width in re.findall(r"width:(\d+)px", text)]
     assert widths == [120, 60, 0]  # of the fastest cell, the one that is half as fast, and the failed one
     texts = [[cell.text for cell in row] for row in ElementTree.fromstring(text).iter("tr")]
     assert [row[0] for row in texts] == [
         "cell",
-        *(f"mlp-cpu-{each}-infer" for each in ("bf16-b32", "fp32-b32", "fp32-b4")),
+        *(f"mlp-cpu-{words}-infer" for words in ("bf16-b32", "fp32-b32", "fp32-b4")),
     ]
     assert [row[5] for row in texts[1:]] == ["2.00 times, likely", "reference", None]
     assert text.count("bold") == len(texts[1]) - 2  # but for the bar and the warnings
@@ -105,24 +105,24 @@ def test_a_notebook_shows_the_answer_and_a_line_with_a_bar_for_each(results):
 
 
 def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
-    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 31] * 8, cache_bytes=4_000_000)
-    measured = make_measurement(generation=seen, tokens_per_sample=32)
+    generation = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 31] * 8, cache_bytes=4_000_000)
+    measured = make_measurement(generation=generation, tokens_per_sample=32)
     record = make_record(make_cell(mode=Mode.generate), measurement=measured)
     records.write(record, tmp_path)
     results, console = accelbench.read(tmp_path), Console(file=io.StringIO(), width=120)
     show_card(record, "", console)
     terminal.show_answer([record], "runs/mine", console)
     cells = cells_of([Process.of(record)])
-    told = [" ".join(terminal.outcome(record)), answers(cells)[0].sentence, results._repr_html_()]
-    for text in told:
+    texts = [" ".join(terminal.outcome(record)), answers(cells)[0].sentence, results._repr_html_()]
+    for text in texts:
         assert re.search("102,[04]00 tokens/s", text)
         assert "first token after 100 ms, 10.0 ms a token" in text
-    for text in (*told, repr(results), console.file.getvalue()):
+    for text in (*texts, repr(results), console.file.getvalue()):
         assert "tokens/s" in text
         assert "samples/s" not in text
         assert "ms/step" not in text
-    assert "first token (ms)" in told[-1]
-    disturbed = beside.make_record(cell=record.cell, generation=seen, tokens_per_sample=32)
+    assert "first token (ms)" in texts[-1]
+    disturbed = beside.make_record(cell=record.cell, generation=generation, tokens_per_sample=32)
     records.write(disturbed, tmp_path / "disturbed")
     shown = accelbench.read(tmp_path / "disturbed")._repr_html_()
     assert "10.0" not in shown  # of a disturbed cell nothing is published

@@ -28,7 +28,7 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
 
 
 @pytest.mark.parametrize(
-    ("settings", "values", "told"),
+    ("settings", "values", "message"),
     [
         (
             torch.nn.Flatten(),
@@ -46,10 +46,10 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
         ("", {"model": torch.nn.Flatten}, "mean model=custom model.target=torch.nn.modules.flatten.Flatten?"),
     ],
 )
-def test_a_mistake_names_the_words_to_type(settings, values, told, here):
+def test_a_mistake_names_the_words_to_type(settings, values, message, here):
     with pytest.raises(UserError) as raised:
         accelbench.run(settings, **values)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_device_of_torch_is_the_word_for_it():

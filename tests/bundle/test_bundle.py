@@ -17,7 +17,7 @@ from report.conftest import Maker
 def folder(tmp_path):
     maker = Maker()
     cells = [maker.cell(batch_size=2**i) for i in range(4)]
-    records = [maker.at(maker.ok(each, 1000.0 * 2**i), i) for i, each in enumerate(cells)]
+    records = [maker.at(maker.ok(cell, 1000.0 * 2**i), i) for i, cell in enumerate(cells)]
     return maker.suite(tmp_path / "runs", [*records, maker.at(maker.record(maker.cell(batch_size=64), Status.oom), 9)])
 
 
@@ -101,26 +101,26 @@ def test_a_record_that_can_not_be_read_is_refused_and_found(folder, bundle, tmp_
     if not has_plan:
         (folder / "plan.json").unlink()
     assert main(["bundle", str(folder), "--out", str(tmp_path / "no.zip")]) == 2
-    said = capsys.readouterr().err
-    assert path.name in said
-    assert "delete it and run the sweep again" in said
+    printed = capsys.readouterr().err
+    assert path.name in printed
+    assert "delete it and run the sweep again" in printed
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "status", "said"),
+    ("old", "new", "status", "problem"),
     [
         (b"1000.", b"1900.", 1, "cells.csv: mlp"),  # which does not follow from its record
         (b"\n", b",surplus\n", 0, ""),  # an empty column of another release
         (b"model,", b"x" * 140_000 + b",", 2, "field larger"),
     ],
 )
-def test_a_table_with_another_figure_or_of_another_shape_is_found(bundle, capsys, old, new, status, said):
+def test_a_table_with_another_figure_or_of_another_shape_is_found(bundle, capsys, old, new, status, problem):
     def edit(files):
         files["cells.csv"] = files["cells.csv"].replace(old, new, 1)
 
-    found, printed = verified(changed(bundle, edit, fix=True), capsys)
-    assert (found, said in printed.out + printed.err) == (status, True), printed
-    assert ("other.zip" in printed.err) == (found == 2)
+    exit_status, printed = verified(changed(bundle, edit, fix=True), capsys)
+    assert (exit_status, problem in printed.out + printed.err) == (status, True), printed
+    assert ("other.zip" in printed.err) == (exit_status == 2)
 
 
 def without_results(files):
@@ -133,24 +133,24 @@ def named(name):
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("edit", "problem"),
     [
         (without_results, "or no results/"),
         *[(named(name), "is not a plain file name") for name in ("results/" + "a/" * 2000 + "x", "../x", "/etc/x")],
     ],
 )
-def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit, said):
+def test_files_that_can_not_be_unpacked_are_refused(bundle, capsys, edit, problem):
     status, printed = verified(changed(bundle, edit), capsys)
     assert (status, "other.zip: " in printed.err, "accelbench-bundle-" in printed.err) == (2, True, False), printed.err
-    assert said in printed.err
+    assert problem in printed.err
 
 
 def test_what_can_not_be_packed_is_named_and_nothing_is_written(folder, tmp_path, capsys):
     out = tmp_path / "no.zip"
     (folder / "race.json").symlink_to(tmp_path / "missing")  # a link to nothing
     assert main(["bundle", str(folder), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert ("race.json" in said, "no.zip" in said, out.exists()) == (True, False, False)
+    printed = capsys.readouterr().err
+    assert ("race.json" in printed, "no.zip" in printed, out.exists()) == (True, False, False)
 
 
 def test_plans_that_confirm_nothing_of_the_records_are_left_out(folder, tmp_path):

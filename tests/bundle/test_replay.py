@@ -49,22 +49,22 @@ TRUE = {1: 100, 8: 800, 32: 3200}
 
 
 @pytest.mark.parametrize(
-    ("speeds", "fault", "found", "status"),
+    ("speeds", "fault", "words", "status"),
     [
         (TRUE, "", ["holds", "holds"], 0),
         ({1: 800, 8: 3200, 32: 1600}, "", ["doesn't hold", "holds"], 1),
         slow(TRUE, " 8", ["can't tell", "holds"], 0),
     ],
 )
-def test_what_holds_here_of_a_bundle(shared, project, speeds, fault, found, status):  # noqa: F811
-    said = replayed(bundled(project, speeds, f"batch decides{fault}"), shared)
+def test_what_holds_here_of_a_bundle(shared, project, speeds, fault, words, status):  # noqa: F811
+    replay_of = replayed(bundled(project, speeds, f"batch decides{fault}"), shared)
     (folder,) = (project / "runs").glob("*-replay")
     kept = json.loads((folder / "replay.json").read_text())
-    assert [each["found"] for each in kept["findings"]] == found
-    assert said[0] == status, said[1]
-    assert all(f"{each['found']:<15} {each['what']}" in said[1] for each in kept["findings"])
-    assert len([*folder.glob(RECORDS)]) == 2 * 5 * len(found)
-    assert ("a bad batch" in said[1]) == bool(fault)
+    assert [finding["found"] for finding in kept["findings"]] == words
+    assert replay_of[0] == status, replay_of[1]
+    assert all(f"{finding['found']:<15} {finding['what']}" in replay_of[1] for finding in kept["findings"])
+    assert len([*folder.glob(RECORDS)]) == 2 * 5 * len(words)
+    assert ("a bad batch" in replay_of[1]) == bool(fault)
 
 
 OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"command": "touch ran"})
@@ -97,7 +97,7 @@ def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811
     bundled(project, TRUE)
     changed(project / "theirs.zip", lambda files: files.update({"cells.csv": b""}), fix=True)
-    for name, said in (("none.zip", "zip: no such file"), ("other.zip", "not replayed")):
+    for name, problem in (("none.zip", "zip: no such file"), ("other.zip", "not replayed")):
         assert main(["replay", name]) == 2
-        assert said in capsys.readouterr().err
+        assert problem in capsys.readouterr().err
     assert main(["replay", "--cells=0", "theirs.zip"]) == 2

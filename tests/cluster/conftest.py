@@ -23,8 +23,8 @@ def variables(request, tmp_path_factory):
     if not servers.STATE.exists():
         end = pytest.fail if request.config.getoption("markexpr") == "cluster" else pytest.skip
         end("these tests need the servers that `make cluster-up` starts")
-    found = json.loads(servers.STATE.read_text())["environment"]
-    return {**os.environ, **found, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
+    variables = json.loads(servers.STATE.read_text())["environment"]
+    return {**os.environ, **variables, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
 
 
 class Commands:
@@ -46,9 +46,9 @@ class Commands:
 
     def end(self, process, status=0):
         """Waits for the end of a sweep; returns what it has printed."""
-        found = process.wait(PATIENCE_S)
+        ended_with = process.wait(PATIENCE_S)
         text = process.log.read_text()
-        assert found == status, text
+        assert ended_with == status, text
         return text
 
     def sweep(self, *words, status=0):
@@ -60,8 +60,8 @@ class Commands:
         return done.stdout
 
     def records(self, name):
-        found = [json.loads(path.read_text()) for path in (self.folder / "runs" / name).glob("*-*.json")]
-        return sorted(found, key=lambda record: record["label"])
+        records = [json.loads(path.read_text()) for path in (self.folder / "runs" / name).glob("*-*.json")]
+        return sorted(records, key=lambda record: record["label"])
 
     def finished(self, name):
         return list((self.folder / ".accelbench/runs" / name).glob("round-*/part-*/finished/*.json"))
@@ -74,10 +74,10 @@ class Commands:
     def until(self, condition):
         """Waits for it; returns what it gives."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
-            assert time.monotonic() < deadline, "".join(each.log.read_text() for each in self.started)
+        while not (value := condition()):
+            assert time.monotonic() < deadline, "".join(process.log.read_text() for process in self.started)
             time.sleep(0.1)
-        return found
+        return value
 
     def until_mid_cell(self, name):
         """Waits until a cell has its record and the next one is measured."""

@@ -106,9 +106,9 @@ def down() -> None:
 
 def end(pid: int, number: int = signal.SIGTERM) -> None:
     """Ends a daemon, with what it has started, and waits until it is gone."""
-    for each in (number, signal.SIGKILL):
+    for signal_number in (number, signal.SIGKILL):
         try:
-            os.killpg(pid, each)
+            os.killpg(pid, signal_number)
         except ProcessLookupError:
             return
         deadline = time.monotonic() + 10

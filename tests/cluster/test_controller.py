@@ -121,18 +121,18 @@ def test_a_refused_job_cancels_those_of_other_groups(stopped):
 
 
 def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_unknown_too(project, stopped):
-    cancelled, known = [], []
+    cancelled, on_disk = [], []
 
     def submit(parts, need, job_name):
         yield "0"
-        known.extend(json.loads((rounds(project)[0] / "jobs.json").read_text()))
+        on_disk.extend(json.loads((rounds(project)[0] / "jobs.json").read_text()))
         raise KeyboardInterrupt
 
     def states(jobs, job_name):
         return {"7": "running"} if job_name.startswith("accelbench-test-") else {}
 
     stopped(KeyboardInterrupt, None, submit=submit, cancel=cancelled.extend, states=states)
-    assert known == ["0"]
+    assert on_disk == ["0"]
     assert cancelled == ["0", "7"]
 
 
@@ -162,8 +162,8 @@ def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
     def last_words(spread, job):
         return (spread / f"{job}.err").read_text().splitlines()[-1]
 
-    told = r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"
-    stopped(match=told, submit=submit, last_words=last_words)
+    message = r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"
+    stopped(match=message, submit=submit, last_words=last_words)
     (spread,) = rounds(project)
     assert (spread / "0.err").exists()
 
@@ -176,8 +176,8 @@ def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(projec
     assert not processes.processes
     assert "2 of 2 cells have their record already" in text
     result, _, _ = swept([*cells_of(1, 4), *cells_of(2, fault="raise")], retry=Retry.failed)
-    found = {record.cell.batch_size: record.status for record in result.records}
-    assert found == {1: Status.ok, 4: Status.ok, 2: Status.failed}
+    statuses = {record.cell.batch_size: record.status for record in result.records}
+    assert statuses == {1: Status.ok, 4: Status.ok, 2: Status.failed}
     changed = {name for name in before if files(project)[name] != before[name]}
     (failed,) = (f"{record.name}.json" for record in result.records if record.status == Status.failed)
     assert changed == {failed}
@@ -213,6 +213,6 @@ def test_without_its_extra_an_executor_is_refused(executor, monkeypatch):
     package = {Executor.slurm: "submitit", Executor.ray: "ray"}[executor]
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"accelbench.cluster.on_{executor}", raising=False)
-    told = f"executor={executor}: {package} is not installed: pip install 'accelbench[{executor}]'"
-    with pytest.raises(UserError, match=re.escape(told)):
+    message = f"executor={executor}: {package} is not installed: pip install 'accelbench[{executor}]'"
+    with pytest.raises(UserError, match=re.escape(message)):
         dispatch.engine_of(ExecutorConfig(name=executor))

@@ -22,9 +22,9 @@ def test_a_sweep_has_a_record_for_each_cell_and_listens_on_the_loopback_only(com
     assert of_ray
     assert {address.rpartition(":")[0] for address in of_ray} <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
     assert "4 ok" in text
-    found = commands.records("ray")
-    assert [record["status"] for record in found] == ["ok"] * 4
-    assert all("OMP_NUM_THREADS" not in record["environment"]["variables"] for record in found)
+    records = commands.records("ray")
+    assert [record["status"] for record in records] == ["ok"] * 4
+    assert all("OMP_NUM_THREADS" not in record["environment"]["variables"] for record in records)
     assert "4 of 4 cells have their record already" in commands.sweep(*words)
 
 
@@ -38,8 +38,8 @@ def test_the_tasks_end_with_their_controller_and_the_next_start_goes_on(commands
     assert process.wait(60) in (130, -signal.SIGKILL)
     commands.until(lambda: "ray::accelbench" not in commands.run("ps", "-eo", "args"))
     assert "3 ok" in commands.sweep(*words)
-    found = commands.records("cut")
-    assert [record["status"] for record in found] == ["ok"] * 3
+    records = commands.records("cut")
+    assert [record["status"] for record in records] == ["ok"] * 3
     for name, content in finished.items():
         assert (commands.folder / "runs/cut" / name).read_bytes() == content
 

@@ -17,38 +17,38 @@ LONG = "window.measure_s=2"  # seconds in which a cell can be killed
 
 def is_whole(commands, name, num):
     """Each cell has one record, which is ok, and one line in the plan; nothing is left of the jobs."""
-    found = commands.records(name)
-    assert [record["status"] for record in found] == ["ok"] * num
-    assert len({record["cell_id"] for record in found}) == num
+    records = commands.records(name)
+    assert [record["status"] for record in records] == ["ok"] * num
+    assert len({record["cell_id"] for record in records}) == num
     plan = json.loads((commands.folder / "runs" / name / "plan.json").read_text())
     assert {cell["record"] for cell in plan["cells"]} == {path.stem for path in record_files(commands, name)}
     assert not list((commands.folder / ".accelbench/runs" / name).glob("round-*"))
-    return found
+    return records
 
 
 def record_files(commands, name):
     return (commands.folder / "runs" / name).glob("*-*.json")
 
 
-def overlapping(found):
+def overlapping(records):
     """Pairs of records of one node whose cells ran at the same time."""
-    spans = [(record["environment"]["node"]["name"], *record["measurement"]["steady_boot_s"]) for record in found]
+    spans = [(record["environment"]["node"]["name"], *record["measurement"]["steady_boot_s"]) for record in records]
     return [(a, b) for a in spans for b in spans if a is not b and a[0] == b[0] and a[1] < b[1] < a[2]]
 
 
 def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(commands):
     words = ["batch_size=1,2,4", "precision=fp32,bf16"]
     text = commands.sweep(*SLURM, *TWO_NODES, *words, "out=runs/spread")
-    found = is_whole(commands, "spread", 6)
-    assert {record["environment"]["node"]["name"] for record in found} == set(servers.NODES)
-    assert overlapping(found) == []
+    records = is_whole(commands, "spread", 6)
+    assert {record["environment"]["node"]["name"] for record in records} == set(servers.NODES)
+    assert overlapping(records) == []
     assert "6 ok" in text
     assert "[6/6]" in text
     commands.sweep("tracking=none", *words, "out=runs/local")
     paths = [commands.folder / f"runs/{name}/plan.json" for name in ("spread", "local")]
     spread, local = (json.loads(path.read_text()) for path in paths)
     assert [cell["label"] for cell in spread["cells"]] == [cell["label"] for cell in local["cells"]]
-    assert [record["label"] for record in found] == [record["label"] for record in commands.records("local")]
+    assert [record["label"] for record in records] == [record["label"] for record in commands.records("local")]
     assert all("node" not in record["environment"] for record in commands.records("local"))
     again = commands.sweep(*SLURM, *TWO_NODES, *words, "out=runs/spread")
     assert "6 of 6 cells have their record already" in again
@@ -67,8 +67,8 @@ def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
     assert 1 <= len(kept) < 4
     assert all(record["status"] == "ok" for record in kept)  # what was cut off is no killed cell
     commands.sweep(*words)
-    found = is_whole(commands, "cut", 4)
-    assert [record for record in found if record["cell_id"] in {each["cell_id"] for each in kept}] == kept
+    records = is_whole(commands, "cut", 4)
+    assert [record for record in records if record["cell_id"] in {one["cell_id"] for one in kept}] == kept
 
 
 @pytest.mark.parametrize("command", ["scontrol requeue", "scancel --signal=USR2"], ids=["requeued", "preempted"])
@@ -81,8 +81,8 @@ def test_a_job_that_is_requeued_in_mid_cell_goes_on_after_its_own_records(comman
     commands.run(*command.split(), job)
     commands.until(lambda: commands.jobs()[job][0] == "PENDING")
     text = commands.end(process)
-    found = is_whole(commands, "requeued", 3)
-    assert {record["environment"]["node"]["job"] for record in found} == {job}
+    records = is_whole(commands, "requeued", 3)
+    assert {record["environment"]["node"]["job"] for record in records} == {job}
     for name, content in before.items():
         assert (commands.folder / "runs/requeued" / name).read_bytes() == content
     assert "3 ok" in text
@@ -103,8 +103,8 @@ def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(c
         commands.run("scontrol", "resume", *jobs)
     text = commands.end(second)
     assert " of Slurm (" not in text
-    found = is_whole(commands, "orphaned", 3)
-    assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
+    records = is_whole(commands, "orphaned", 3)
+    assert {record["environment"]["node"]["job"] for record in records} == set(jobs)
 
 
 def test_the_cells_of_a_job_that_was_killed_for_good_come_with_the_next_start(commands):

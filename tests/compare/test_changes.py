@@ -19,15 +19,15 @@ def pair(first, second, *, interleaved=True, label="cell"):
 def test_each_cell_has_its_verdict_those_that_changed_first():
     apart = pair(STEADY, SLOWER, interleaved=False, label="apart")
     few = pair(STEADY[:3], SLOWER[:3], label="few")
-    found = changes([pair(STEADY, STEADY[::-1], label="equal"), few, pair(STEADY, SLOWER, label="worse"), apart])
-    assert [(each.label, each.change, each.why) for each in found] == [
+    cells = changes([pair(STEADY, STEADY[::-1], label="equal"), few, pair(STEADY, SLOWER, label="worse"), apart])
+    assert [(cell.label, cell.change, cell.why) for cell in cells] == [
         ("worse", Change.slower, ""),
         ("equal", Change.none_found, ""),
         ("apart", Change.cant_tell, "not interleaved"),
         ("few", Change.cant_tell, "it takes 5 processes a side"),
     ]
-    assert found[0].ratio == pytest.approx(0.8)
-    assert found[0].low < 0.8 < found[0].high < 0.85
+    assert cells[0].ratio == pytest.approx(0.8)
+    assert cells[0].low < 0.8 < cells[0].high < 0.85
     assert changes([apart], anyway=True)[0].change == Change.slower
 
 

@@ -21,24 +21,24 @@ def compared(one):
 def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = processes(batch_size=16, rate=200.0, num=6) + processes(batch_size=32) + processes(batch_size=8)
-    found = match(first, second)
-    assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
-    assert (found.varied, found.num_unpaired) == ({}, 1)
-    assert [compared(one).ratio for one in found.pairs] == pytest.approx([1.0, 2.0])
-    assert compared(found.pairs[1]).num_second == 6
+    matching = match(first, second)
+    assert [one.label for one in matching.pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
+    assert (matching.varied, matching.num_unpaired) == ({}, 1)
+    assert [compared(one).ratio for one in matching.pairs] == pytest.approx([1.0, 2.0])
+    assert compared(matching.pairs[1]).num_second == 6
     assert match(processes(suite="one"), processes(suite="two", timeout_s=5.0)).varied == {}
     models = [ModelSpec(name="mlp", args={"units": units}) for units in (8, 9)]
-    sides = [each for model in models for each in processes(model=model)]  # of one label
+    sides = [process for model in models for process in processes(model=model)]  # of one label
     assert [one.label.rpartition("-")[2] for one in match(sides, sides).pairs] == ["units=8", "units=9"]
 
 
 def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = [dataclasses.replace(p, cell=dataclasses.replace(p.cell, precision=Precision.bf16)) for p in first]
-    found = match(first, second[:5])
-    assert found.varied == {"precision": (['"fp32"'], ['"bf16"'])}
-    assert [one.label for one in found.pairs] == ["mlp-cpu-bf16-b8-infer"]
-    assert found.num_unpaired == 1
+    matching = match(first, second[:5])
+    assert matching.varied == {"precision": (['"fp32"'], ['"bf16"'])}
+    assert [one.label for one in matching.pairs] == ["mlp-cpu-bf16-b8-infer"]
+    assert matching.num_unpaired == 1
     cnn = ModelSpec(name="cnn", args={"width": 3})
     varied = match(processes(), processes(model=cnn, batch_size=64)).varied
     assert set(varied) == {"model.name", "model.args.width", "batch_size"}

@@ -55,11 +55,11 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
     put(root / "results/nets", 0, OLD)
     write_plan_of(root / "results/nets", [put(root / "results/nets", 1, NEW)])
     by_revision = {"abc1abc1": [0], "def2": [1], "faster": [1]}
-    for word, found in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
+    for word, numbers in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
         selection = Selection.revision if word in by_revision else Selection.machine
         for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
             records = find(name, root)
-            assert (repeats(records), records.selection, records.notes) == (found, selection, [])
+            assert (repeats(records), records.selection, records.notes) == (numbers, selection, [])
 
 
 def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
@@ -67,17 +67,17 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
         environment = {**OLD, "files": {"model.target": word}}
         put(root / "results/nets", repeat, environment, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
     for name in ("nets", "nets@main"):
-        found = find(name, root)
-        assert repeats(found) == [2, 3]
-        assert found.notes == ["2 processes of older code, weights, data or packages not counted"]
+        records = find(name, root)
+        assert repeats(records) == [2, 3]
+        assert records.notes == ["2 processes of older code, weights, data or packages not counted"]
 
 
 def test_records_that_are_not_readable_are_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
-    found = find("nets@abc1", root)
-    assert len(found.notes) == 2
-    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(found.notes)
+    records = find("nets@abc1", root)
+    assert len(records.notes) == 2
+    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
     with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
         find("nets@9999", root)
     put_unreadable(root / "old")

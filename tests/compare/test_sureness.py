@@ -10,23 +10,23 @@ from compare.conftest import compare
 
 def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
     first = [[100.0, 100.0, 1.0]] * 5
-    found = compare(first, [[110.0, 110.0, 5000.0]] * 6)
-    assert (found.num_first, found.num_second) == (5, 6)
-    assert found.ratio == found.low == found.high == pytest.approx(1.1)
+    ratio = compare(first, [[110.0, 110.0, 5000.0]] * 6)
+    assert (ratio.num_first, ratio.num_second) == (5, 6)
+    assert ratio.ratio == ratio.low == ratio.high == pytest.approx(1.1)
     # One process, 50 times slower than its others, makes A the slower one on average.
-    found = compare([[100.0]] * 4 + [[2.0]], [[95.0], [96.0], [94.0], [95.0], [95.5]])
-    logs = [math.log(value) for value in (found.low, found.ratio, found.high)]
-    assert found.verdict() == Verdict.cant_tell
+    ratio = compare([[100.0]] * 4 + [[2.0]], [[95.0], [96.0], [94.0], [95.0], [95.5]])
+    logs = [math.log(value) for value in (ratio.low, ratio.ratio, ratio.high)]
+    assert ratio.verdict() == Verdict.cant_tell
     assert logs[1] == pytest.approx((logs[0] + logs[2]) / 2, rel=0.3)  # the interval is that of this estimate
-    assert re.fullmatch(r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes", difference(found))
+    assert re.fullmatch(r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes", difference(ratio))
 
 
 @pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (0, 5)])
 def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
-    found = compare([[1.0]] * num_first, [[9.0]] * num_second)
-    assert found == SpeedRatio(num_first=num_first, num_second=num_second)
-    assert found.verdict() == Verdict.cant_tell
-    assert not found.is_slower_by(0.0)
+    ratio = compare([[1.0]] * num_first, [[9.0]] * num_second)
+    assert ratio == SpeedRatio(num_first=num_first, num_second=num_second)
+    assert ratio.verdict() == Verdict.cant_tell
+    assert not ratio.is_slower_by(0.0)
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
     ],
 )
 def test_the_verdict_is_the_interval_in_a_word(low, high, margin, verdict):
-    found = SpeedRatio(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
-    assert found.verdict(margin) == verdict
+    ratio = SpeedRatio(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
+    assert ratio.verdict(margin) == verdict

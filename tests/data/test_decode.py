@@ -44,7 +44,7 @@ def test_bytes_behind_the_end_and_broken_exif_are_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (b"", "empty"),
         (b"<html>404</html>", "no picture"),
@@ -53,8 +53,8 @@ def test_bytes_behind_the_end_and_broken_exif_are_passed_over():
         (encoded(Image.fromarray(np.zeros((9, 9), np.uint16))), "16 bits a pixel"),
     ],
 )
-def test_what_is_no_whole_picture_is_refused_with_its_reason(content, told):
-    with pytest.raises(DataError, match=told):
+def test_what_is_no_whole_picture_is_refused_with_its_reason(content, reason):
+    with pytest.raises(DataError, match=reason):
         decode(content, 32)
 
 

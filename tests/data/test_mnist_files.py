@@ -16,8 +16,8 @@ def obtain(small, project, target):
 
 def is_small(target, small):
     train, test = (load_split(target.folder, split) for split in ("train", "test"))
-    found = (train.images, train.labels, test.images, test.labels)
-    return all(np.array_equal(array, small.arrays[name]) for array, name in zip(found, NAMES, strict=True))
+    arrays = (train.images, train.labels, test.images, test.labels)
+    return all(np.array_equal(array, small.arrays[name]) for array, name in zip(arrays, NAMES, strict=True))
 
 
 @pytest.mark.parametrize(("source", "shown"), [("../small", "../small"), ("~/small", "small")])

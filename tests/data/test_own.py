@@ -119,7 +119,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"pictures": IMAGES}, "its arrays are pictures; expected are images and labels, or x_train, y_train, x_test"),
         ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
@@ -130,9 +130,9 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
     ],
 )
-def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays, told):
+def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays, message):
     path = saved(tmp_path, **arrays)
-    with pytest.raises(DataError, match=rf"^data.path={path}: ({told})"):
+    with pytest.raises(DataError, match=rf"^data.path={path}: ({message})"):
         prepare.prepare_own(place, of_arrays(path))
     assert not (place.data / "mine").exists()
 

@@ -41,8 +41,8 @@ def out(tmp_path):
 
 
 def test_pictures_become_arrays_divided_by_file(photos, out):
-    found = convert(open_source(photos), CLASSES, 16, out)
-    assert found.refused == []
+    obtained = convert(open_source(photos), CLASSES, 16, out)
+    assert obtained.refused == []
     train, test = (load_split(out, split) for split in ("train", "test"))
     assert train.images.shape == (16, 16, 16, 3)
     assert np.bincount(train.labels).tolist() == [8, 8]
@@ -68,9 +68,9 @@ def test_a_copy_of_a_test_picture_is_not_trained_on_and_no_bytes_of_it_are_kept(
         copy = photos / "copy" / path.relative_to(photos)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    found = convert(Folder(photos), CLASSES, 16, out)
-    assert len([line for line in found.refused if "the same bytes as " in line]) == 19
-    assert len(found.refused) == 21
+    obtained = convert(Folder(photos), CLASSES, 16, out)
+    assert len([line for line in obtained.refused if "the same bytes as " in line]) == 19
+    assert len(obtained.refused) == 21
     kept, images = [], {}
     for split in ("train", "test"):
         encoded, arrays = load_encoded(out, split), load_split(out, split)
@@ -94,8 +94,8 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     os.mkfifo(dogs / "pipe.jpg")
     with (dogs / "huge.jpg").open("wb") as file:
         file.truncate(100 << 20)
-    found = convert(Folder(photos), CLASSES, 20, out)
-    refused = dict(line.removeprefix("PetImages/").split(": ", 1) for line in found.refused)
+    obtained = convert(Folder(photos), CLASSES, 20, out)
+    refused = dict(line.removeprefix("PetImages/").split(": ", 1) for line in obtained.refused)
     assert refused.pop("Cat/2.jpg").startswith("damaged")
     assert refused == {
         "Cat/0.jpg": "empty",
@@ -142,8 +142,8 @@ def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out
 
 
 def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_order():
-    known = [None] * 6 + ["train", "test"]
-    pictures = [Picture(f"{label}/{i}", label, known[i % 8]) for label in range(3) for i in range(10 * label + 7)]
+    split_of = [None] * 6 + ["train", "test"]
+    pictures = [Picture(f"{label}/{i}", label, split_of[i % 8]) for label in range(3) for i in range(10 * label + 7)]
     splits = divide(pictures, 3)
     names = [picture.name for chosen in splits.values() for picture in chosen]
     assert sorted(names) == sorted(picture.name for picture in pictures)

@@ -21,9 +21,9 @@ def ran(variables):
     """What a new process with these variables says that it has."""
     plain = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GLIBC_TUNABLES")}
     env = {**plain, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
-    told = subprocess.run([sys.executable, "-c", TELL], env=env, capture_output=True, text=True, check=True)
-    assert told.stderr == ""
-    return Running(*told.stdout.strip().split("|"))
+    done = subprocess.run([sys.executable, "-c", TELL], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return Running(*done.stdout.strip().split("|"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
@@ -36,12 +36,12 @@ def test_without_variables_glibc_gives_memory_and_maps_large_blocks_by_themselve
     assert reuse["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:")
 
 
-@pytest.mark.parametrize("allocator", [installed(each) for each in Allocator if each != Allocator.default])
+@pytest.mark.parametrize("allocator", [installed(word) for word in Allocator if word != Allocator.default])
 def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays(allocator):
     variables = allocators.environment(allocator, {"LD_PRELOAD": "libm.so.6"})
     assert allocator == Allocator.glibc_reuse or variables["LD_PRELOAD"].endswith(":libm.so.6")
-    found = ran(variables)
-    assert found.word == allocator
-    name, _, version = found.library.partition(" ")
+    running = ran(variables)
+    assert running.word == allocator
+    name, _, version = running.library.partition(" ")
     assert ".so." in name
     assert any(letter.isdigit() for letter in version)

@@ -31,8 +31,8 @@ def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
     assert energy_counters.counters(0, root=tmp_path) == {}
     FakeNvml(("A", "B")).answer(monkeypatch)
-    found = energy_counters.counters(2, tmp_path)
-    assert {name: read() for name, read in found.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
+    readers = energy_counters.counters(2, tmp_path)
+    assert {name: read() for name, read in readers.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
     for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
         nvml.answer(monkeypatch)
         assert energy_counters.counters(1, tmp_path) == {}

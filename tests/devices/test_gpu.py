@@ -44,7 +44,7 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "names"),
     [
         *((None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), (" 1 , 2 ", [1, 2]), ("0,-1,2", [0]), ("0,7,2", [0])),
         ("GPU-ab", [1]),
@@ -52,14 +52,14 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
         ("none", []),
     ],
 )
-def test_visible_as_cuda_reads_it(monkeypatch, wanted, found):
+def test_visible_as_cuda_reads_it(monkeypatch, wanted, names):
     FakeNvml(("A", "B", "C")).answer(monkeypatch, wanted)
-    assert gpu.visible_handles() == [f"handle-{index}" for index in found]
+    assert gpu.visible_handles() == [f"handle-{index}" for index in names]
 
 
 def test_a_mig_instance_has_its_gpus_capability(monkeypatch):
     FakeNvml().answer(monkeypatch, "MIG-1")
-    [found] = gpu.visible_gpus()
-    assert (found.compute_capability, found.multiprocessors) == ((8, 0), 42)
+    [only] = gpu.visible_gpus()
+    assert (only.compute_capability, only.multiprocessors) == ((8, 0), 42)
     FakeNvml().answer(monkeypatch, "MIG-2")
     assert gpu.visible_gpus() == []

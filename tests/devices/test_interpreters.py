@@ -18,24 +18,24 @@ def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path
     monkeypatch.chdir(tmp_path)
     assert [other(word) for word in ("new/.venv", "new/.venv/bin/python")] == [str(made)] * 2
     assert [other(word) for word in (sys.prefix, sys.executable)] == [None, None]
-    found = look(str(made))
-    assert (found.version, found.versions["timm"]) == (sys.version.split()[0], "99.0")
-    assert found.modules["timm"].startswith(str(made))
-    assert {"numpy", "torch", "pynvml"} <= set(found.modules)
+    interpreter = look(str(made))
+    assert (interpreter.version, interpreter.versions["timm"]) == (sys.version.split()[0], "99.0")
+    assert interpreter.modules["timm"].startswith(str(made))
+    assert {"numpy", "torch", "pynvml"} <= set(interpreter.modules)
 
 
 def test_what_is_no_interpreter_is_a_mistake(tmp_path):
     for name, content in (("elf", b"\x7fELF of another machine"), ("text", b"#!/bin/sh\necho Hello\n")):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o755)
-    told = {
+    messages = {
         "/bin/true": "not a Python interpreter (it does not run Python code)",
         str(tmp_path / "text"): "not a Python interpreter (it does not run Python code)",
         str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
         str(tmp_path / "elf"): "not a Python interpreter (Exec format error)",
         str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",
     }
-    for python, problem in told.items():
+    for python, problem in messages.items():
         with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
             look(python)
 
@@ -44,14 +44,14 @@ def test_its_process_has_the_users_folders_of_modules_and_its_own_environment_ac
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     monkeypatch.setattr(sys, "path", [f"{sys.prefix}/bin", str(TESTS), *sys.path])
-    found = variables("/new/bin/python", "/first")
-    assert found["PYTHONPATH"].split(":")[:3] == ["/first", str(tmp_path), str(TESTS)]
-    assert (found["PATH"].split(":")[0], "VIRTUAL_ENV" in found) == ("/new/bin", False)
+    values = variables("/new/bin/python", "/first")
+    assert values["PYTHONPATH"].split(":")[:3] == ["/first", str(tmp_path), str(TESTS)]
+    assert (values["PATH"].split(":")[0], "VIRTUAL_ENV" in values) == ("/new/bin", False)
 
 
 def test_the_releases_of_python_and_torch_are_those_of_the_project():
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
     assert f"torch>={'.'.join(map(str, TORCH))}" in project["dependencies"]
     asked = project["requires-python"]
-    least, below = (".".join(map(str, each)) for each in PYTHONS)
+    least, below = (".".join(map(str, version)) for version in PYTHONS)
     assert asked == f">={least},<{below}"

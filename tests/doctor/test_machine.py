@@ -46,8 +46,8 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
 
 
 def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(project, monkeypatch):
-    found = packages.folder
-    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else found(name))
+    folder_of = packages.folder
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else folder_of(name))
     text = shown(project)
     for report in map(look, Device):
         assert (report.name if report.present else report.reason) in text
@@ -61,16 +61,16 @@ def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(pr
 
 
 @pytest.mark.parametrize(
-    ("stand_in", "told"),
+    ("stand_in", "state"),
     [
         (None, "not prepared yet: data/mnist/manifest.json: not there; prepare it with: dvc repro data@mnist"),
         (True, "stand-in: somewhere"),
         (False, "ready: somewhere"),
     ],
 )
-def test_says_of_each_data_set_whether_it_was_prepared(project, stand_in, told):
+def test_says_of_each_data_set_whether_it_was_prepared(project, stand_in, state):
     if stand_in is not None:
         prepare(project, "mnist", stand_in)
     line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
-    assert line.removeprefix("mnist").strip() == told
-    assert re.search(rf"^data +1 {told.partition(':')[0]}", shown(project, whole=False), re.MULTILINE)
+    assert line.removeprefix("mnist").strip() == state
+    assert re.search(rf"^data +1 {state.partition(':')[0]}", shown(project, whole=False), re.MULTILINE)

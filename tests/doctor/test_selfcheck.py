@@ -33,8 +33,8 @@ def test_a_cell_differs_from_itself_by_little(project, hosts):
     assert selfcheck(600.0, console, hosts) == 0  # beside other tests, a process takes three times as long
     text = console.file.getvalue()
     assert "processes of each setting." in " ".join(text.split())
-    found = read_selfcheck(workplace().cache, fingerprint()["machine"])
-    for cell in found.cells.values():
+    check = read_selfcheck(workplace().cache, fingerprint()["machine"])
+    for cell in check.cells.values():
         assert cell.low < 0.05
         assert cell.high > -0.05
 
@@ -42,16 +42,16 @@ def test_a_cell_differs_from_itself_by_little(project, hosts):
 def sides(noise, num=10):
     """Two sides of one cell, whose processes differ by `noise`."""
     draw = np.random.default_rng(0)
-    known = {"cell": make_cell(), "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+    fields = {"cell": make_cell(), "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
     rates = np.exp(draw.normal(5, noise, (2, num)))
-    return [[ComparedProcess(rates=[rate], started_at="", **known) for rate in side] for side in rates]
+    return [[ComparedProcess(rates=[rate], started_at="", **fields) for rate in side] for side in rates]
 
 
 def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_noise():
-    small, large = ([each.slowdown for each in machine_error(*sides(noise)).detectable] for noise in (0.02, 0.05))
+    small, large = ([row.slowdown for row in machine_error(*sides(noise)).detectable] for noise in (0.02, 0.05))
     assert large == sorted(large, reverse=True)
     assert all(low < high for low, high in zip(small, large, strict=True))
     quiet = machine_error(*sides(0.001)).detectable
-    assert {each.slowdown for each in quiet} == {0.02}  # a smaller difference counts as none
+    assert {row.slowdown for row in quiet} == {0.02}  # a smaller difference counts as none
     with pytest.raises(UserError, match="--budget: 4 rounds were measured, and 5 are needed"):
         machine_error(*sides(0.02, num=4))

@@ -68,8 +68,8 @@ def of_epochs(*epochs):
     ],
 )
 def test_energy_is_of_the_steady_state_above_idle(system, measured, expected):
-    found = joules_per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
-    assert found == (None if expected is None else pytest.approx(expected, rel=0.02))
+    joules = joules_per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
+    assert joules == (None if expected is None else pytest.approx(expected, rel=0.02))
 
 
 def test_energy_is_unknown_where_the_idle_power_or_a_counter_is():
@@ -82,6 +82,6 @@ def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
     both = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
     measured = make_measurement(**STEADY, num_devices=2)
     idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
-    found = joules_per_sample(Device.gpu, measured, both, idle)
-    assert found == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
+    joules = joules_per_sample(Device.gpu, measured, both, idle)
+    assert joules == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
     assert joules_per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None

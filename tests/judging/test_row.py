@@ -39,14 +39,14 @@ def test_what_is_unknown_is_empty_never_zero():
     row = summarise(make_record(status=Status.failed, reason="it broke"))
     assert {row[name] for name in MEASURED} == {None}
     bare = row_of(blocks=[], latency_s=[])
-    known = {name: bare[name] for name in MEASURED if bare[name] is not None}
-    assert known == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
+    numbers = {name: bare[name] for name in MEASURED if bare[name] is not None}
+    assert numbers == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
 
 
 def test_tokens_have_their_times_and_rates_by_generation():
     decode_s = [[0.01] * 8 + [0.03 + 0.001 * index] * 2 for index in range(8)]
-    seen = Generation(prefill_s=[0.1 * (1 + index) for index in range(8)], decode_s=decode_s, cache_bytes=5_000_000)
-    row = row_of(cell=make_cell(mode=Mode.generate, batch_size=4), generation=seen)
+    text = Generation(prefill_s=[0.1 * (1 + index) for index in range(8)], decode_s=decode_s, cache_bytes=5_000_000)
+    row = row_of(cell=make_cell(mode=Mode.generate, batch_size=4), generation=text)
     assert (row["ttft_ms"], row["ttft_ms_low"], row["ttft_ms_high"]) == pytest.approx((450, 100, 800))
     assert (row["tpot_p50_ms"], row["kv_cache_mb"], row["prompt_tokens"]) == pytest.approx((10, 5, 128))
     assert row["tpot_p90_ms"] == pytest.approx(33.5, abs=0.6)
@@ -89,9 +89,9 @@ def test_a_fits_time_is_measured_and_its_rate_without_the_first_epoch(mode, seco
 @pytest.mark.parametrize(("num", "shown"), [(5, ""), (6, "p50"), (64, "p50 p90"), (662, "p50 p90 p99")])
 def test_latency_tails_are_withheld_where_the_samples_do_not_support_them(num, shown):
     row = row_of(latency_s=[i / 1000 for i in range(1, num + 1)])
-    found = {name for name in ("p50", "p90", "p99") if row[f"latency_{name}_ms"] is not None}
-    assert found == set(shown.split())
-    assert all(row[f"latency_{name}_ms_low"] <= row[f"latency_{name}_ms"] for name in found)
+    percentiles = {name for name in ("p50", "p90", "p99") if row[f"latency_{name}_ms"] is not None}
+    assert percentiles == set(shown.split())
+    assert all(row[f"latency_{name}_ms_low"] <= row[f"latency_{name}_ms"] for name in percentiles)
     if num == 662:
         assert row["latency_p99_ms"] == pytest.approx(656)  # the 656th of 662
         assert row["latency_p50_ms"] == pytest.approx(331.5)  # between the middle two
@@ -153,6 +153,6 @@ def test_the_power_of_a_gpu_is_that_of_its_steady_state_only(values, until_s, po
 def test_the_breakdown_is_of_the_middle_steps_and_adds_up_to_them():
     phases = {"data_wait": [1e-3] * 8, "forward": [4e-3] * 6 + [50e-3] * 2, "framework": [0.0] * 8}
     row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))
-    found = [row[f"breakdown_{phase}_ms"] for phase in (*phases, "backward")]
-    assert found == [pytest.approx(1), pytest.approx(4), 0, None]
+    parts = [row[f"breakdown_{phase}_ms"] for phase in (*phases, "backward")]
+    assert parts == [pytest.approx(1), pytest.approx(4), 0, None]
     assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)

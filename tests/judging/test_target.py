@@ -22,17 +22,17 @@ def made(values=(0.5, 0.9, 0.95), hit=1, stayed=True, target=None, **changes):
     """The record of three evaluations, each after an epoch of 100 samples; of the first span, 2 s are compilation."""
     ends = [0.0, *(end for _, end in SPANS)]
     log = [Logged(span=span, began_s=ends[i], ended_s=end) for i, (span, end) in enumerate(SPANS)]
-    spans = [each for each in log if each.span == Span.evaluate]
-    found = [
+    spans = [part for part in log if part.span == Span.evaluate]
+    evaluations = [
         Evaluated(
             num_steps=10 * num, num_samples=100 * num, epochs=num, value=value, began_s=at.began_s, ended_s=at.ended_s
         )
         for num, value, at in zip((1, 2, 3), values, spans, strict=False)
     ]
     kept = {"num_validation": 10, "deterministic": True, "compile_s": 2.0, "tested": 0.89}
-    seen = TargetTraining(log=log, evaluations=found, hit=hit, stayed=stayed, **kept)
+    training = TargetTraining(log=log, evaluations=evaluations, hit=hit, stayed=stayed, **kept)
     cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=3, target=target or Target(accuracy=0.9))
-    measured = make_measurement(blocks=[], latency_s=[], target=seen, steady_boot_s=(103.0, 134.0))
+    measured = make_measurement(blocks=[], latency_s=[], target=training, steady_boot_s=(103.0, 134.0))
     return make_record(cell, measurement=measured, **changes)
 
 
@@ -81,10 +81,10 @@ def test_what_became_of_it_is_a_note(changes, note):
 def test_events_are_logged_as_mlperf_does():
     lines = mllog(made()).splitlines()
     events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
-    assert [each["key"] for each in events[:4]] == ["seed", "init_start", "init_stop", "run_start"]
-    assert [each["value"] for each in events if each["key"] == "eval_accuracy"] == [0.5, 0.9]
-    assert [each["time_ms"] for each in events] == sorted(each["time_ms"] for each in events)
-    run = {each["key"]: each for each in events}
+    assert [event["key"] for event in events[:4]] == ["seed", "init_start", "init_stop", "run_start"]
+    assert [event["value"] for event in events if event["key"] == "eval_accuracy"] == [0.5, 0.9]
+    assert [event["time_ms"] for event in events] == sorted(event["time_ms"] for event in events)
+    run = {event["key"]: event for event in events}
     assert run["run_stop"]["time_ms"] - run["run_start"]["time_ms"] == 22_000
     assert (run["run_stop"]["metadata"], run["run_stop"]["event_type"]) == ({"status": "success"}, "INTERVAL_END")
     assert '"status": "aborted"' in mllog(made(hit=None))

@@ -19,7 +19,7 @@ JEMALLOC = Options(allocator=Allocator.jemalloc)
 
 
 @pytest.mark.parametrize(
-    ("cell", "ran", "told"),
+    ("cell", "ran", "why"),
     [
         ({}, {}, None),
         ({}, {"allocator": "jemalloc"}, None),  # the user's variables, which are noted
@@ -36,8 +36,8 @@ JEMALLOC = Options(allocator=Allocator.jemalloc)
         ({}, {"precision": "tf32", "defects": ["set"]}, "asked for precision fp32, but tf32 ran; set"),
     ],
 )
-def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):
-    assert judge(make_cell(**cell), make_measurement(**ran)) == told
+def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
+    assert judge(make_cell(**cell), make_measurement(**ran)) == why
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_measurement_is_ok_invalid_or_disturbed(ran, ceiling, word, why):
     blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
     measured = make_measurement(blocks=blocks, work=Work(flops=320_000), **ran)
     system = series(BUSY) if "steady_boot_s" in ran else None
-    found, reason = verdict(make_cell(batch_size=32), measured, probed, system)
-    assert (found, (reason or "").startswith(why or "")) == (word, True)
+    status, reason = verdict(make_cell(batch_size=32), measured, probed, system)
+    assert (status, (reason or "").startswith(why or "")) == (word, True)
 
 
 def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_them():
@@ -70,8 +70,8 @@ def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_
     assert judge(make_cell(model=ModelSpec(name="own", samples="own.count")), many) is None
 
 
-def load(others, own, waiting, steal=0.0):
-    return {OTHERS: [others] * 3, OWN: [own] * 3, WAITING: [waiting] * 3, STEAL: [steal] * 3}
+def load(others, used, waiting, steal=0.0):
+    return {OTHERS: [others] * 3, OWN: [used] * 3, WAITING: [waiting] * 3, STEAL: [steal] * 3}
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def load(others, own, waiting, steal=0.0):
     ],
 )
 def test_who_is_accused(values, num_cores, disturbed):
-    found = why_disturbed(make_record(values, num_cores=num_cores))
-    assert (found is not None) == disturbed, found
-    if "hypervisor" in (found or ""):
-        assert found == "the hypervisor gave 0.5 of 2 cores to other machines"
+    why = why_disturbed(make_record(values, num_cores=num_cores))
+    assert (why is not None) == disturbed, why
+    if "hypervisor" in (why or ""):
+        assert why == "the hypervisor gave 0.5 of 2 cores to other machines"
 
 
 def test_an_older_record_has_its_cores_in_its_environment():
@@ -113,10 +113,10 @@ def test_only_the_steady_state_counts():
 
 
 def test_a_steady_state_between_two_samples_is_told_by_those_beside_it():
-    for values, said in ((BUSY, REASON), (quiet(), None)):
+    for values, reason in ((BUSY, REASON), (quiet(), None)):
         record = make_record(values)
         short = dataclasses.replace(record.measurement, steady_boot_s=(101.2, 101.3))
-        assert why_disturbed(dataclasses.replace(record, measurement=short)) == said
+        assert why_disturbed(dataclasses.replace(record, measurement=short)) == reason
 
 
 def test_without_knowledge_nothing_is_disturbed():
@@ -124,7 +124,7 @@ def test_without_knowledge_nothing_is_disturbed():
         assert why_disturbed(record) is None
         assert summarise(record)["samples_per_s"] == pytest.approx(3200)
     assert "busy" in DEVICE_MEASUREMENTS  # that it is allowed is no part of an identity
-    failed = {name: [None, *given[1:]] for name, given in BUSY.items()}  # the first sample says nothing
+    failed = {name: [None, *samples[1:]] for name, samples in BUSY.items()}  # the first sample says nothing
     assert why_disturbed(make_record(failed)) == REASON
     nothing = SystemSeries(started_boot_s=1.0, t_s=[0.1], values={OTHERS: [None]}, num_cores=2)
     assert load_beside(nothing) is None

@@ -17,7 +17,7 @@ def remarks_about(system=None, environment=None, cell=None, data=None, **measure
 
 
 def blocks(seconds):
-    return [Block(num_steps=4, num_samples=100, seconds=each) for each in seconds]
+    return [Block(num_steps=4, num_samples=100, seconds=length) for length in seconds]
 
 
 def around(level, spread, num):
@@ -71,7 +71,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "told"),
+    ("measured", "kind", "texts"),
     [
         ({"blocks": STEADY, "latency_s": around(0.025, 0.02, 100), "settled": True}, None, ()),
         ({"blocks": STEADY, "latency_s": [0.001] * 20}, "doubt", (STEP,)),
@@ -109,21 +109,21 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"notes": ["calibrated"]}, "note", ("calibrated",)),
     ],
 )
-def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a_note(found, kind, told):
-    said = [text for each, text in remarks_about(**found) if kind is None or each == Kind[kind]]
-    assert len(said) == len(told)
-    assert all(text.startswith(expected) for text, expected in zip(said, told, strict=True))
+def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a_note(measured, kind, texts):
+    remarks = [text for kind_of_text, text in remarks_about(**measured) if kind is None or kind_of_text == Kind[kind]]
+    assert len(remarks) == len(texts)
+    assert all(text.startswith(expected) for text, expected in zip(remarks, texts, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "beginnings"),
     [
         ({}, []),
         ({"ended_early": "the queue grows", "verdict": Verdict.fails}, ["ended early: the queue grows"]),
         ({"num_errors": 3, "error": "no"}, ["3 of 1,000 requests have no answer: no"]),
     ],
 )
-def test_what_is_doubtful_of_requests(changes, told):
-    found = warnings_of(summarise(make_served(**changes)))
-    assert len(found) == len(told)
-    assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))
+def test_what_is_doubtful_of_requests(changes, beginnings):
+    doubts = warnings_of(summarise(make_served(**changes)))
+    assert len(doubts) == len(beginnings)
+    assert all(text.startswith(begin) for text, begin in zip(doubts, beginnings, strict=True))

@@ -16,8 +16,8 @@ from settings.composed import merged
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu)
 REPORT = DeviceReport(device=Device.gpu, present=True, name="NVIDIA X", count=1)
-OF_RUN = [*((each, RunFacts(merged())) for each in MISTAKES)]
-OF_CELL = [*((each, CellFacts(CELL, REPORT)) for each in SKIPPED)]
+OF_RUN = [*((rule, RunFacts(merged())) for rule in MISTAKES)]
+OF_CELL = [*((rule, CellFacts(CELL, REPORT)) for rule in SKIPPED)]
 
 
 def is_setting(asked, name):
@@ -25,7 +25,7 @@ def is_setting(asked, name):
     return hasattr(section, asked.places.get(name, name).rpartition(".")[2])
 
 
-@pytest.mark.parametrize(("rule", "asked"), [*OF_RUN, *OF_CELL], ids=lambda each: getattr(each, "when", ""))
+@pytest.mark.parametrize(("rule", "asked"), [*OF_RUN, *OF_CELL], ids=lambda value: getattr(value, "when", ""))
 def test_a_rule_names_settings_and_facts_that_there_are(rule, asked):
     assert sum(len(f"{name}{sign}{values}") for name, sign, values in terms(rule.when)) == len(
         rule.when.replace(" ", "")

@@ -24,7 +24,7 @@ from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSettings())
-PATHS = ["suite", "engine", "device", "data.name", *(each.path for each in declared(Cell))]
+PATHS = ["suite", "engine", "device", "data.name", *(setting.path for setting in declared(Cell))]
 # Other values of the settings whose default does not tell their type.
 OTHER = {"threads": 1, "trainer.gradient_clip_val": 0.5, "model.task": Task.masked_lm, "model.inputs": ("ids",)}
 OTHER |= {"data.train_images": 7, "server.max_batch": 4, "server.percentile": 90.0}
@@ -65,7 +65,7 @@ def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_lim
     assert isinstance(read.device, Device)
 
 
-@pytest.mark.parametrize("path", [each for each in PATHS if each.startswith(("window.", "server.", "target."))])
+@pytest.mark.parametrize("path", [path for path in PATHS if path.startswith(("window.", "server.", "target."))])
 def test_the_bounds_of_a_protocol_are_part_of_the_id_of_its_cells_only(path):
     using = {"window": {Protocol.window}, "server": SERVING, "target": {Protocol.target}}[path.partition(".")[0]]
     for protocol in Protocol:

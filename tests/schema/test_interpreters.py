@@ -11,7 +11,7 @@ def environment(python="3.11.7", **versions):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "names_of"),
     [
         ({"torch": "2.9.0", "keras": "3"}, {"torch": "2.10.0"}, ("torch 2.9.0", "torch 2.10.0")),
         ({"torch": "2", "torchvision": "1"}, {"torch": "3", "torchvision": "2"}, ("torch 2", "torch 3")),
@@ -21,9 +21,9 @@ def environment(python="3.11.7", **versions):
         ({"numpy": "1"}, {"numpy": "1"}, (OWN, "new")),
     ],
 )
-def test_environments_are_called_by_the_package_that_differs_or_by_their_folders(first, second, told):
+def test_environments_are_called_by_the_package_that_differs_or_by_their_folders(first, second, names_of):
     both = [(None, environment(**first)), (NEW, environment(**second))]
-    assert names(both) == [*told]
+    assert names(both) == [*names_of]
     assert names(both[1:]) == [""]
 
 

@@ -35,7 +35,7 @@ def test_the_rows_of_all_kinds_of_processes_fit_their_schema(capsys):
     schema = json.loads(capsys.readouterr().out)
     assert schema["$id"] == f"urn:accelbench:processes:{SCHEMA_VERSION}"
     records = [*Maker().everything()[0], make_served(), make_trained(9.0), make_trained(None)]
-    rows = list(process_rows(cells_of([Process.of(each, folder="runs") for each in records])))
+    rows = list(process_rows(cells_of([Process.of(one, folder="runs") for one in records])))
     assert [*rows[0]] == [*schema["items"]["properties"]]
     fastjsonschema.validate(schema, rows)
     for column, value in (("precision", "fp31"), ("batch_size", "many"), ("samples_per_s", [])):

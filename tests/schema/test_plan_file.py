@@ -22,10 +22,10 @@ def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_m
     for one in RECORDS:
         record.write(one, tmp_path)
     (tmp_path / "000000000000-00000000.json").write_text("{")
-    found = plan_file.plan_of_records(tmp_path)
-    assert [wanted.cell.batch_size for wanted in found.cells] == [8, 32, 16]
-    assert (found.suite, found.title, found.study) == ("test", tmp_path.name, None)
-    assert plan_file.cells_in(tmp_path) == found.cells
+    plan = plan_file.plan_of_records(tmp_path)
+    assert [wanted.cell.batch_size for wanted in plan.cells] == [8, 32, 16]
+    assert (plan.suite, plan.title, plan.study) == ("test", tmp_path.name, None)
+    assert plan_file.cells_in(tmp_path) == plan.cells
 
 
 def test_a_plan_keeps_its_cells_and_their_labels(tmp_path):
@@ -51,9 +51,9 @@ def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_pat
     (tmp_path / "a" / "circle").symlink_to(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path.parent / "elsewhere")
     (tmp_path / "nothing").mkdir()
-    found = plan_file.sweep_folders(tmp_path)
-    assert found == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "link", "planned")}
-    assert list(found) == sorted(found)
+    folders = plan_file.sweep_folders(tmp_path)
+    assert folders == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "link", "planned")}
+    assert list(folders) == sorted(folders)
     assert plan_file.sweep_folders(tmp_path / "gone") == {}
 
 
@@ -69,9 +69,9 @@ def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
     record.write(RECORDS[0], tmp_path / "good")
     record.write(RECORDS[0], tmp_path / "bad")
     refuse_listing(monkeypatch, tmp_path / "bad")
-    found = plan_file.sweep_folders(tmp_path)
-    assert found[tmp_path / "good"] is None
-    assert str(found[tmp_path / "bad"]) == f"{tmp_path}/bad: Permission denied"
+    folders = plan_file.sweep_folders(tmp_path)
+    assert folders[tmp_path / "good"] is None
+    assert str(folders[tmp_path / "bad"]) == f"{tmp_path}/bad: Permission denied"
     write_plan_of(tmp_path / "bad", RECORDS)
     assert plan_file.sweep_folders(tmp_path)[tmp_path / "bad"] is None  # the plan says what is in it
 
@@ -98,9 +98,9 @@ def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ(
     first = make_cell(model=MODEL)
     for words, cell in OTHERS.items():
         assert first.label == cell.label
-        found = labels([first, cell])
-        assert words in found[cell.id].removeprefix(cell.label).split("-")
+        names = labels([first, cell])
+        assert words in names[cell.id].removeprefix(cell.label).split("-")
     cells = [first, *OTHERS.values(), make_cell(batch_size=8), make_cell(repeat=1)]
-    found = labels(cells)
-    assert len(set(found.values())) == len({cell.id for cell in cells})
-    assert [found[cell.id] for cell in cells[-2:]] == [cell.label for cell in cells[-2:]]
+    names = labels(cells)
+    assert len(set(names.values())) == len({cell.id for cell in cells})
+    assert [names[cell.id] for cell in cells[-2:]] == [cell.label for cell in cells[-2:]]

@@ -29,10 +29,10 @@ FULL = make_measurement(
 
 
 def make_record(status=Status.ok, **changes):
-    told = {} if status == Status.ok else {"reason": "for a reason", "error": "Traceback\nlast line"}
-    known = {"cell": make_cell("raise"), "identity": "0123456789abcdef" * 4, "data": DATA, "wall_s": 1.25}
+    reasons = {} if status == Status.ok else {"reason": "for a reason", "error": "Traceback\nlast line"}
+    fields = {"cell": make_cell("raise"), "identity": "0123456789abcdef" * 4, "data": DATA, "wall_s": 1.25}
     environment = {"code": "c0de", "machine": {"num_cores": 2}}
-    return fakes.make_record(status=status, **{**known, "environment": environment, **told, **changes})
+    return fakes.make_record(status=status, **{**fields, "environment": environment, **reasons, **changes})
 
 
 @pytest.mark.parametrize("status", Status)
@@ -54,7 +54,7 @@ def without(key):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (without("schema_version"), "'schema_version'"),
         *((without(name), name) for name in ("identity", "status", "wall_s")),
@@ -63,10 +63,12 @@ def without(key):
         (lambda text: text.replace('"cpu"', '"abacus"'), "abacus"),
     ],
 )
-def test_what_is_no_record_is_named(tmp_path, spoil, told):
+def test_what_is_no_record_is_named(tmp_path, spoil, message):
     path = record.write(make_record(), tmp_path)
     path.write_text(spoil(path.read_text()))
-    with pytest.raises(UserError, match=f"^{path}: not a readable record .*{told}" if " " not in told else told):
+    with pytest.raises(
+        UserError, match=f"^{path}: not a readable record .*{message}" if " " not in message else message
+    ):
         record.read(path)
 
 
@@ -74,10 +76,10 @@ def test_what_is_no_record_is_named(tmp_path, spoil, told):
 def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
     path, plan = record.write(make_record(), tmp_path), tmp_path / "plan.json"
     write_plan_of(tmp_path, [make_record()])
-    told = re.escape(f"(of schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
+    message = re.escape(f"(of schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
     for file, read in ((path, record.read), (plan, lambda plan: plan_file.read_plan(plan.parent))):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": version}))
-        with pytest.raises(UserError, match=f"^{file}: not a readable (record|plan) {told}"):
+        with pytest.raises(UserError, match=f"^{file}: not a readable (record|plan) {message}"):
             read(file)
 
 
@@ -135,7 +137,7 @@ def test_a_cell_with_a_setting_of_another_release_is_no_cell_without_it(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "message"),
     [
         ("measurement", None, "measurement: an ok record should have blocks, epochs, requests"),
         ("measurement.blocks.3.seconds", 0.0, r"measurement.blocks\[3\].seconds: should be `float` >= 1e-09"),
@@ -153,19 +155,19 @@ def test_a_cell_with_a_setting_of_another_release_is_no_cell_without_it(tmp_path
         ("reason", 5, "reason: should be `str"),
     ],
 )
-def test_a_value_that_no_cell_leaves_is_refused_and_named(tmp_path, path, value, told):
+def test_a_value_that_no_cell_leaves_is_refused_and_named(tmp_path, path, value, message):
     file = record.write(make_record(), tmp_path)
     file.write_text(json.dumps(changed(json.loads(file.read_text()), path, value)))
-    with pytest.raises(UserError, match=f"{file}: not a readable record .*{told}"):
+    with pytest.raises(UserError, match=f"{file}: not a readable record .*{message}"):
         record.read(file)
 
 
 def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
     good = record.write(make_record(), tmp_path)
     copy = shutil.copy(good, good.with_name(f"{12 * '0'}-{8 * '0'}.json"))
-    found = record.read_all([good, copy])
-    assert list(found) == [make_record()]
-    assert f"it is a copy of {good.stem}" in str(found.refused[copy])
+    readable = record.read_all([good, copy])
+    assert list(readable) == [make_record()]
+    assert f"it is a copy of {good.stem}" in str(readable.refused[copy])
     assert record.read(copy) == make_record()  # a user may name any file
 
 
@@ -179,10 +181,10 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path):
     lost.symlink_to("nowhere")
     with large.open("wb") as file:
         file.truncate(3 << 30)
-    found = record.read_all([half, pipe, good, folder, lost, large, missing])
-    assert list(found.by_path()) == [(good, make_record())]
-    reasons = [str(error).partition("(")[2] for path, error in found.refused.items() if path != half]
-    assert list(found.refused) == [half, pipe, folder, lost, large]
+    readable = record.read_all([half, pipe, good, folder, lost, large, missing])
+    assert list(readable.by_path()) == [(good, make_record())]
+    reasons = [str(error).partition("(")[2] for path, error in readable.refused.items() if path != half]
+    assert list(readable.refused) == [half, pipe, folder, lost, large]
     assert reasons == [
         "not a regular file)",
         "not a regular file)",

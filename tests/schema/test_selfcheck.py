@@ -7,7 +7,7 @@ HERE, THERE = {"cpu_name": "here"}, {"cpu_name": "there"}
 
 def error(*slowdowns):
     pairs = zip((5, 10, 20), slowdowns, strict=True)
-    detectable = [selfcheck.Detectable(num_processes=num, slowdown=each) for num, each in pairs]
+    detectable = [selfcheck.Detectable(num_processes=num, slowdown=slowdown) for num, slowdown in pairs]
     return selfcheck.MachineError(num_rounds=40, low=-0.01, high=0.02, detectable=detectable)
 
 

@@ -32,7 +32,7 @@ KERAS = "Exception encountered when calling Net.call()."
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "cause"),
     [
         (f"{LONG}\nmore", LONG),
         ("\n\nException from core.cpp:132:\n\nCheck 'x' failed\n", "Exception from core.cpp:132: Check 'x' failed"),
@@ -41,8 +41,8 @@ KERAS = "Exception encountered when calling Net.call()."
         ("", ""),
     ],
 )
-def test_a_summary_goes_on_until_the_cause_is_told(text, told):
-    assert summary(text) == told
+def test_a_summary_goes_on_until_the_cause_is_told(text, cause):
+    assert summary(text) == cause
 
 
 def test_a_convolution_whose_workspace_finds_no_room_is_out_of_memory():

@@ -95,8 +95,8 @@ def fill(here):
     ],
 )
 def test_what_can_not_be_searched_is_said(words, message, repository, capsys):
-    given, _, settings = words.partition(" -- ")
-    assert main(["bisect", *given.split(), "--", *([] if "model=mlp" in words else WORDS), *settings.split()]) == 2
+    revisions, _, settings = words.partition(" -- ")
+    assert main(["bisect", *revisions.split(), "--", *([] if "model=mlp" in words else WORDS), *settings.split()]) == 2
     assert message in capsys.readouterr().err
     assert len(git("worktree", "list")) == 1
 
@@ -107,8 +107,8 @@ def test_a_merge_is_one_commit_of_the_branch(repository):
     git("commit", "-q", "--allow-empty", "-m", "On the side")
     git("checkout", "-q", "main")
     git("merge", "-q", "--no-ff", "-m", "Merge", "side")
-    assert [each.subject for each in commits("change6", "HEAD")] == ["Change 6", "Change 7", "Change 8", "Merge"]
-    assert [each.subject for each in commits("change0", "change1")] == ["Change 0", "Change 1"]  # has no parent
+    assert [commit.subject for commit in commits("change6", "HEAD")] == ["Change 6", "Change 7", "Change 8", "Merge"]
+    assert [commit.subject for commit in commits("change0", "change1")] == ["Change 0", "Change 1"]  # has no parent
     with pytest.raises(UserError, match="GOOD=side: is not an ancestor of BAD=HEAD"):
         commits("side", "HEAD")
 
@@ -143,7 +143,7 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
 @pytest.fixture
 def ends(repository, monkeypatch):
     """(commit, round) -> the status of a process. The processes run nothing; those from change6 on are slower."""
-    commits = {each: f"change{num}" for num in range(NUM + 1) for each in git("rev-parse", f"change{num}")}
+    commits = {commit: f"change{num}" for num in range(NUM + 1) for commit in git("rev-parse", f"change{num}")}
     ends = {}
 
     def measure(self, item, left_s=0.0):
@@ -151,9 +151,9 @@ def ends(repository, monkeypatch):
         rate = (1000 if commit < f"change{CULPRIT}" else 800) * (1 + 0.001 * (num % 7))
         blocks = [Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8
         status = ends.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
-        found = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
+        fields = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
-        self.context.write_record(record := make_record(item.cell, status, **named, **found))
+        self.context.write_record(record := make_record(item.cell, status, **named, **fields))
         return record
 
     monkeypatch.setattr(Session, "__enter__", lambda self: self)
@@ -162,7 +162,7 @@ def ends(repository, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("failing", "rounds", "code", "said"),
+    ("failing", "rounds", "code", "reason"),
     [
         ({"change6"}, [1], 0, r"First slower commit: \w{40} Change 6\nAgainst GOOD: -[12][0-9.]+ % .*-r1: killed"),
         ({"change6", "change7"}, [0, 1], 1, r"which of these 3 [^:]*:(\n.*)*\n  \w{8} Change 7: .*-r1: killed"),
@@ -170,10 +170,10 @@ def ends(repository, monkeypatch):
         ({"change3"}, [0, 1], 1, "Can't tell whether BAD is slower than GOOD: 0 and 2 processes; .*-r1: killed"),
     ],
 )
-def test_processes_that_fail_are_left_out_and_named(failing, rounds, code, said, ends, capsys):
+def test_processes_that_fail_are_left_out_and_named(failing, rounds, code, reason, ends, capsys):
     ends |= {(commit, num): Status.killed for commit in failing for num in rounds}
     assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == code
-    assert re.search(said, capsys.readouterr().out)
+    assert re.search(reason, capsys.readouterr().out)
 
 
 def test_ends_of_one_speed_are_no_slow_down(ends, capsys):
@@ -185,13 +185,13 @@ def test_ends_of_one_speed_are_no_slow_down(ends, capsys):
 def test_the_slow_commit_of_a_real_repository_is_found_and_a_second_run_measures_nothing(repository, capsys):
     words = ["bisect", "change2", "change6", "--", *WORDS]
     assert main(words) == 0
-    told = re.sub("Measuring the peak.*\n", "", capsys.readouterr().out)
+    printed = re.sub("Measuring the peak.*\n", "", capsys.readouterr().out)
     records = {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
-    assert "skip: does not run: " in told
-    assert "No module named 'gone'" in told
-    assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in told
+    assert "skip: does not run: " in printed
+    assert "No module named 'gone'" in printed
+    assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in printed
     assert main(words) == 0
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == printed
     assert records == {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     good, bad = (git("rev-parse", name)[0] for name in ("change2", "change6"))
     folder = next(repository.glob(f"runs/*/{good[:8]}-{bad[:8]}"))

@@ -33,12 +33,12 @@ class World(Race):
             speed = speeds[candidate.item] * math.exp(draw.normal(0, noise))
             candidate.latencies_ms.append(speed)
             rates, started_at = [speed] if speed > 0 else [], f"{self.now_s:09.1f}"
-            known = {"cell": CELL, "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
-            self.add(candidate, is_full, ComparedProcess(rates=rates, started_at=started_at, **known))
+            fields = {"cell": CELL, "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+            self.add(candidate, is_full, ComparedProcess(rates=rates, started_at=started_at, **fields))
         self.rest_s = budget_s - self.now_s
 
     def outcomes(self):
-        return [each.outcome for each in self.candidates]
+        return [candidate.outcome for candidate in self.candidates]
 
 
 def test_the_fastest_is_found_in_nineteen_of_twenty_searches():
@@ -57,7 +57,7 @@ def test_a_few_cells_get_three_processes_before_any_drops_out_and_time_is_left()
     assert race.leader.item == 0
     assert race.ratio.low > 1.9
     assert race.outcomes() == [RaceOutcome.left] * 2 + [RaceOutcome.dropped] * 3
-    assert [len(each.short) for each in race.candidates[3:]] == [MIN_SHORT] * 2
+    assert [len(candidate.short) for candidate in race.candidates[3:]] == [MIN_SHORT] * 2
     assert race.rest_s > 500
 
 

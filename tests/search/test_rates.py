@@ -57,11 +57,11 @@ OTHERS = [(constant, 0.12, 100.0, 81.03), (mixed, 0.12, 138.0, 80.66), (batches,
 def probed(serve, limit_s, rate, lasts_s, draw):
     num = max(1, round(rate * lasts_s))
     due_s = np.sort(draw.uniform(0, lasts_s, num))
-    run = Run(*((1e9 * each).astype(np.int64) for each in (due_s, serve(due_s, draw))))
+    run = Run(*((1e9 * times_s).astype(np.int64) for times_s in (due_s, serve(due_s, draw))))
     misses = run.misses(1e9 * limit_s)
     load = (run.bounds(99)[0] or math.inf) / 1e9 / limit_s
-    told = {"num": num, "num_missed": misses.num_missed, "effect": misses.effect, "verdict": verdict(misses, 99)}
-    return Probe(rate=rate, load=load, **told)
+    fields = {"num": num, "num_missed": misses.num_missed, "effect": misses.effect, "verdict": verdict(misses, 99)}
+    return Probe(rate=rate, load=load, **fields)
 
 
 def searched(serve, limit_s, offline, budget_s, seed):

@@ -75,8 +75,8 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     (sweep,) = read.read_all(folder)
     assert {reported.cell.batch_size for reported in sweep.cells} == {8, 32}
     assert all(reported.cell.window == make_cell().window for reported in sweep.cells)
-    (found,) = answers(sweep.cells)
-    assert (found.fastest.cell.batch_size, found.lead.word) == (32, "sure")
+    (best,) = answers(sweep.cells)
+    assert (best.fastest.cell.batch_size, best.lead.word) == (32, "sure")
     (note,) = sweep.notes
     assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
 
@@ -99,9 +99,9 @@ def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, project, 
     show = SweepProgress.finish
     shown = []
 
-    def interrupt(self, found):
-        show(self, found)
-        shown.append(found)
+    def interrupt(self, race):
+        show(self, race)
+        shown.append(race)
         if len(shown) == 2:
             raise KeyboardInterrupt
 
@@ -136,7 +136,7 @@ def test_a_cell_that_fails_is_out_with_its_reason_and_the_search_goes_on(searche
     assert "1 failed" in text
     assert "failed: ValueError: a bad batch" in text
     assert [cell.outcome for cell in race.cells].count(RaceOutcome.failed) == 1
-    (bad,) = [found for found in plan_file.read_planned(project / "runs/mine") if found.status != Status.ok]
+    (bad,) = [record for record in plan_file.read_planned(project / "runs/mine") if record.status != Status.ok]
     assert bad.cell.batch_size == 32
 
 
@@ -172,7 +172,7 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "message"),
     [
         ([make_cell()], "--search: these settings make one cell: give lists of values"),
         ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides the number of processes"),
@@ -180,8 +180,8 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
         ([make_cell(protocol=Protocol.server, batch_size=size) for size in (1, 8)], "protocol=server: --search comp"),
     ],
 )
-def test_a_grid_that_cannot_be_searched_is_told(cells, told, searched):
-    with pytest.raises(UserError, match=told):
+def test_a_grid_that_cannot_be_searched_is_told(cells, message, searched):
+    with pytest.raises(UserError, match=message):
         searched(cells, dataclasses.replace(GOAL, latency_ms=5.0))
 
 

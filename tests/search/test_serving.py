@@ -51,7 +51,7 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     assert "mlp-cpu-fp32-b8-infer-server-400rps-" in text
     assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
     assert re.search(r"Not probed \(in brackets: requests/s if all are there at once\): .*\(100\)", text)
-    assert len({each.seed for each in best.probes}) == len(best.probes)
+    assert len({probe.seed for probe in best.probes}) == len(best.probes)
     assert len(sweep.records) == len(written(project)) == len(best.probes) + 1 + 2  # alone, and offline for each
     before = written(project)
     assert searched(settings(1, 8))[0] == 0
@@ -88,23 +88,23 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "reason"),
     [
         ("serve slowly", f"{NO_RATE} one after another took 60.0 ms (p50)"),
         ("raise", "failed: ValueError: a bad layer with a second line"),
     ],
 )
-def test_what_can_not_be_served_is_said_at_once(fault, told, searched, project):
+def test_what_can_not_be_served_is_said_at_once(fault, reason, searched, project):
     status, text = searched(settings(8, fault=fault))
     assert status == 1
-    assert told in text
+    assert reason in text
     assert text.endswith("No rate to serve at, so the exit status is 1: each line above has its reason\n")
     assert len(written(project)) <= 2
     assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("--latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
         ("--latency-ms 50 model=mlp server.percentile=99.9 repeats=2", "repeat, repeats: --serve decides"),
@@ -115,6 +115,6 @@ def test_what_can_not_be_served_is_said_at_once(fault, told, searched, project):
         ("--latency-ms 50 --search --budget 5m model=mlp", "--search: goes without --serve"),
     ],
 )
-def test_a_mistake_is_told(words, told, project, capsys):
+def test_a_mistake_is_told(words, message, project, capsys):
     assert main(["best", "--serve", *words.split()]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -19,8 +19,8 @@ def times(rng, runs, num, ratio=1.0, spread=0.1, late=0.0):
     return np.where(drawn > math.exp(sigma * scipy.stats.norm.isf(late)), INF, drawn) if late else drawn
 
 
-def is_sure(found):
-    return (found.low or 0) > 1 or (found.high or INF) < 1
+def is_sure(comparison):
+    return (comparison.low or 0) > 1 or (comparison.high or INF) < 1
 
 
 def share_sure(first, second, budget=None):
@@ -87,14 +87,14 @@ def test_of_2000_comparisons_of_equal_settings_at_most_5_percent_are_sure(num, l
     first, second = (times(rng, 2000, num, late=late) for _ in "ab")
     assert share_sure(first, second) <= at_most(0.05, 2000)
     if num >= 6:
-        bounds = [arrivals.median_interval(each) for each in first]
+        bounds = [arrivals.median_interval(times) for times in first]
         assert sum(not low <= 1 <= high for low, high in bounds) / 2000 <= at_most(0.05, 2000)
 
 
 def test_ten_seeds_tell_a_ratio_of_130_percent():
     rng = np.random.default_rng(3)
     assert share_sure(times(rng, 200, 10, 1.3), times(rng, 200, 10)) >= 0.95
-    assert [arrivals.num_seeds_for(*each) for each in ((1.3, 0.1), (1.1, 0.1), (1 / 1.1, 0.1), (2, 0))] == [
+    assert [arrivals.num_seeds_for(*effect) for effect in ((1.3, 0.1), (1.1, 0.1), (1 / 1.1, 0.1), (2, 0))] == [
         6,
         20,
         20,

@@ -43,8 +43,8 @@ def test_of_2000_equal_pairs_at_most_6_percent_are_found_to_differ(kind, num_fir
 @pytest.mark.parametrize(("num", "power"), [(5, 0.5), (10, 0.8), (20, 0.97)])
 def test_a_true_difference_of_5_percent_is_found(num, power):
     rng = np.random.default_rng(num)
-    found = [difference_interval(a, b)[1] < 0 for a, b in samples(rng, 500, num, num, "even", second=math.log(0.95))]
-    assert sum(found) / len(found) >= power
+    detected = [difference_interval(a, b)[1] < 0 for a, b in samples(rng, 500, num, num, "even", second=math.log(0.95))]
+    assert sum(detected) / len(detected) >= power
 
 
 def test_the_interval_is_that_of_a_t_test_where_the_spread_is_even():

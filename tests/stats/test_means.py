@@ -21,9 +21,9 @@ def test_the_interval_of_a_mean_is_students():
     [(FIRST, SECOND), ([0.976, 0.978, 0.977, 0.979], [0.970, 0.974, 0.972]), ([1.0, 2.0], [100.0, 300.0])],
 )
 def test_the_interval_of_a_difference_is_welchs(first, second, confidence):
-    found = mean_difference(first, second, confidence)
+    difference = mean_difference(first, second, confidence)
     wanted = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
-    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert (difference.low, difference.high) == pytest.approx((wanted.low, wanted.high))
     assert mean_difference([2.0] * 3, [1.5] * 4) == MeanDifference(0.5, 0.5, 0.5)
 
 

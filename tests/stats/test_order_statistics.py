@@ -47,14 +47,14 @@ def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(
 @pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
 def test_the_correlation_of_neighbours_is_found_in_spite_of_outliers(related):
     rng = np.random.default_rng(1)
-    found = [stats.Sample(series(rng, 300, related, outliers=0.02)).correlation for _ in range(40)]
-    assert stats.median(found) == pytest.approx(related, abs=0.1)
+    correlations = [stats.Sample(series(rng, 300, related, outliers=0.02)).correlation for _ in range(40)]
+    assert stats.median(correlations) == pytest.approx(related, abs=0.1)
     assert stats.Sample([1.0] * 20).correlation == 0
 
 
 def test_outliers_are_counted_and_do_not_hide_each_other():
     values = [1.0, 1.01, 0.99, 1.02, 0.98] * 10
-    assert [stats.Sample(each).num_outliers for each in (values, [*values, 2.0, 2.0, 2.0], [1.0] * 10)] == [0, 3, 0]
+    assert [stats.Sample(sample).num_outliers for sample in (values, [*values, 2.0, 2.0, 2.0], [1.0] * 10)] == [0, 3, 0]
 
 
 def test_a_change_of_level_is_told_from_noise():
@@ -65,13 +65,13 @@ def test_a_change_of_level_is_told_from_noise():
     # Of as few blocks as a quick cell has, neither noise nor a slow block passes for a change, and a drift does.
     few = rng.normal(1, 0.03, (400, 8)) * rng.choice([1, 0.8], (400, 8), p=[0.9, 0.1])
     drifts = rng.normal(1, 0.03, (400, 8)) * np.linspace(1, 0.8, 8)
-    assert sum(stats.change(each.tolist()) != 0 for each in few) < 8
-    assert sum(stats.change(each.tolist()) != 0 for each in drifts) > 300
+    assert sum(stats.change(values.tolist()) != 0 for values in few) < 8
+    assert sum(stats.change(values.tolist()) != 0 for values in drifts) > 300
     # A last third at another speed, as after throttling, is told from three blocks on.
     steps = rng.normal(1, 0.03, (400, 9)) * np.repeat([1, 0.8], [6, 3])
     noisy = rng.normal(1, 0.03, (400, 9))
-    assert sum(stats.change(each.tolist()) < -0.1 for each in steps) > 390
-    assert sum(stats.change(each.tolist()) != 0 for each in noisy) < 24
+    assert sum(stats.change(values.tolist()) < -0.1 for values in steps) > 390
+    assert sum(stats.change(values.tolist()) != 0 for values in noisy) < 24
     assert stats.change(np.repeat([1.0, 0.5], [40_000, 20_000])) == pytest.approx(
         -0.5
     )  # each with each would take long
@@ -98,5 +98,5 @@ def test_percentiles_are_numpys_nearest_rank(num):
 
 @pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])
 def test_a_tail_needs_enough_samples(percent, fewest):
-    found = [stats.Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
-    assert found == [None, 1.0]
+    percentiles = [stats.Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
+    assert percentiles == [None, 1.0]

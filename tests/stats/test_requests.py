@@ -87,7 +87,7 @@ QUEUES = {
 }
 
 
-def told(due, done, limit_ns, percentile):
+def judged(due, done, limit_ns, percentile):
     misses = Run(due, done).misses(limit_ns)
     return verdict(misses, percentile), misses
 
@@ -114,18 +114,22 @@ WHOLE = [(queue, num, 1_000) for queue in QUEUES for num in NUMS.get(queue[:-4],
 
 
 @pytest.mark.parametrize(
-    ("queue", "num", "runs"), FAST + [pytest.param(*each, marks=[pytest.mark.slow]) for each in WHOLE]
+    ("queue", "num", "runs"), FAST + [pytest.param(*queue, marks=[pytest.mark.slow]) for queue in WHOLE]
 )
 def test_at_its_limit_a_server_passes_and_fails_in_one_run_of_a_hundred(queue, num, runs):
-    said = {1: [], 1.5: [], 0.5: []}
-    for each in simulated(queue, num, runs):
-        for share, words in said.items():
-            words.append(told(*each, share * QUEUES[queue][1] * 1e9, 99)[0])
-    assert said[0.5].count(Verdict.passes) == 0
-    for wrong in (said[1].count(Verdict.passes), said[1].count(Verdict.fails), said[1.5].count(Verdict.fails)):
+    verdicts = {1: [], 1.5: [], 0.5: []}
+    for run in simulated(queue, num, runs):
+        for share, words in verdicts.items():
+            words.append(judged(*run, share * QUEUES[queue][1] * 1e9, 99)[0])
+    assert verdicts[0.5].count(Verdict.passes) == 0
+    for wrong in (
+        verdicts[1].count(Verdict.passes),
+        verdicts[1].count(Verdict.fails),
+        verdicts[1.5].count(Verdict.fails),
+    ):
         assert wrong <= at_most(0.01, runs)
     if num == 50_000 and queue.endswith("0.5"):  # in at least 80 % of all runs, of which these are some
-        assert runs - said[1.5].count(Verdict.passes) <= at_most(0.2, runs)
+        assert runs - verdicts[1.5].count(Verdict.passes) <= at_most(0.2, runs)
 
 
 @pytest.mark.parametrize("num", [20, 100, 1_000])
@@ -137,7 +141,7 @@ def test_short_runs_pass_no_lower_percentile_by_their_clusters(percentile, num):
     wrong = 0
     too_low = 0
     for due, done in simulated("M/M/1 0.8", num, runs):
-        word, _ = told(due, done, limit_ns, percentile)
+        word, _ = judged(due, done, limit_ns, percentile)
         _, _, high = Run(due, done).bounds(percentile)
         wrong += word == Verdict.passes
         too_low += high is not None and high < limit_ns
@@ -156,8 +160,8 @@ def test_bounds_hold_the_percentile():
 def test_with_too_few_requests_nothing_is_said():
     assert [num_requests_for(percentile) for percentile in (50, 90, 99, 99.9)] == [10, 63, 651, 6_537]
     due = np.arange(1_000) * 100
-    assert told(due, due + 10, 10, 99)[0] == Verdict.passes  # the limit itself is no miss
-    assert told(due[:650], due[:650] + 10, 10, 99)[0] == Verdict.unknown
+    assert judged(due, due + 10, 10, 99)[0] == Verdict.passes  # the limit itself is no miss
+    assert judged(due[:650], due[:650] + 10, 10, 99)[0] == Verdict.unknown
     assert Run(due, due + 10).bounds(99) == (10, 10, 10)
     assert Run(due[:650], due[:650] + 10).bounds(99) == (None, None, None)
 
@@ -166,7 +170,7 @@ def test_an_error_misses_every_limit():
     due = np.arange(2_000) * 100
     done = due + 10
     done[::40] = -1
-    word, misses = told(due, done, 10**12, 99)
+    word, misses = judged(due, done, 10**12, 99)
     assert (word, misses.num_missed) == (Verdict.fails, 50)
     assert misses.low < 0.025 < misses.high
     assert Run(due, done).bounds(99)[0] is None
@@ -189,10 +193,10 @@ def probes(*loads, word=Verdict.unknown):
 
 
 def test_probes_on_both_sides_of_the_limit_tell_its_rate_together():
-    found = rate_at_limit(probes(1 / 1.2, 1 / 0.8), 99)
-    assert found.low < found.rate < found.high
-    assert found.rate == pytest.approx(90, rel=0.03)
-    assert found.num == 2
+    interval = rate_at_limit(probes(1 / 1.2, 1 / 0.8), 99)
+    assert interval.low < interval.rate < interval.high
+    assert interval.rate == pytest.approx(90, rel=0.03)
+    assert interval.num == 2
     one_rate = [replace(probe, rate=90.0) for probe in probes(1 / 1.2, 1 / 0.8)]
     for one_side in (probes(0.7, 0.8), probes(1.2, 1.3), probes(1.2, 0.8), probes(0.1, 10.0), one_rate, []):
         assert rate_at_limit(one_side, 99) is None
@@ -225,7 +229,7 @@ def test_no_interval_is_above_a_rate_that_surely_fails_or_below_one_that_surely_
 
 def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one():
     rng = np.random.default_rng(5)
-    told = 0
+    num_decided = 0
     for _ in range(300):
         any_probes = []
         for rate in rng.integers(50, 60, rng.integers(2, 9)):
@@ -236,10 +240,10 @@ def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one(
             numbers = {"num": num, "num_missed": misses.num_missed, "effect": effect, "load": load}
             any_probes.append(Probe(rate=float(rate), verdict=verdict(misses, 99), **numbers))
         low, high = rate_bounds(any_probes, 99)
-        told += low is not None or high is not None
+        num_decided += low is not None or high is not None
         assert all((low or 0) <= probe.rate for probe in any_probes if probe.verdict == F)
         assert all((high or math.inf) >= probe.rate for probe in any_probes if probe.verdict == P)
-    assert told > 100
+    assert num_decided > 100
 
 
 def test_probes_that_contradict_each_other_widen_the_interval():
@@ -257,8 +261,8 @@ def test_probes_that_contradict_each_other_widen_the_interval():
             )
             for share in shares
         ]
-        found = rate_at_limit([*probes(1 / 1.2, 1 / 0.8), *middle], 99)
-        widths.append(found.high / found.low)
+        interval = rate_at_limit([*probes(1 / 1.2, 1 / 0.8), *middle], 99)
+        widths.append(interval.high / interval.low)
     assert widths[0] < 1.1
     assert widths[0] < widths[1] < widths[2]
 
