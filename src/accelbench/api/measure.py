@@ -154,8 +154,8 @@ def measure(
         cell = dataclasses.replace(cell, options=Options(compile=network is not model_or_function))
     try:
         load(Cell, plain(cell))
-    except ValueError as error:
-        raise UserError(f"{error}, such as learning_rate=0.01 and window=accelbench.Window(measure_s=5)") from None
+    except ValueError as problem:
+        raise UserError(f"{problem}, such as learning_rate=0.01 and window=accelbench.Window(measure_s=5)") from None
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
     pickles = {name: _pickled(name, value) for name, value in sent.items() if value is not None}
