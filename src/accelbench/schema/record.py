@@ -48,7 +48,7 @@ CODE = ("code", "files")
 RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
 MAX_NAMED = 5  # unreadable files that a message names
 
-# Fields of a record that name it or its cell. They hold settings. A setting that looks like a secret is refused before.
+# Fields of a record that name it or its cell. They hold settings. Settings that look like secrets are refused earlier.
 NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
 
 Value = str | float | int | bool | None
