@@ -287,7 +287,7 @@ class RunSettings:
     repeat: Count = _shown(0, "number of the process: several processes of a cell differ in it")
     # of the cell's process; the fewest steps that a published speed needs are measured in any case
     budget_s: NotNegative = setting(
-        0.0, "seconds for a cell: slow cells get less warm-up and fewer steps; 0: no limit. protocol=fit ignores it"
+        0.0, "protocol=window, steps: seconds for a cell; slow cells get less warm-up and fewer steps; 0: no limit"
     )
     # After this time the cell's process is killed. Not part of the id.
     timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a longer one ends as `timeout`")
