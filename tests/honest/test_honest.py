@@ -369,7 +369,7 @@ def test_a_loader_that_gives_less_than_it_tells_is_counted_as_it_gives(hosts, tm
     [
         ({"protocol": Protocol.steps, "warmup": 1, "steps": 1000}, Stop.timeout, "partial: .* of 1,000"),
         slow({"window": Window(measure_s=9.0)}, Stop.timeout, "partial: .* steps, timeout_s"),
-        ({"window": Window(measure_s=9.0), "budget_s": 0.5}, Stop.budget, "measured in 6 steps after 2 of warm-up"),
+        ({"window": Window(measure_s=9.0), "budget_s": 0.5}, Stop.budget, "6 steps were measured, after 2 of warm-up"),
     ],
 )
 def test_slow_steps_end_in_time(hosts, tmp_path, asked, stop, said):
