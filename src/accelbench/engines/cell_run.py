@@ -44,7 +44,7 @@ from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Pre
 
 # Number of unseen batches whose outputs are checked after training. One is too few: code that caches results for every
 # second batch drops its cache at the first batch of a new size, so the error shows only in later batches.
-NUM_OBSERVED = 3
+NUM_OBSERVED = 2
 
 
 @dataclass(frozen=True)

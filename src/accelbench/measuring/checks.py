@@ -247,7 +247,7 @@ def _compare(
     explained = None if rounded is None else error_of(rounded, reference)
     is_finite = math.isfinite(findings.error)
     warn = findings.warnings.append
-    text = f"{100 * findings.error:.1f} %" if is_finite else "NaN or infinity"
+    text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the two"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
             warn(f"the output differs from fp32's on the CPU by {text}, and from its own in another run")
