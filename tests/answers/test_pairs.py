@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs
+from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs, summary
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Mode, Status
 
@@ -63,3 +63,8 @@ def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pa
     failed = maker.record(maker.cell(precision="bf16"), Status.failed, reason="no")
     for both in ([there, faster], [here, stand_in], [here, failed]):
         assert pairs(cells(both), PRECISION) == []
+
+
+def test_a_summary_names_both_values_also_where_neither_is_faster(cells, maker) -> None:
+    made = [maker.ok(maker.cell(precision=precision), rate) for precision, rate in (("fp32", 100), ("bf16", 101))]
+    assert summary(pairs(cells(made), PRECISION), "bf16", "fp32") == "bf16 and fp32: can't tell in 1 of 1 pair"

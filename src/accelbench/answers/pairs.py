@@ -147,6 +147,8 @@ def summary(alike: Sequence[Pair], value: str, base: str) -> str:
         "can't tell": words[Word.cant_tell],
     }
     first, *others = [f"{text} in {num}" for text, num in cases.items() if num]
+    if not gains and not losses:
+        first = f"{value} and {base}: {first}"
     about = [f"{words[word]} {word}" for word in (Word.sure, Word.likely) if words[word]]
     if num_doubtful := sum(pair.gap.is_doubtful for pair in alike):
         about.append(f"{num_doubtful} with a number in doubt")
