@@ -48,7 +48,10 @@ class Encoded:
 
 @contextmanager
 def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
-    """A uint8 .npy file for rows of `shape`. The caller writes their bytes, so that they need not fit into memory."""
+    """A uint8 .npy file for rows of `shape`.
+
+    The caller writes the bytes of the rows one after another, so that all rows together need not fit into memory.
+    """
     with path.open("wb") as file:
         start = _write_head(file, (0, *shape))
         yield file
@@ -131,7 +134,7 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
 def read_manifest(folder: Path) -> Data:
     """The description of the data set in `folder`, as records keep it. Random images have no folder.
 
-    Raises DataError: it is missing, or it was altered.
+    Raises DataError: the manifest is missing or was altered.
     """
     if folder.name == RANDOM:
         return Data(name=RANDOM, source=DRAWN, digest=digest(DRAWN), stand_in=False)

@@ -163,7 +163,7 @@ def find(name: str) -> DataSet:
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """The source of a data set, with what `listed` returns. DVC prepares the set again when it changes."""
+    """The source of a data set, and the result of `listed` for it. If they change, DVC prepares the data set again."""
     home = find(name).home
     # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():

@@ -51,8 +51,8 @@ class Order:
 
     Args:
         num: number of samples.
-        last: what to do with a short last batch of a pass. `pad` (later, with black images labelled -1) is for devices
-            that compile each shape anew. Endless passes drop it.
+        last: what to do with a short last batch of a pass. `pad` is for devices that compile each shape anew: the feed
+            later fills the batch up with black images labelled -1. Endless passes drop a short batch.
         part: (index, number): which one of `number` equal parts of every batch to yield. A short batch that is not
             divisible by `number` is dropped.
         among: indices of `num` samples in a larger data set; the batches consist of these.

@@ -249,7 +249,7 @@ def _write(
     side: int,
     names: dict[bytes, str],
 ) -> None:
-    """Writes the good pictures of a split. In the others it notes why they are refused, such as a copy.
+    """Writes the good pictures of a split. Notes in each other picture why it is refused, such as a copy.
 
     `names`: digest of a file -> name of the first picture with it. A copy in both splits would leak into the test set.
     """

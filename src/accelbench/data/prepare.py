@@ -139,7 +139,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 
 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether the prepared arrays are of the user's files, judged by names, sizes and times of change of the files."""
+    """Whether the prepared arrays come from the user's files, judged by the files' names, sizes and times of change."""
     try:
         return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):

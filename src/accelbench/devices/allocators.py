@@ -20,7 +20,7 @@ LIBRARIES = {
 }
 # Beginning of the name of a library's file -> the allocator in it.
 WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
-# No block is mapped by itself, and the heap is not trimmed. So a step gets the memory that the last one freed, without
+# No block is mapped by itself, and the heap is not trimmed. So a step gets the memory that the last step freed, without
 # page faults.
 REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
 # Larger than any free space in glibc's heap. The block is never written to, so it takes no memory.
@@ -74,7 +74,7 @@ def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ)
 
 
 def running() -> Running | None:
-    """The memory allocator of this process, by the library of the function that the linker chose; None if unknown."""
+    """The memory allocator of this process: the library whose allocating function the linker chose; None if unknown."""
     program = ctypes.CDLL(None)
     # Frameworks allocate tensors with this function.
     path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: those that a CUDA process here would use. Both the driver and the installed torch must support them."""
+"""The NVIDIA GPUs that a CUDA process here would use. Both the driver and the installed torch must support them."""
 
 import os
 import time
@@ -88,7 +88,7 @@ def visible_handles() -> list[Handle]:
 
 
 def _speed(handle: Handle) -> tuple[int, int]:
-    """A sort key: newer GPUs are faster, and of equally new ones those with more memory."""
+    """A sort key for speed. Newer GPUs have larger keys; among equally new ones, GPUs with more memory do."""
     major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return 10 * major + minor, memory.total if memory else 0

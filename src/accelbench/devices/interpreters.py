@@ -17,7 +17,8 @@ from accelbench.errors import UserError
 PYTHONS = ((3, 11), (3, 14))  # accelbench runs from the first release to below the second; see pyproject.toml
 TORCH = (2, 9)  # first release whose settings accelbench can read back; see pyproject.toml
 ASKED_S = 60.0  # seconds to wait for an answer: a first start from a slow disk is slow
-# Arguments: names of distributions, `--`, names of modules. It prints which of them there are. Python 3.8 can run it.
+# Arguments: a search path, names of distributions, `--`, names of modules. The script prints the installed ones. Python
+# 3.8 can run it.
 SCRIPT = """
 import json, os, platform, sys
 from importlib import metadata, util
@@ -46,9 +47,9 @@ class Interpreter:
 
 
 def other(python: str) -> str | None:
-    """The setting `python` as an absolute path, of an environment its folder; None for accelbench's own environment.
+    """The setting `python` as an absolute path; None for accelbench's own environment.
 
-    Raises UserError: see `executable`.
+    An interpreter in an environment becomes the environment's folder. Raises UserError: see `executable`.
     """
     path = Path(os.path.abspath(os.path.expanduser(python)))  # links stay: an environment's interpreter is a link
     file = executable(path)

@@ -21,7 +21,10 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """The time of a process's fork on CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22). OSError: it has ended."""
+    """The time of a process's fork on CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22).
+
+    Raises OSError if the process has ended.
+    """
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 
 
@@ -96,7 +99,7 @@ def throttled_s(files: Sequence[Path]) -> float | None:
 
 
 def oom_kills() -> int:
-    """Processes that the kernel killed for lack of memory since the machine started; 0 if it does not count them."""
+    """Processes that the kernel killed for lack of memory since the machine started; 0 without a count."""
     return int(_counts(Path("/proc/vmstat")).get("oom_kill", 0))
 
 

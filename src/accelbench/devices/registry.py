@@ -18,7 +18,7 @@ class DeviceReport:
     reason: str | None = None  # if not present, why not, and what helps, in one line
     name: str = ""  # name of the hardware; empty if absent
     count: int = 0  # devices of this kind that a process here may use; 0 if absent
-    memory_bytes: int | None = None  # memory of one device, of the smallest; None if unknown
+    memory_bytes: int | None = None  # memory of the smallest device; None if unknown
     # further facts for users and for `grid.support`; keys are snake_case words with their unit
     details: Mapping[str, str] = field(default_factory=dict)
 

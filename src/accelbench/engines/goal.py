@@ -81,7 +81,7 @@ class GoalRun:
         self._span, self._began_s = span, now_s
 
     def end(self, timing: Timing) -> None:
-        """Ends the last span. Writes into `timing` when training began, when the log ended, and if time ran out."""
+        """Ends the last span. Writes the start of training, the end of the log and a lack of time into `timing`."""
         self.begin(self._span)
         began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
         timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s

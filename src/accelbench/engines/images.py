@@ -102,7 +102,7 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images of noise that no feed has, different at each call: array (num, *shape).
+    """Images of noise that no feed has, different at each call: an array of shape (num, *shape).
 
     With `floats`, they are float32 from -2 to 2, like random images; else uint8. Each image has another contrast, so
     that a network that averages over an image returns a different output for each.

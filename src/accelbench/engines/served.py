@@ -23,7 +23,7 @@ from accelbench.serving.summary import ROWS, summarised, write_times
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun
 
-NUM_REQUESTS, NUM_DRAWN = 256, 64  # most different requests: from a data set; of random inputs
+NUM_REQUESTS, NUM_DRAWN = 256, 64  # most different requests from a data set, and of random inputs
 MOST_WARM = 32  # batches of each size up to this are computed in the warm-up, if time allows
 LEAST_WARM = 2  # fewest steps of full batches in a warm-up
 

@@ -42,7 +42,7 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))
 # handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 DONE = b"done"
-SAMPLED_S = 1.0  # after its answer, a process waits at most so long for the host's last sample
+SAMPLED_S = 1.0  # seconds that a process waits, after its answer, for the host's last sample
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:

@@ -76,7 +76,7 @@ class Hosts:
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
-        """Runs `cell` in a fresh process, or in one per rank. Returns its outcome; no exception if the cell fails.
+        """Runs `cell` in a fresh process, or in one per rank. Returns its outcome, also if the cell fails.
 
         If the engine loads an exported network that does not exist yet, another process exports it first. The trained
         weights are written to the file `weights`, the raw times of requests to the file `requests`; None: not saved.
@@ -96,7 +96,8 @@ class Hosts:
                 outcome = self._host(spec).ask(replace(request, do=Do.export), self._margin_s)
                 if outcome.status != Status.ok:
                     return outcome
-        # Cells with equal `counted_as` have the same work per step. None with user code: its work may vary.
+        # Cells with equal `counted_as` have the same work per step. `counted_as` is None for user code, whose work may
+        # vary.
         counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
         request = replace(
             request,
@@ -186,7 +187,7 @@ class _Host:
         inherited = {name: value for name, value in variables.items() if name not in SUBSTITUTING}
         # TMPDIR is the folder, so that files of the host, its cells and libraries are removed with it.
         of_run = {RUN_VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
-        # A variable that only this host and its descendants have.
+        # An environment variable that only this host and its descendants have.
         self._mark = f"{RUN_VARIABLE}={of_run[RUN_VARIABLE]}\0"
         answers, theirs = os.pipe()  # not standard output: the interpreter may print there when it starts
         self.answers = os.fdopen(answers, "rb", buffering=0)

@@ -25,10 +25,10 @@ SHORTEST_INTERVAL_S = 0.05
 PAUSE_PER_COST = 500
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 MAX_THREADS = 64  # threads whose waiting time is read; each takes about 10 us
-# NVML's reasons for low GPU clocks, without those that a user has asked for: hardware slowdown, temperature (measured
-# by the driver or by the hardware), power brake (nvml.h, nvmlClocksEventReason...).
+# NVML's reasons for low GPU clocks, without the limits that a user has set: hardware slowdown, temperature (measured by
+# the driver or by the hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
-KILL_S = 5.0  # if a process has not ended so many seconds after SIGKILL, it hangs in a driver
+KILL_S = 5.0  # seconds from SIGKILL until a process that has not ended counts as hung in a driver
 POLL_S = 0.001
 
 
@@ -101,7 +101,7 @@ class Sampler:
 
     - `host_memory_mb`: the sum of resident memory; pages that processes share count for each
     - `cpu_utilization_percent`: processor time, including processes that have ended
-    - `cpu_system_percent`: the part of it in the kernel
+    - `cpu_system_percent`: the part of `cpu_utilization_percent` in the kernel
     - `other_cpu_utilization_percent`: the use of the cell's cores by all other processes
     - `steal_percent`: the time that a hypervisor took from these cores while they had work
     - `waiting_percent`: the time for which threads (at most `MAX_THREADS`) were ready but had no core
@@ -178,8 +178,8 @@ class Sampler:
 def _shares(before: _Counters, after: _Counters) -> dict[str, float | None]:
     """The values of the series between two samples.
 
-    They are None if the samples are too close, or if a counter has decreased. That happens if a process has ended and
-    its parent has not waited for it: then its usage is lost.
+    They are None if the samples are too close, or if a counter has decreased. A counter decreases if a process has
+    ended and its parent has not waited for it: the usage of the process is then lost.
     """
     wall_s = after.at_s - before.at_s
     # Differences in whole ticks, so that rounding never makes the kernel's part larger than the whole.
@@ -244,7 +244,7 @@ def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
     queries = dict(energy_counters.counters(num_gpus))
     if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
-    # Only of the first CPU package: a large machine has hundreds of these files, one per thread.
+    # The count of the first CPU package only: a large machine has hundreds of these files, one per thread.
     heat = Path("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count")
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)

@@ -29,9 +29,9 @@ from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
 
-# After its answer, a process that does not exit (a framework's thread may hang) is killed after so many seconds.
+# Seconds from the answer of a process until it is killed if it does not exit: a framework's thread may hang.
 END_S = 10.0
-# After a process of a cell has failed, the host waits so many seconds for the answers of the others.
+# Seconds that the host waits for the other processes' answers after one process of a cell has failed.
 LATE_S = 1.0
 STACK_S = 0.3  # seconds for a hung process to print its call stack
 LOCALHOST = "127.0.0.1"
@@ -71,7 +71,7 @@ class _Rank:
         self.process.start()
         there.close()
         self.pid: int = self.process.pid  # also the id of its process group
-        # The sentinel too, because a process that was forked from it may keep the pipe open.
+        # The sentinel reports the end of the process. The pipe may stay open in a process that was forked from it.
         self.sources = [self.pipe, self.process.sentinel]
 
     @property
@@ -92,7 +92,7 @@ class _Rank:
             self.answer = decode(Outcome, message)
 
     def kill(self) -> None:
-        # Kills its data workers too. If the process has ended or has just started, there is no group.
+        # Kills the data workers of the process too. If the process has ended or has just started, there is no group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.process.is_alive():
@@ -177,7 +177,7 @@ class _Run:
 
     def _failure(self) -> Outcome:
         """The outcome of a rank that died, or else of the first rank that failed."""
-        # If a rank dies, others fail because of it, and may report earlier. So it waits for late reports.
+        # If a rank dies, others fail because of it, and may report earlier. So the host waits for late reports.
         ranks = self.ranks
         deadline = time.monotonic() + LATE_S
         while len(self.over) < len(ranks) and self._read(deadline - time.monotonic()):

@@ -11,7 +11,7 @@ from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
-# Counters are read two to ten times a second. In a shorter time, the moment of a reading would decide the result.
+# Counters are read two to ten times a second. In a shorter interval, the moment of a reading would decide the result.
 SHORTEST_S = 1.0
 # The bounds are far beyond any device's figure, and a cost per sample is still finite.
 Figure = Annotated[float, Meta(ge=1e-12, le=1e12)]
@@ -27,8 +27,8 @@ class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
     """`row` with the cost of a million samples or requests. If no energy was measured, also with estimated energy.
 
-    Samples cost the time in which the device computes. Requests cost the whole time, but the energy only of the busy
-    share of it.
+    The price of a sample covers the time in which the device computes the sample. The price of a request also covers
+    the time in which the device waits for requests. The energy of a request covers only the busy share of the time.
     """
     device = Device(str(row["device"]))
     if (cost := costs.get(device)) is None:
@@ -64,7 +64,7 @@ def joules_per_sample(
     """Joules of the device per sample in the steady state, above its idle power; None if unknown.
 
     If whole epochs were run, the steady state is all epochs but the first, without the time between them. A CPU's
-    counter covers the processor packages (RAPL; no memory, no mainboard), a GPU's the whole card (NVML).
+    counter covers the processor packages (RAPL; no memory, no mainboard). A GPU's counter covers the whole card (NVML).
 
     Args:
         idle_w: series -> power of the idle device in watts.

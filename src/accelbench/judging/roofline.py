@@ -1,4 +1,4 @@
-"""How near a cell comes to the ceiling of its device, and which resource bounds it: a roofline model."""
+"""A roofline model: how near a cell comes to the ceiling of its device, and which resource bounds the cell."""
 
 from statistics import median
 
@@ -21,14 +21,14 @@ def ceilings_of(record: Record) -> Ceilings | None:
 
 
 def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
-    """The ceilings of all devices of a cell together; None if not probed, or if other load ran during the probe."""
+    """The ceilings of all devices of a cell together; None without a probe, or if other load ran during it."""
     if probed is None or probed.disturbance(cell.precision):
         return None
     return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
 
 
 def step_size(cell: Cell, measurement: Measurement) -> float:
-    """Samples of a step: the cell's batch size, or the measured mean if a function of the user counts them."""
+    """Samples of a step: the cell's batch size, or the measured mean if the user's function counts samples."""
     counted = measurement.samples_per_step if cell.model.samples else None
     return counted or cell.batch_size
 
@@ -44,8 +44,8 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
     """The resource that bounds a step of `seconds`: the one whose minimum time is the longest.
 
-    The minimum times follow from the ceilings. One above `seconds` is a wrong estimate and is ignored, unless it is
-    that of the computation. None if the operations or their ceiling are unknown.
+    The minimum times follow from the ceilings. A minimum time above `seconds` is a wrong estimate. It is ignored,
+    unless it is the minimum time of the computation. None if the operations or their ceiling are unknown.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

@@ -118,7 +118,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """The row of an ok record, for its ceilings in `after` instead of those in `before`."""
+    """The row of an ok record, with the ceilings in `after`. `row` was computed with the ceilings in `before`."""
     for kind, text, _ in about_ceilings(before, row):
         row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
@@ -267,7 +267,7 @@ def _latencies(measured: Measurement) -> Row:
         row |= {f"latency_p{percent}_ms{end}": part for end, part in (("", value), ("_low", low), ("_high", high))}
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
-        # The computation is the step without waiting for data and copying. An empty part moves nothing.
+        # The computation is the step minus the wait for data and the copies. A part without times counts as 0.
     computed_ms = latency.values
     moves = {"data_wait_ms": measured.data_s, "copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
     for column, seconds in moves.items():
@@ -281,7 +281,7 @@ def _latencies(measured: Measurement) -> Row:
         row["launch_p50_ms"] = _ms(measured.launch_s).median
     if len(latency):
         row["compute_ms"] = Sample(computed_ms).median
-    # The share is of single steps, or of whole epochs. It is None if steps fetch their batches themselves.
+    # The share of the time of single steps, or of whole epochs. It is None if steps fetch their batches themselves.
     epochs = [epoch for epoch in measured.steady_epochs if epoch.data_s is not None]
     if measured.data_s and measured.latency_s:
         row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)

@@ -11,7 +11,7 @@ from accelbench.schema.measurement import Measurement, TargetTraining
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Definition, Span
 
-MAX_INTERVAL = 0.05  # time between two evaluations, over the time to the target
+MAX_INTERVAL = 0.05  # largest ratio of the time between two evaluations to the time to the target
 COLUMNS = [
     # `target_mlperf_s` and `target_airbench_s` are always empty: earlier releases had other clocks there.
     "target_reached",
@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_training(cell: Cell, training: TargetTraining) -> Row:
-    """The columns that follow from the log. A training that missed the target has its budget in place of a time."""
+    """The columns that follow from the log. A training that missed the target has a budget but no times."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
     if training.hit is None:
@@ -48,12 +48,12 @@ def of_training(cell: Cell, training: TargetTraining) -> Row:
 
 
 def low_s(training: TargetTraining) -> float:
-    """The end of the evaluation before the hit, or the begin of training. The target was reached after it."""
+    """The target was reached after this time: the end of the evaluation before the hit, or the start of training."""
     return training.evaluations[training.hit - 1].ended_s if training.hit else _began_s(training, Span.train)
 
 
 def joules(record: Record, measured: Measurement) -> float | None:
-    """Joules of the device above its idle power, from the begin of the process to the hit; None if unknown."""
+    """Joules of the device above its idle power, from the start of the process to the hit; None if unknown."""
     training, system = measured.target, record.system
     if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
         return None
@@ -63,7 +63,7 @@ def joules(record: Record, measured: Measurement) -> float | None:
 
 
 def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:
-    """A doubt if evaluations were too rare to date the hit."""
+    """A doubt if the evaluations were too rare for a precise time to the target."""
     if training.hit is None or cell.target.definition != Definition.passage:
         return
     hit_s = training.evaluations[training.hit].ended_s

@@ -20,7 +20,8 @@ BUSY, ALLOWED = "busy", "allowed"  # entry of a record's environment; with it, n
 # Some machines are never quiet, such as a shared one that runs tests. With `allowed`, cells there are ok although other
 # programs take their cores, and nothing waits. It is an environment variable because it is a fact of the machine.
 BUSY_VARIABLE = "ACCELBENCH_BUSY"
-# Cores. Fewer slow a cell down by less than a quarter, even if its threads all wait for each other.
+# Cores taken by other programs. Fewer cores slow a cell down by less than a quarter, even if its threads all wait for
+# each other.
 MIN_OTHERS = 0.25
 # Cores by which the demand must exceed the supply: a kernel moves threads late, and counts time in ticks.
 MARGIN = 0.1
@@ -131,12 +132,12 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
 def load_beside(
     system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
 ) -> str | None:
-    """The other load that took cores which the sampled processes needed; None if none did, or if it is unknown.
+    """The load of other programs that took cores from the sampled processes; None without such load, or if unknown.
 
     Args:
         system: the sampler's series.
         boot_s: begin and end of the interval, in seconds since the machine started.
-        threads: threads that computed. If the kernel does not count their waiting, each counts as one wanted core.
+        threads: threads that computed. If the kernel does not count their waiting, a thread counts as one wanted core.
     """
     # The processes wanted the cores that they used, and one more for each thread that waited for a core. If threads
     # wait although others use few cores, nobody else caused it: the cell has too many threads, or a quota stopped it.

@@ -31,12 +31,12 @@ MAX_OTHERS_PERCENT = 10.0
 MAX_MORE_CORES = 0.5  # cores beyond the threads of a cell: on a busy machine, a library's helper threads wait at times
 # Relative half-width of the throughput's interval. A cell above it is noisy.
 MAX_HALF_WIDTH = 0.05
-# Shares: of the speed, and of the number of steps.
+# The largest change as a share of the speed, and the largest number of outliers as a share of the steps.
 MAX_CHANGE, MAX_OUTLIERS = 0.05, 0.05
 MIN_STEPS = 10  # steps of all epochs after the first
 MAX_CLOCK_DRIFT = 1e-3
-# The kernel's share of the CPU time; and the seconds that a page fault costs at most, later unmapping included. 9 us
-# were measured in a virtual machine.
+# The largest share of the CPU time for the kernel; and the most seconds that a page fault costs, including the later
+# unmapping. In a virtual machine, 9 us were measured.
 MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
 # Ratio of the rate of blocks to that of the median step, either way. Beyond it, one of the two was disturbed.
@@ -62,7 +62,7 @@ def doubt(about: str, text: str) -> Remark:
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about a cell with this `row`. Unless `about_numbers`, only those that its process wrote."""
+    """The remarks about a cell with this `row`. Without `about_numbers`, only those that its process wrote."""
     # An engine's warnings are doubts: it did something else than the cell asks for, or could not check it.
     measured = record.measurement
     assert measured is not None
@@ -84,7 +84,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
 
 
 def counted_samples(record: Record) -> list[str]:
-    """Notes that a function of the user counts samples in another way than the batch. Nothing checks that function."""
+    """Notes that the user's function counts samples differently from the batch. Nothing checks the function."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
@@ -262,7 +262,7 @@ def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:
-    """Cores that its threads used or waited for, in percent. None if unknown, or if it has further processes."""
+    """Cores that the cell's threads used or waited for, in percent. None if unknown, or if it has further processes."""
     data = record.cell.data
     if (
         record.system is None

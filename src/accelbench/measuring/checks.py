@@ -25,29 +25,31 @@ from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # share of the operations below which a format is not mentioned
 # Two shares of all trainable numbers. A warning is due if more than the first share have a gradient but do not change,
-# or if more than the second share do not change. A branch that the loss does not use is usually smaller than that.
+# or if more than the second share do not change. A branch that the loss does not use is usually smaller than the second
+# share.
 MAX_UNUSED, MAX_WITHOUT = 0.01, 0.5
 MAX_NAMED = 3  # layers named in a sentence
 MAX_CYCLE = 64  # steps; nobody accumulates gradients over more
 MAX_WHY = 200  # characters of an error in a sentence
 PRECISE = (Precision.fp32, Precision.fp64)
-# Relative errors up to these come from rounding. The first is for fp32 and fp64, the second for coarser formats.
+# Relative errors up to these limits come from rounding. The first limit is for fp32 and fp64, the second for coarser
+# formats.
 MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
-# If it is unknown how much rounding explains, outputs with relative errors above these are wrong. The first is for fp32
-# and fp64, the second for coarser formats. An output that is unrelated to the reference has an error of 1 to 1.4.
+# If the effect of rounding is unknown, an output is wrong from this relative error on. The first limit is for fp32 and
+# fp64, the second for coarser formats. An output that is unrelated to the reference has an error of 1 to 1.4.
 WRONG_FROM, ROUNDED_WRONG_FROM = 1e-2, 0.5
-# A new network that rounds like the cell has some error. Rounding explains errors up to this many times as large. The
-# factor for fp32 and fp64 is larger, because fast algorithms of convolutions lose several times as much.
+# Rounding explains errors up to this many times the error of a new network that rounds like the cell. The factor for
+# fp32 and fp64 is larger, because fast convolution algorithms lose several times as much precision.
 MAX_ROUNDING, MAX_ROUNDING_FP32 = 4.0, 10.0
-# Precision of a cell -> precision of a new network that shows how much rounding does, if it is another one. No CPU has
-# tf32, and bf16 has fewer bits. For fp32, the new network runs in fp64.
+# Precision of a cell -> precision of the new network that shows the effect of rounding, if the two differ. No CPU has
+# tf32, so bf16, which has fewer bits, replaces tf32. For fp32, the new network runs in fp64.
 ROUNDS_ALIKE = {Precision.fp32: Precision.fp64, Precision.tf32: Precision.bf16_mixed}
 MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes, that rounding may change
 NUM_OTHERS = 8  # networks with other weights to try if outputs are whole numbers, which may be equal by chance
 MAX_NUMBERS = 1 << 22  # numbers of a tensor that are compared
 MAX_DRIFT = 1e-6  # largest difference of two outputs for the same batch, in fp32, if a network keeps no state
 
-# What was compared.
+# Parts of messages. The first two describe what was compared.
 WHOLE = "all of it, beside that of a newly built network in fp32"
 ROWS = "the first and last rows, beside those of a newly built network in fp32"
 OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a sentence that ends with "not checked"
@@ -264,7 +266,8 @@ def _with_reference(
 ) -> tuple[ObservedOutput, Output]:
     """Returns `measured`, and the output of a new network in fp32.
 
-    If the output depends on numbers that the code counts in attributes, the state of both includes these numbers.
+    If the output depends on numbers that the code counts in attributes, the state of the returned output includes these
+    numbers, and the new network gets them.
     """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
@@ -333,8 +336,8 @@ def _is_same(one: Output, other: Output) -> bool:
 def _explain_constant(measured: ObservedOutput, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
     """Explains why the output is the same for different inputs.
 
-    If the outputs of a network with other weights differ, the present weights are the reason: adds a note. Otherwise
-    the network ignores its inputs: adds a warning.
+    If the outputs of a network with other weights differ, the present weights are the reason, and this function adds a
+    note. Otherwise the network ignores its inputs, and this function adds a warning.
     """
     if measured.fed is None:
         return
@@ -370,8 +373,8 @@ class Products:
     def ran_in(self, expected: str) -> str | None:
         """The format in which the step computed; None if there were no products.
 
-        It is the format `expected`, with two exceptions. If the format with most operations is coarser, it is that one.
-        If almost no operation is in the expected format, it is also the one with most operations.
+        The result is the format with most operations if that format is coarser than `expected`, or if almost no
+        operation is in `expected`. Else the result is `expected`.
         """
         shares = self.shares()
         if not shares:
@@ -411,8 +414,8 @@ class Training:
 
     names: Sequence[str] = ()  # the tensors that were trainable before the first step
     before: States = field(default_factory=dict)  # their states at the start of the steady state
-    after: States = field(default_factory=dict)  # their states at its end
-    num_steps: int = MAX_CYCLE  # steps between the two
+    after: States = field(default_factory=dict)  # their states at the end of the steady state
+    num_steps: int = MAX_CYCLE  # steps between `before` and `after`
     cycle: int | None = 1  # steps over which gradients are accumulated; None if the user's code decides
     gradients: set[str] | None = None  # tensors whose gradient was not 0 after the last step; None if unknown
     vanished: bool = False  # whether there are gradients, and all of them are 0
@@ -465,7 +468,7 @@ class Training:
             yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
 
     def _is_worth_it(self, still: Sequence[str]) -> bool:
-        """Whether so many numbers did not change that a warning is due (see `MAX_UNUSED`)."""
+        """Whether the unchanged tensors `still` have enough numbers for a warning (see `MAX_UNUSED`)."""
         if self.is_coarse:
             return False
         if not self.sizes:
@@ -496,7 +499,7 @@ class Observations:
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
-    # layers in training mode in inference: dropout layers, which may be so on purpose; and others
+    # layers in training mode in inference: dropout layers, whose mode may be intended, and other layers
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
     unchecked: dict[str, str] = field(default_factory=dict)  # what was not checked -> why
     checks_s: float = 0.0  # seconds of all checks

@@ -1,6 +1,6 @@
 """Runs steps, times them, and keeps the raw times.
 
-A clock is a generator. It yields requests for steps (`Ask`) and is sent their times (`Ran`). A `Runner` runs the steps
+A clock is a generator. It yields requests for steps (`Ask`) and receives their times (`Ran`). A `Runner` runs the steps
 in a loop. If a framework has its own loop, the engine runs the steps from the framework's callbacks instead.
 """
 
@@ -87,7 +87,10 @@ class Marks:
         self._marks.append((phase, self._stamps.stamp()))
 
     def mark_inside(self, phase: Phase) -> None:
-        """Marks the end of a phase of the computation. In a fused step this is `trace`: it is only recorded so far."""
+        """Marks the end of a phase of the computation.
+
+        In a fused step the phase is `trace`: the computation is only recorded so far.
+        """
         self.mark(Phase.trace if self._stamps.fused else phase)
 
     def launched(self) -> None:
@@ -111,7 +114,7 @@ class Marks:
 
 
 class RankGroup:
-    """The processes (ranks) of a cell; this class is for one rank. The clock of the first rank controls all ranks."""
+    """The processes (ranks) of a cell, from the view of one rank. The clock of the first rank controls all ranks."""
 
     def begin(self, num_steps: int) -> int:
         """Makes all ranks run `num_steps` steps, each on its part of every batch. Returns the number of steps here."""
@@ -204,8 +207,8 @@ class Runner:
     begin_steady: Callable[[], None] = lambda: None  # called when the warm-up is over
     timing: Timing = field(default_factory=Timing)
     ends: Ends = Ends()
-    queues: bool = True  # whether a step may return before it is finished; then a wait after each lets the device idle
-    has_least: bool = False  # whether the fewest blocks that are published are measured even if that takes long
+    queues: bool = True  # whether a step may return before it is finished, so that a wait after a step idles the device
+    has_least: bool = False  # whether to measure the fewest blocks that are published even if they take long
     measured_s: float = 0.0
     # Fastest step of the warm-up, without the first step and steps that compiled; 0 if there was no other step.
     fastest_s: float = 0.0
@@ -235,8 +238,8 @@ class Runner:
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Why there is no time for further steps; None if there is time.
 
-        They would take `seconds`, and each check takes `step_s`. With `is_least`, they belong to the fewest steps that
-        are published: then only the time limit counts, not the budget.
+        The steps would take `seconds`, and each check takes `step_s`. With `is_least`, the steps belong to the fewest
+        that are published: then only the time limit counts, not the budget.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:

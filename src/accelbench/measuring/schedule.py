@@ -18,7 +18,7 @@ from accelbench.schema.measurement import Block, Breakdown
 from accelbench.schema.vocab import SERVING, Phase, Stop
 from accelbench.stats import order_statistics
 
-# The warm-up has settled if the step times of its last two thirds differ in level by at most this share.
+# The warm-up has settled if the step times of its middle third and of its last third differ by at most this share.
 SETTLED_WITHIN = 0.03
 # A warm-up that does not settle ends after this many times its minimum seconds, and twice its minimum steps.
 WARMUP_STRETCH = 10
@@ -26,7 +26,7 @@ WARMUP_STRETCH = 10
 MAX_COMPILING_STEPS = 20
 # Warm-up steps whose times are kept. Tiny models run thousands of steps.
 MAX_WARMUP_KEPT = 100
-# The fewest blocks for an interval, and the fewest steps for a median, that are published (see `stats`).
+# An interval is published from this many blocks on, and a median from this many steps on (see `stats`).
 MIN_SAMPLES = 6
 # Blocks are planned this many times longer than needed, so that a faster block is still long enough.
 BLOCK_MARGIN = 1.2
@@ -37,7 +37,7 @@ NUM_PARTS = 10
 MAX_PARTS = 1000  # the number of parts if the time of a step is unknown
 # Fewest steps of a warm-up, even beyond the budget: the first step includes work that is done only once.
 LEAST_WARMUP = 2
-NUM_CHECK_STEPS = 2  # about so many steps check a cell after it was measured
+NUM_CHECK_STEPS = 2  # approximate number of steps that check a cell after its measurement
 # How often the blocks are restarted with more steps. Under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
 # A slow or noisy workload is measured for at most this many times the window's seconds.
@@ -236,7 +236,7 @@ def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
     """True if the step times of the last third and of the middle third agree.
 
-    Otherwise False if the warm-up is to end anyway (see `WARMUP_STRETCH`), and None if it should go on.
+    If they do not agree: False if the warm-up must end (see `WARMUP_STRETCH`), None if it should go on.
     """
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):

@@ -28,9 +28,9 @@ PIPE_BYTES = 1 << 20  # size of the pipe, one byte per waiting request; Linux al
 LEAD_NS = 5_000_000  # time from the start until the first request
 START_S = 60.0  # longest time for the generator to start
 CHECK_NS = 100_000_000  # time between two checks of the number of waiting requests
-LEAST_S = 5.0  # a queue is not called growing before this time, because a stall at the start is no growth
-MAX_WAITING = 2.0  # a queue may be growing if it has more requests than arrive in so many latency limits
-MAX_REQUESTS = 10_000_000  # they take 320 MB of shared memory
+LEAST_S = 5.0  # seconds before a queue can count as growing, because a stall at the start is no growth
+MAX_WAITING = 2.0  # a queue may be growing if it has more requests than arrive within this many latency limits
+MAX_REQUESTS = 10_000_000  # most requests of a run; their times take 320 MB of shared memory
 TIME_LIMIT = "the cell's time limit"
 
 
@@ -152,7 +152,7 @@ class Arrivals:
         at_s.append(now / 1e9)
         waited.append(waiting)
         most = MAX_WAITING * self._server.rate * self._server.latency_ms / 1e3
-        # So many requests must have arrived, unless most of them wait.
+        # The queue does not count as growing before this many requests have arrived, unless most of them wait.
         fewest = min(num_requests_for(self._server.percentile), len(self.due) // 2)
         is_too_early = at_s[-1] - at_s[0] < LEAST_S or (self.num < fewest and 2 * waiting <= self.num)
         if now >= self._until_ns:
@@ -164,8 +164,8 @@ class Arrivals:
     def times(self, num_answered: int) -> tuple[Times, Times]:
         """When each request was due, and when it was issued.
 
-        If the run ended early, some requests have no answer, but have not waited for longer than the latency limit
-        either. They are left out.
+        If the run ended early, some requests have no answer. If such a request has waited for no longer than the
+        latency limit, it is left out.
         """
         num = num_answered
         if self.ended_early:

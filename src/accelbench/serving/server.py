@@ -34,8 +34,8 @@ class Service:
 
     pool: Sequence[Any]  # batches of one sample in host memory; request i is pool[i % len(pool)]
     join: Callable[[Sequence[Any]], Any]  # joins several requests into one batch
-    # A worker computes a batch, and returns when the result is in host memory. Each worker has its own thread; that of
-    # the first worker is the thread that calls `serve`.
+    # A worker computes a batch, and returns when the result is in host memory. Each worker has its own thread; the
+    # first worker's thread is the one that calls `serve`.
     workers: Sequence[Callable[[Any], None]]
     # Batch sizes that can be computed, ascending, up to `max_batch`; empty: any size up to `max_batch`. A batch of
     # another size is padded: its last request is repeated.

@@ -187,8 +187,8 @@ class _Run(NetworkOutputs):
     def load(self, exported: Path | None, empty: Path) -> None:
         """Loads the network from the folder `exported`.
 
-        If that is None, or if its network accepts only another batch size, exports the network to the folder `empty`
-        first.
+        If `exported` is None, or if its network accepts only another batch size, exports the network to the folder
+        `empty` first.
         """
         folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))

@@ -65,7 +65,7 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, or views of them. If there are replicas, of the first one."""
+        """The values of the model's trainable variables, or views of them. With replicas, the first one's."""
 
     @abstractmethod
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
@@ -80,7 +80,7 @@ class Backend(BaseBackend, ABC):
     """CPU threads that compute; None if the backend does not report them."""
 
     def settle(self, model: keras.Model) -> None:
-        """Writes the variables that steps have updated back to the model."""
+        """Copies the values that steps have computed into the model's variables."""
 
     def fetches_inside(self, feed: Feed) -> bool:
         """Whether training and testing steps fetch their batches inside the compiled function."""
@@ -92,7 +92,7 @@ class Backend(BaseBackend, ABC):
             self.callbacks.on_epoch_end(0)
 
     def compiles(self) -> Compiles:
-        """The number of executions that compiled, and their seconds, including those of running."""
+        """The number of executions that compiled, and their seconds: compilation and running together."""
         return self._num_compiles, self._compile_s
 
     def function(self, model: keras.Model, kind: Kind) -> Execute:

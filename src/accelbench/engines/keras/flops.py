@@ -78,7 +78,7 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Multiply-adds per sample: with the input, with all states, and with only the first state."""
+    """The multiply-adds per sample by three factors: the input, the states of all times, and the first state only."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):

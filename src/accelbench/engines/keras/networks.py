@@ -2,8 +2,8 @@
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
 returns logits (batch, classes), or (batch, 1) for two classes in study 002. The autoencoder returns images. Softmax and
-sigmoid are part of the loss, those of study 004 too: Keras on TensorFlow computes the cross-entropy of sigmoids from
-the logits.
+sigmoid are part of the loss, in study 004 too: Keras on TensorFlow computes the cross-entropy of sigmoids from the
+logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence

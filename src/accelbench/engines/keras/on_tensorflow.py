@@ -63,7 +63,7 @@ class TensorFlow(Backend):
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields batches of arrays; TensorFlow's iterator if the graph fetches batches, or for several devices."""
+        """Yields batches of arrays. If the graph fetches batches, yields TensorFlow's iterator for each execution."""
         inside = labelled and self.fetches_inside(feed)
         if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
@@ -90,7 +90,7 @@ class TensorFlow(Backend):
         return [next(iter(parts))]
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether the graph fetches batches, as in `fit`: if it runs several steps, or if they are of a data set."""
+        """Whether the graph fetches batches, as in `fit`: in executions of several steps, and with a data set."""
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:

@@ -130,7 +130,7 @@ class ModuleRun(NetworkRun):
         """Records the batch and the output of a step.
 
         `loaded` is the batch that the loader returned. `batch` is the same batch after the module's hooks, as
-        `training_step` or `predict_step` got it.
+        `training_step` or `predict_step` received it.
         """
         outputs = self.hooks_of_loop.outputs
         self.observer.see(None, outputs)  # in training, `forward` may not run

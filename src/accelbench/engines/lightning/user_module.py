@@ -270,7 +270,7 @@ class UserModule:
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
-    """Runs `forward` on a batch. If it is a tuple or list, runs only on its first element: labels follow."""
+    """Runs `forward` on a batch. If the batch is a tuple or list, runs on its first element only: labels follow."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 

@@ -45,7 +45,7 @@ class OnnxRuntime(Compiler):
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
         """Quantises the network in ONNX's QDQ format: operators between QuantizeLinear and DequantizeLinear.
 
-        When a session loads the network, it fuses them.
+        When a session loads the network, it fuses these operators.
         """
         # x86 CPUs multiply unsigned activations by signed weights. Without VNNI they add the products in 16 bits, so
         # weights get only 7 bits (`reduce_range`): otherwise the sums would overflow.

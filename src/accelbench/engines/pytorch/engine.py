@@ -440,7 +440,7 @@ class Run(NetworkOutputs):
     def _diverges_by_rounding(self) -> bool:
         """Whether rounding makes the loss diverge.
 
-        That is so if new networks, trained for some steps on the CPU, have a finite loss in fp32 but not in the cell's
+        It does if new networks, trained for some steps on the CPU, have a finite loss in fp32 but not in the cell's
         precision.
         """
         precision = self.cell.precision

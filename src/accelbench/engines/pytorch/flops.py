@@ -426,7 +426,7 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
 
 
 def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """The required gradients only. The input of the first layer and the first state may need none."""
+    """Only the required gradients: the input of the first layer and the first state may need none."""
     steps, batch = sequence.shape[:2]
     state = args[2]  # follows the two biases
     of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0

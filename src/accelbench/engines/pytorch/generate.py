@@ -23,7 +23,7 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
 
-# Most tokens whose logits are compared with those in fp32: the first, the last, and some between them.
+# Most tokens whose logits are compared with logits in fp32: the first, the last, and some between them.
 NUM_COMPARED = 8
 CACHES = ("cache", "past_key_values")  # names of the argument of `forward`: from transformers 5.24 on; before
 

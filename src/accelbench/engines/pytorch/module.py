@@ -94,8 +94,8 @@ class ImageTask:
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """The loss of a batch.
 
-        If the user has a loss, it is that one, which is always a mean. Else, if the network reconstructs its input, it
-        is the mean squared error. Else it is the cross-entropy, or for one logit the binary cross-entropy.
+        If the user has a loss, that loss is used; it is always a mean. Else, if the network reconstructs its input, the
+        loss is the mean squared error. Else it is the cross-entropy, or for one logit the binary cross-entropy.
         """
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))

@@ -185,7 +185,7 @@ class NetworkOutputs(CellRun):
                     raise
 
     def _is_spoiled(self) -> bool:
-        """Whether inference mode changes the output, as for networks that use gradients of torch.func: they are 0."""
+        """Whether inference mode changes the output, as with gradients of torch.func, which are 0 in it."""
         if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
             return False
         measured, most = self.outputs[0], limit(self.cell.precision)

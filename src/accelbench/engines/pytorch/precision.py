@@ -80,7 +80,7 @@ WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 
 
 class Observer:
-    """Observes in the first step of a network in which dtype its layers compute.
+    """Observes, in the first step of a network, the dtype in which its layers compute.
 
     It is for networks whose operators can't be observed one by one. It keeps the result of the first layer that runs
     and has a weight matrix. If no such layer runs, it keeps the network's output, or its input if the output has no

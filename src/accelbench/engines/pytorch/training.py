@@ -92,7 +92,7 @@ def evaluating(network: nn.Module) -> list[str]:
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
-    """Layers in training mode: dropout layers, which may be so on purpose, and others whose output depends on it."""
+    """Layers in training mode: dropout layers, whose mode may be intended, and others that depend on the mode."""
     dropping: list[str] = []
     changing: list[str] = []
     for name, layer in _in_mode(network, training=True):

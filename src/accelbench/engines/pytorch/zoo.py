@@ -24,7 +24,7 @@ from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """Builds the network of `model`. Its weights are random (from torch's generator), pretrained, or the user's file.
+    """Builds the network of `model`. Its weights are random (torch's generator), pretrained, or in the user's file.
 
     Raises UserError if there is no such network or argument, or if the weights can't be loaded. Raises UnsupportedError
     if the network does not accept images of this shape.
