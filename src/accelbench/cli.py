@@ -1,4 +1,4 @@
-"""The command line: words -> a command -> an exit status; the one place where a user's mistake becomes status 2."""
+"""The command line: runs the command that the words name, and returns an exit status. A user's mistake gives 2."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ from accelbench.schema.text import clean
 
 HELP = {"-h", "--help"}
 OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
-SIDE = re.compile("[^-].*=|$")  # the words of a cell that `compare` takes as one, perhaps none
+SIDE = re.compile("[^-].*=|$")  # one argument of `compare` that holds all words of a cell; it may be empty
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command, by default that of this process's words, and returns its exit status.
+    """Runs one command and returns its exit status. `arguments`: words of the command; None: those of this process.
 
     Returns:
         0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     mend_environment()
-    # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
+    # Output is written line by line, so that a log shows each cell at once. Letters that the output's encoding lacks
+    # become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return _status(list(sys.argv[1:] if arguments is None else arguments))
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
             raise
-        for number in broken:  # else Python would fail once more, when it flushes what is left
+        for number in broken:  # otherwise Python would fail again when it flushes the remaining output
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         return 128 + signal.SIGPIPE
 
@@ -51,7 +52,7 @@ def _status(words: list[str]) -> int:
         return status
     except KeyboardInterrupt as stop:
         message = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}"
-        if isinstance(stop, Interrupted) and words[0] != "replay":  # which interleaves all cells anew
+        if isinstance(stop, Interrupted) and words[0] != "replay":  # a replay begins again
             further = shlex.join(["accelbench", *_going_on(words, stop.folder)])
             message += f"\nTo go on: {clean(masked(further))}"
         status = 130
@@ -60,23 +61,23 @@ def _status(words: list[str]) -> int:
     except Exception as error:
         mistake: Exception | None = error
         if not isinstance(error, UserError):
-            from accelbench.settings.hydra_errors import user_error_behind  # imports Hydra
+            from accelbench.settings.hydra_errors import user_error_behind  # not at the top: it imports Hydra
 
             mistake = user_error_behind(error)
         if mistake is None:
             raise
         message = f"accelbench: {clean(masked(str(mistake)))}"
         status = 2
-    with contextlib.suppress(OSError):  # if stderr is full or closed, the exit status alone tells
+    with contextlib.suppress(OSError):  # if stderr is full or closed, only the exit status reports the error
         print(message, file=sys.stderr)
     return status
 
 
 def _going_on(words: list[str], folder: str) -> list[str]:
-    """The words of the command that goes on with the records in `folder`, empty if there are none."""
+    """The words of the command that continues with the records in `folder`. Empty if no command can continue."""
     if not folder or any(part.startswith("out=") for word in words for part in word.split()):
         return words
-    if words[0] == "compare":  # whose sides have words of their own
+    if words[0] == "compare":  # the sides of `compare` have words of their own
         return [f"{word} out={folder}".lstrip() if SIDE.match(word) else word for word in words]
     return [*words, f"out={folder}"]
 
@@ -86,7 +87,7 @@ def _run(words: list[str]) -> int:
         print(overview(), end="")
         return 0
     if words[0] == "--version":
-        from importlib.metadata import version  # it takes 50 ms
+        from importlib.metadata import version  # not at the top: this import takes 50 ms
 
         print(f"accelbench {version('accelbench')}")
         return 0
@@ -101,12 +102,12 @@ def _run(words: list[str]) -> int:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Lets `main` handle the error, where rich would exit with status 1."""
-        raise  # called while the error is handled
+        """Passes the error on to `main`. By default rich would exit with status 1."""
+        raise  # rich calls this method while it handles the error
 
 
 def _replace_closed_streams() -> None:
-    """Opens /dev/null for each standard stream that is closed: else the next file, a record, would get its number."""
+    """Opens /dev/null for each closed standard stream. Otherwise the next opened file would get the stream's number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
         os.set_inheritable(number, True)
     os.close(number)

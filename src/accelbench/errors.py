@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# Errors with which the system may stop a correct program: no room, memory or open files left, no permission, a broken
-# disk, a name that is too long, links in a circle.
+# Errors with which the system may stop a correct program: the disk is full or broken, memory or file descriptors ran
+# out, permission is missing, a name is too long, or links form a circle.
 REFUSED = frozenset(
     {*DISK_FULL, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS}
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
-LIKE = 0.66  # how similar two words must be for one to count as a slip of the other: two of three letters
+LIKE = 0.66  # a word counts as a misspelling of another if they are at least this similar: about two of three letters
 MAX_WORD = 60  # characters of a word that are compared
-# Our words < what other tools call them, in small letters, with `_` for every other sign. A word may have several
-# meanings. A meaning counts if it is among the choices, or if it has a blank, `=` or `-`.
+# Lines `ours < others`: our words, and other tools' words for them, in small letters, with `_` for all other signs.
+# A word may have several meanings. A meaning counts if it is among the choices, or if it has a blank, `=` or `-`.
 OTHER_WORDS = """
 gpu<cuda,cuda_0,gpu_0,nvidia,0;
 cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;
@@ -71,12 +71,12 @@ def asking(words: Iterable[str]) -> str:
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """The end of a message about an unknown word: what the word may mean among the `choices`."""
+    """The end of a message about an unknown word: asks whether the user meant one of the `choices`."""
     return asking(meant_by(word, choices))
 
 
 def other_words(word: object, choices: Collection[str]) -> list[str]:
-    """Our words for what other tools call `word`, such as `torch.float16`, `cuda:0` or `batch-size`; or itself."""
+    """Our words for `word` of another tool, such as `torch.float16`, `cuda:0` or `batch-size`. Without any, `word`."""
     text = str(word)[:MAX_WORD].lower()
     if text in choices:
         return [text]
@@ -91,15 +91,15 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
 
 
 def meant_by(word: object, every: Iterable[str]) -> list[str]:
-    """The words that another word may mean: those of another tool, else the nearest, else one that is in it."""
-    from difflib import get_close_matches  # here, since few runs meet a mistake
+    """The words of `every` that `word` may mean: by another tool's name, else by spelling, else as a part of `word`."""
+    from difflib import get_close_matches  # not at the top: few runs need it
 
     choices = [choice for choice in every if choice != word]
     if ours := other_words(word, choices):
         return ours
     text = str(word)[:MAX_WORD].lower()
     near = get_close_matches(text, choices, cutoff=LIKE)
-    # The first is the nearest. But letters in another order are the likeliest slip: `modle` is model, not mode.
+    # The first match is the most similar. But swapped letters are the most likely mistake: `modle` is model, not mode.
     near.sort(key=lambda choice: sorted(choice) != sorted(text))
     inside = [choice for choice in choices if re.search(rf"(?<![a-z\d]){re.escape(choice)}(?![a-z\d])", text)]
     return near[:1] or sorted(inside, key=len)[-1:]
@@ -131,7 +131,7 @@ def writing_errors(what: object) -> Iterator[None]:
 
 
 class RefusedError(UserError):
-    """The system refused a call, which is no defect of accelbench."""
+    """The system refused a call. This is no defect of accelbench."""
 
     def __init__(self, error: OSError, path: object = None) -> None:
         is_full = error.errno in DISK_FULL
@@ -149,7 +149,7 @@ class DownloadError(DataError):
 
 
 class ChangedError(UserError):
-    """The user's code or data changed while a sweep runs, so that its other cells would measure something else."""
+    """The user's code or data changed during a sweep, so that its remaining cells would measure something else."""
 
 
 class BusyError(UserError):
@@ -161,11 +161,11 @@ class UnsupportedError(Exception):
 
 
 class InvalidError(UserError):
-    """The measurement is not what was asked for, or can't be true. Its numbers are not published."""
+    """The measurement is not the requested one, or its numbers can't be true. Its numbers are not published."""
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
-    """The user has ended a sweep. `when` counts its records, which are in `folder`; empty if there are none."""
+    """The user has ended a sweep. `when` has the number of its records. `folder` has the records; empty without any."""
 
     def __init__(self, when: str, folder: str = "") -> None:
         super().__init__(f"Interrupted{when} {folder}".rstrip())
@@ -173,10 +173,10 @@ class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of every command's words, which raises a `UserError` instead of exiting."""
+    """The argument parser of every command. It raises a `UserError` instead of exiting."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
+        super().__init__(**settings, allow_abbrev=False)  # no abbreviations: a mistyped flag must not set another one
 
     def error(self, message: str, meant: str = "") -> NoReturn:
         """Raises a UserError with argparse's message, and with the choices or a similar flag."""

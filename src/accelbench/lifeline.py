@@ -1,4 +1,4 @@
-"""Makes processes, and their temporary folder, end with the one that started them, even if that was killed."""
+"""Ends processes, and removes their temporary folder, when the process that started them ends or is killed."""
 
 import contextlib
 import ctypes
@@ -24,13 +24,13 @@ MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 def end_with_parent() -> None:
     """Lets the kernel send this process SIGTERM when its parent ends."""
-    # Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
+    # Otherwise the sweep of a killed `make repro` would continue unseen and block the next sweep.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
 def ending_as_ctrl_c() -> Iterator[None]:
-    """Lets SIGTERM raise KeyboardInterrupt inside the context; does nothing outside the main thread, which gets it."""
+    """Makes SIGTERM raise KeyboardInterrupt inside the context. Does nothing in other threads than the main thread."""
     with contextlib.ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
             stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
@@ -38,12 +38,12 @@ def ending_as_ctrl_c() -> Iterator[None]:
 
 
 def adopt_orphans() -> None:
-    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer."""
+    """Makes this process the parent of descendants whose own parent ends, unless a nearer process has this role."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_starter(end: Callable[[], None]) -> None:
-    """Starts a waiting thread that calls `end` when the process ends that started this one through multiprocessing."""
+    """Starts a thread that waits until the process that started this one through multiprocessing ends: calls `end`."""
     # The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
     starter = mp.parent_process()
     assert starter is not None, "not started through multiprocessing"
@@ -56,9 +56,9 @@ def end_with_starter(end: Callable[[], None]) -> None:
 
 
 def end_marked(mark: str) -> None:
-    """Kills every process whose environment contains `mark`, until there is none, or for `MARKED_S`.
+    """Kills every process whose environment contains `mark`. Stops if there is none left, or after `MARKED_S`.
 
-    Processes inherit their environment, so this also finds those whose ancestors have ended. It reads the environment
+    Processes inherit their environment, so orphans are killed, too. The function reads the environment
     of every process on the machine, which takes milliseconds.
     """
     deadline = time.monotonic() + MARKED_S
@@ -75,7 +75,7 @@ def end_marked(mark: str) -> None:
 
 
 PREFIX = "accelbench-run-"
-# In the environment of a process that uses the folder: `<the folder>/<a name>`.
+# The environment of a process that uses the folder contains `<the folder>/<a name>`.
 RUN_VARIABLE = "ACCELBENCH_RUN"
 # The longest path in which multiprocessing can still make its sockets, `pymp-xxxxxxxx/listener-xxxxxxxx`: Linux allows
 # 107 bytes for a socket's path.
@@ -84,22 +84,22 @@ MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Gives a new folder for this process and those below it, which does not outlive them even if they are killed.
+    """Yields a new temporary folder for this process and its children, and removes it at the end of the block.
 
-    It is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on it, which the
-    kernel frees. Folders of this user that nobody holds any more are removed first, and processes that still use them
-    are killed. Raises UserError: no folder can be made there.
+    The folder is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on the
+    folder. If the process is killed, the kernel frees the lock. Each call first removes this user's folders without a
+    lock, and kills the processes that still use such a folder. Raises UserError: no folder can be made.
     """
     name = PREFIX + secrets.token_hex(4)
     base = Path(tempfile.gettempdir()).absolute()
     if len(os.fsencode(base / name)) > MAX_PATH_BYTES:
         base = Path("/tmp")
     _remove_abandoned(base)
-    unlocked = base / f".{name}"  # not yet under its name, by which another process would take it for abandoned
+    unlocked = base / f".{name}"  # hidden until it is locked: otherwise another process would remove it
     try:
         unlocked.mkdir(mode=0o700)
         held = os.open(unlocked, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody takes it for abandoned
+        with contextlib.suppress(OSError):  # the file system has no locks; then no folder is removed either
             fcntl.flock(held, fcntl.LOCK_EX)
         path = unlocked.rename(base / name)
     except OSError as error:
@@ -112,12 +112,12 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned(base: Path) -> None:
-    # Those of this user; links are not followed.
+    # Removes only folders of this user, and follows no links.
     with contextlib.suppress(OSError), os.scandir(base) as entries:
         for entry in entries:
             if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
-            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # held, or another process removes it
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # it is in use, or being removed
                 descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
                 stack.callback(os.close, descriptor)
                 if os.fstat(descriptor).st_uid == os.geteuid():

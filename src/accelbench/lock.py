@@ -1,4 +1,4 @@
-"""Locks of a file and of the whole machine. The kernel frees each of them when its holder ends."""
+"""A lock on a file, and a lock on the whole machine. The kernel frees a lock when its holder ends."""
 
 import contextlib
 import errno
@@ -14,24 +14,27 @@ from pathlib import Path
 
 from accelbench.errors import BusyError, UserError
 
-# Any text in it names another lock than the machine's: sweeps with different texts do not wait for each other.
+# An environment variable. Each text in it names another lock: sweeps with different texts do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
 RETRY_S = 0.1
-REMIND_S = 60.0  # after which it is said again what is waited for
+REMIND_S = 60.0  # after this time the message about waiting is repeated
 
 
 @contextlib.contextmanager
 def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = None) -> Iterator[None]:
-    """Holds the lock of all measurements on this machine inside the context, after waiting until it is free.
+    """Waits until the lock of all measurements on this machine is free, and holds it inside the context.
 
-    Raises BusyError: it is not free after `patience_s`; None: it waits as long as it takes.
+    The lock is the name of an abstract Unix socket: the process that has bound the name holds the lock. Unlike a lock
+    file, this lock is shared by all users, by jobs with their own TMPDIR or /tmp, and by containers on the machine's
+    network. Nobody can replace it by a link or a pipe. But a process that measures nothing may bind the name, too. So
+    the message names the holder, and `VARIABLE` chooses another name. A container with its own network has another
+    lock.
 
-    The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
-    same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
-    network; and nobody can put a link or a pipe in its place. But any process may bind the name, without measuring: the
-    message names the holder, and `VARIABLE` chooses another name. A container with its own network has another lock.
+    Args:
+        waiting: called with a message before the wait, and again after one minute, two, four and so on.
+        patience_s: longest wait; None: no limit.
 
-    `waiting` is called with a message before waiting for another holder, and again after a minute, two, four and so on.
+    Raises BusyError: the lock is not free after `patience_s`.
     """
     address = _address()
     patience_s = math.inf if patience_s is None else patience_s
@@ -40,7 +43,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             with socket.socket(socket.AF_UNIX) as client:
-                # It has ended meanwhile, does not listen yet, or may not be asked: then it is unknown, and tried again.
+                # If the holder has just ended, does not listen yet or belongs to another user, its id is unknown.
                 with contextlib.suppress(OSError):
                     client.connect(address)
                 waited_s = time.monotonic() - began_s
@@ -55,7 +58,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
                     next_s = max(REMIND_S, 2 * waited_s)
                 client.settimeout(max(RETRY_S, min(next_s, patience_s) - waited_s))
                 with contextlib.suppress(OSError):
-                    client.recv(1)  # returns when the holder ends, since it never answers
+                    client.recv(1)  # the holder never sends anything, so this returns when it ends
             time.sleep(RETRY_S)
         server.listen(socket.SOMAXCONN)
         yield
@@ -78,17 +81,20 @@ def _bind(server: socket.socket, address: str) -> bool:
 
 
 def _holder(client: socket.socket) -> str:
-    """The process at the other end; 0 is one that is not connected, or of another container."""
+    """The process that holds the lock, as text. Unknown if there is no connection, or if it is in another container."""
     pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return f"process {pid or 'unknown'}"
 
 
 @contextlib.contextmanager
 def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
-    """Holds the lock file `path`, whose text is the holder's process id, inside the context.
+    """Holds the lock file `path` inside the context. The file's text is the holder's process id.
 
-    `what` says in messages what a holder does. Raises BusyError: another process holds it, and did not end in time;
-    UserError: what is at `path` is no file.
+    Args:
+        what: what a holder does, as messages name it.
+        patience_s: longest wait for another holder.
+
+    Raises BusyError: another process still holds the lock. Raises UserError: `path` exists, but is no file.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: not a file, so it can't be locked: move it away")

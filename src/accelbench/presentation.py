@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from accelbench.schema.measurement import Check
 
-# A command, an address or a path, and no unit such as samples/s.
+# Matches text that users copy: a command, an address or a path. A unit such as samples/s does not match.
 COPIED = re.compile(r"\b(accelbench|dvc|git|pip) [a-z]|\bmake (repro|setup|ui)|://|\S/(?!s\b)\S")
 
 
@@ -27,13 +27,13 @@ def duration(seconds: float) -> str:
 
 
 UNKNOWN = "–"
-TERA = 1e13  # operations per second from which they are given in TFLOP/s
+TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 
 
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """What was observed of a cell's promises, and over what share of its work: `times 99 %; outputs 25 %; ...`.
+    """A cell's checked promises, each with the share of the work that was inspected: `times 99 %; outputs 25 %; ...`.
 
-    Empty in older records. With `fully`, each with the words of what was observed.
+    Empty for records of earlier releases. With `fully`, each promise also has the observation in words.
     """
     parts = []
     for check in checks:
@@ -44,7 +44,7 @@ def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`; None if it is no such time, or 0."""
+    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`. None for 0 and for any other text."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
     return (float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] or None) if found else None
 
@@ -63,26 +63,26 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
-    """The unit for operations per second as large as `rate`, and how many of them it is: `GFLOP/s` is 1e9."""
+    """The unit in which to show `rate` operations per second, and its size; `GFLOP/s` has the size 1e9."""
     prefix, size = ("T", 1e12) if rate >= TERA else ("G", 1e9)
     return f"{prefix}{'OP/s' if is_quantized else 'FLOP/s'}", size
 
 
 def shortened(text: str, width: int) -> str:
-    """`text`, or more of its beginning than of its end with an ellipsis between them, `width` characters in all."""
-    num = 11 * width // 20  # so that a model's name stays
+    """`text` in at most `width` characters. An ellipsis replaces a part behind the middle of a longer text."""
+    num = 11 * width // 20  # the beginning gets more room, because it has the model's name
     return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
 
 
 def counted(num: int, thing: str) -> str:
-    """Such as `1 job`, `3,000 jobs`, `2 processes`."""
+    """A number with its noun, such as `1 job`, `3,000 jobs` or `2 processes`."""
     if num == 1:
         return f"1 {thing}"
     return f"{num:,} {thing}es" if thing.endswith("s") else f"{num:,} {thing}s"
 
 
 def and_more(num: int, thing: str) -> str:
-    """Such as `and 1 more warning`, `and 3 more warnings`."""
+    """The end of a shortened list, such as `and 1 more warning` or `and 3 more warnings`."""
     return f"and {counted(num, f'more {thing}')}"
 
 
@@ -92,9 +92,9 @@ def exact(value: float | None) -> str:
 
 
 def say(console: "Console", line: object, style: str = "") -> None:
-    """Prints a line: on a terminal broken between words, unless it has something to copy; in a file never broken.
+    """Prints a line. A terminal breaks long lines between words, except lines with text to copy. A file breaks none.
 
-    It is a text of rich, or anything whose text is printed without what a terminal would take as a command.
+    `line`: a text of rich, or any object. The text of an object is printed without terminal control characters.
     """
     line = line if hasattr(line, "plain") else clean(str(line))
     whole = not console.is_terminal or COPIED.search(str(line)) is not None

@@ -1,4 +1,4 @@
-"""Where accelbench works: in a project of its own or in any other folder; and the names of the files there."""
+"""The folder where accelbench works, a project or any other folder, and the names of the files there."""
 
 import getpass
 import os
@@ -10,57 +10,57 @@ from accelbench.errors import UserError
 
 # The names of a project's files. No other module spells them.
 PARAMS = "params.yaml"
-ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and code, which every sweep depends on
-RETRIES = "retries"  # the folder of the lists of cells that are measured again, one for each suite
-CEILINGS = "ceilings.json"  # what each device was seen to do at most
-PLAN = "plan.json"  # the cells that a sweep wants
-CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster
-RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and of the command line's
-CLUSTER = ".accelbench"  # the folder of what the jobs of a cluster share while they measure
-RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
-SAFETENSORS = ".safetensors"  # the ending of files of weights
-REQUESTS = ".requests.npy"  # of the raw times of requests, beside a record
-MLLOG = ".mllog"  # of the events of a training to a target, beside a record, as MLPerf logs them
-TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
-COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
-REPLAY = "replay.json"  # what a replay says of another's claims
-RACE = "race.json"  # how a search for the best cell went
-SENT = "sent.pickle"  # what `accelbench.measure` sends to its process
-MANIFEST = "manifest.json"  # of a prepared data set
+ENVIRONMENT = "environment.json"  # fingerprint of machine, versions and code; every sweep depends on it
+RETRIES = "retries"  # folder with a file for each suite: the list of its cells to measure again
+CEILINGS = "ceilings.json"  # highest speeds that a probe reached on each device
+PLAN = "plan.json"  # cells of a sweep
+CONFIRMED = "confirmed"  # folder beside results/ for repeats that decide which of two cells is faster
+RESULTS, RUNS = "results", "runs"  # folder of the pipeline's records; folder of the command line's records
+CLUSTER = ".accelbench"  # folder of the files that the jobs of a cluster share while they measure
+RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # folders of a project's records
+SAFETENSORS = ".safetensors"  # ending of files of weights
+REQUESTS = ".requests.npy"  # ending of the file beside a record with the raw times of its requests
+MLLOG = ".mllog"  # ending of the file beside a record with the log of a training to a target, in MLPerf's format
+TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # endings of files that torch.load reads
+COMPARISON = "compare.json"  # the side of a comparison that each record of a folder belongs to
+REPLAY = "replay.json"  # findings of a replay about the claims of a bundle
+RACE = "race.json"  # course of a search for the best cell
+SENT = "sent.pickle"  # objects that `accelbench.measure` sends to its process
+MANIFEST = "manifest.json"  # description of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
-MAX_READ = 1_000_000  # characters, of files that are looked at to find out where a project is
-MIN_COLUMNS, MAX_COLUMNS = 40, 1000  # of a terminal
+MAX_READ = 1_000_000  # characters that are read of a file to decide whether its folder is a project
+MIN_COLUMNS, MAX_COLUMNS = 40, 1000  # bounds of the width of a terminal, in characters
 PACKAGE = Path(__file__).resolve().parent
-OUR_SCHEMA = "accelbench_schema"  # in conf/config.yaml: another conf/ belongs to another program
+OUR_SCHEMA = "accelbench_schema"  # a word in our conf/config.yaml; a conf/ without it belongs to another program
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
-    """Where a command finds and leaves its files."""
+    """The folders in which a command reads and writes its files."""
 
-    root: Path  # the project's folder; outside of a project the current one. Records and reports are below it
-    project: Path | None  # the project's folder; None outside of a project, where no params.yaml counts
-    store: Path  # of MLflow's database and of its files
+    root: Path  # the project's folder; outside of a project the current folder. Records and reports are below it
+    project: Path | None  # the project's folder; None outside of a project. Without a project no params.yaml is read
+    store: Path  # folder of MLflow's database and its files
     conf: Path
-    data: Path  # of the prepared data sets
-    cache: Path  # of ceilings.json; original files of data sets are looked for, and downloaded, below it
+    data: Path  # folder of the prepared data sets
+    cache: Path  # folder of ceilings.json; the original files of data sets are downloaded to a folder below it
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
-        """The project in `root`. In a queued experiment, files that must outlive it are in DVC's main checkout."""
+        """The project in `root`. In a queued DVC experiment, files that outlive it are in DVC's main checkout."""
         kept = Path(os.environ.get("DVC_ROOT") or root)
         return cls(root=root, project=root, store=kept, conf=_conf(root), data=root / "data", cache=kept)
 
     @classmethod
     def outside(cls, folder: Path) -> "Workplace":
-        """A folder that is no project: records and MLflow's store are left there; all such folders share their data."""
-        import platformdirs  # here, since a cell's process does not need it
+        """A folder that is no project. It gets records and MLflow's store. All such folders share their data sets."""
+        import platformdirs  # not at the top: a cell's process does not need it
 
         cache = platformdirs.user_cache_path("accelbench")
         return cls(root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache)
 
     def with_data(self, folder: str | None) -> "Workplace":
-        """The same with data sets in `folder`, as the user wrote it (`data.root`); None: where they are by default."""
+        """A copy with data sets in `folder`, the user's setting `data.root`. None: the default folder."""
         return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
 
     @property
@@ -75,13 +75,13 @@ class Workplace:
 
 
 def workplace() -> Workplace:
-    """The nearest project from the current folder up, or else the current folder."""
+    """The nearest project, searched from the current folder upwards. Without a project: the current folder."""
     root = project_folder()
     return Workplace.of_project(root) if root else Workplace.outside(Path.cwd())
 
 
 def project_folder() -> Path | None:
-    """The nearest project's folder, from the current folder up; None outside of a project."""
+    """The nearest project's folder, searched from the current folder upwards. None outside of a project."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
 
@@ -95,8 +95,8 @@ def pipelines_place() -> Workplace:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether the folder's params.yaml has a key `suites`; DVC's users have files of this name with other keys."""
-    # The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
+    """Whether the folder's params.yaml has a key `suites`. Other users of DVC have a params.yaml with other keys."""
+    # The file is searched as text. So a folder with invalid YAML is still a project, and the user gets the YAML error.
     return re.search(r"""^(["']?)suites\1\s*:""", _text(folder / PARAMS), re.MULTILINE) is not None
 
 
@@ -107,13 +107,13 @@ def _conf(project: Path | None) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """As `Path.resolve`, which raises a RuntimeError for links in a circle before Python 3.13."""
+    """As `Path.resolve`, but without its RuntimeError for links in a circle (before Python 3.13)."""
     return Path(os.path.realpath(path))
 
 
 def _text(path: Path) -> str:
-    """Its begin; empty without such a file, or if it is somebody else's. Raises UserError: it can't be read."""
-    # The folder must not pass for another one than it is.
+    """The beginning of a file. Empty if there is no such file, or no permission. Raises UserError: it can't be read."""
+    # After any other error an empty text could be wrong: a project would count as an ordinary folder.
     try:
         if not path.is_file():
             return ""
@@ -126,10 +126,10 @@ def _text(path: Path) -> str:
 
 
 def mend_environment() -> None:
-    """Gives this process and those below it what libraries fail without: a name, a home and a terminal's width."""
+    """Sets a user name, a home folder and a terminal width for this process and its children: libraries need them."""
     try:
         getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user that it does not know
+    except (KeyError, OSError):  # a container may run as a user without an entry in its passwd file
         os.environ["LOGNAME"] = f"user{os.getuid()}"
     if not os.path.isabs(os.path.expanduser("~")):
         os.environ["HOME"] = "/"
@@ -139,12 +139,12 @@ def mend_environment() -> None:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """Checks that no link leads from a folder that is written to out of the project. Raises UserError: one does."""
+    """Raises UserError if `path`, a folder to write into, leads out of the project `root` through a link."""
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
         raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
 
 
 def shown(path: Path) -> str:
-    """`path` as messages name it: relative to the current folder if it is below it."""
+    """`path` as messages name it. A path below the current folder is relative to the current folder."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

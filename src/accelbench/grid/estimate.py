@@ -1,8 +1,8 @@
 """Estimates how long cells will take, within a factor of two.
 
 A cell that was measured here takes as long as the last time. For another cell, the time of a step comes from records of
-the same work at another batch size. If there are none, it is the operations of the network over the device's ceiling,
-of which networks reach a share (`SHARE`). If nobody has counted the operations, the length is unknown.
+the same work at another batch size. Without such records, the time of a step is the number of operations over the speed
+that networks reach: a share (`SHARE`) of the device's ceiling. If the operations were not counted, the time is unknown.
 """
 
 import math
@@ -39,35 +39,35 @@ from accelbench.schema.workload import DataSpec
 from accelbench.serving.server import ONE_AT_A_TIME
 
 NUM_CHECK_STEPS = 3  # steps after the timed ones, which count the work and check the outputs
-EVALUATION = 1 / 3  # how long a sample takes in an evaluation, over its time in training: there is no backward pass
-REPEATED = {"seed", "repeat"}  # settings that do not change how long a cell takes
-# Settings that change how many steps are run, but not what a step does for a sample.
+EVALUATION = 1 / 3  # time of a sample in an evaluation over its time in training: an evaluation has no backward pass
+REPEATED = {"seed", "repeat"}  # settings that do not change a cell's duration
+# Settings that may change the number of steps, but not the work of a step for each sample.
 COUNTS = REPEATED | {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s"}
 COUNTS |= {"budget_s", "server", "target"}
-MAX_READ = 500  # records that are read, the newest; reading one takes some .5 ms
-START_S = 7.0  # of a host, which imports the framework
-FIXED_S = 1.2  # of a cell besides its start and its steps
+MAX_READ = 500  # newest records that are read; reading a record takes about 0.5 ms
+START_S = 7.0  # to start a host, which imports the framework
+FIXED_S = 1.2  # of a cell besides the start of its host and its steps
 COMPILED_S = 20.0  # to compile a network with inductor
 QUANTIZED_S = 15.0  # to quantise an exported network
 DECODERS_S = 8.0  # to start the processes that decode pictures
-# The share of a CPU's ceiling that networks reach, as the suites of params.yaml showed on two machines.
+# The share of a CPU's ceiling that networks reach, measured on two machines with the suites of params.yaml.
 SHARE = {Engine.pytorch: 0.3, Engine.lightning: 0.3, Engine.keras: 0.5}
 SHARE_EXPORTED = 0.7
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long one or more cells will take."""
+    """The estimated duration of one or more cells."""
 
-    seconds: float = 0.0  # of the cells whose length is known
-    num: int = 0  # of cells
-    num_unknown: int = 0  # how many have an unknown length
+    seconds: float = 0.0  # total of the cells whose duration is known
+    num: int = 0  # number of cells
+    num_unknown: int = 0  # number of cells whose duration is unknown
 
     def __add__(self, other: "Length") -> "Length":
         return Length(self.seconds + other.seconds, self.num + other.num, self.num_unknown + other.num_unknown)
 
     def __str__(self) -> str:
-        """Such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
+        """The duration as text, such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
         if not self.num:
             return "0 s"
         length = f"about {duration(max(1.0, self.seconds))}"
@@ -78,8 +78,8 @@ class Length:
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds of all steps of `cell`. `num_samples` are those of the training set and of the test set."""
-    if cell.protocol in EPOCHS:  # for a target, at most: the run may reach it earlier
+    """Seconds of all steps of `cell`. `num_samples`: samples of the training set and of the test set."""
+    if cell.protocol in EPOCHS:  # an upper bound for a training to a target, which may reach it earlier
         num_train, num_test = num_samples
         trained = cell.epochs * (num_train + EVALUATION * num_test)
         num = trained if cell.mode == Mode.train else NUM_INFER_EPOCHS * num_test
@@ -95,7 +95,7 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
         timed_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
         steps_s = (cell.warmup + num_checks) * step_s + timed_s
     else:
-        # A warm-up of slow steps settles after twice its least number; slow steps are few blocks, and single steps.
+        # Slow steps are assumed: their warm-up settles after twice the minimum number of steps.
         steps_s = window.warmup_s + window.measure_s + min(window.latency_s, window.latency_steps * step_s)
         steps_s += (2 * window.warmup_steps + num_checks) * step_s
     least_s = (LEAST_WARMUP + MIN_SAMPLES + NUM_CHECK_STEPS) * step_s
@@ -103,7 +103,7 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
 
 
 def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
-    """Seconds of a step in the steady state; None if none was measured."""
+    """Seconds of a step in the steady state; None if no such step was measured."""
     if measured.blocks:
         return sum(block.seconds for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
     if epochs := measured.steady_epochs:
@@ -114,32 +114,32 @@ def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is known of a data set before it is prepared."""
+    """The facts about a data set that are known before it is prepared."""
 
-    num_samples: tuple[int, int]  # in the training set and in the test set
-    shape: tuple[int, ...]  # of an image, channels first; empty if unknown
+    num_samples: tuple[int, int]  # samples of the training set and of the test set
+    shape: tuple[int, ...]  # shape of an image, channels first; empty if unknown
     num_classes: int
 
 
 class Evidence:
-    """Evidence of how long cells take: finished cells, the ceilings of devices, and the operations of networks."""
+    """The basis of estimates: durations of finished cells, the ceilings of devices, and the operations of networks."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.ceilings: dict[Device, Ceilings] = {}
-        self.inputs: dict[str, Inputs] = {}  # by the name of a data set
-        self._took_s: dict[str, float] = {}  # cell without seed and repeat -> the seconds of the latest one
-        self._steps: dict[str, tuple[int, float]] = {}  # the work of a step -> a batch size, and the seconds of a step
+        self.inputs: dict[str, Inputs] = {}  # name of a data set -> its facts
+        self._took_s: dict[str, float] = {}  # cell without seed and repeat -> seconds of its latest process
+        self._steps: dict[str, tuple[int, float]] = {}  # work of a step -> batch size, and seconds of a step with it
         self._flops: dict[str, float] = {}  # network -> operations for one sample
         for record in sorted(records, key=lambda record: record.started_at):
             self.add(record)
 
     def add(self, record: Record) -> None:
-        """Adds what a record shows."""
+        """Adds the durations, ceilings and counted operations of a record."""
         cell = record.cell
         measured = record.measurement
         if measured is None:
             return
-        # The time of the cell's process, without the wait for its host.
+        # The duration of the cell's process. `wall_s` also includes the wait for its host.
         times_s = record.system.t_s if record.system is not None else []
         self._took_s[cell.key_without(REPEATED)] = times_s[-1] if times_s else record.wall_s
         if step_s := steady_step_s(cell, measured):
@@ -154,7 +154,7 @@ class Evidence:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells whose work no record shows, without those of the user's code: it can't run for an estimate."""
+        """The cells without a record of their work, except those with the user's code, which an estimate can't run."""
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
     def _is_known(self, cell: Cell) -> bool:
@@ -164,12 +164,12 @@ class Evidence:
         """One cell for each network among `cells` whose operations are unknown, with its smallest batch."""
         smallest: dict[str, Cell] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
-            if cell.mode != Mode.generate and _network(cell) not in self._flops:  # its tokens are too many
+            if cell.mode != Mode.generate and _network(cell) not in self._flops:  # counting it takes too long
                 smallest.setdefault(_network(cell), cell)
         return list(smallest.values())
 
     def counted_as(self, cell: Cell) -> Cell:
-        """The cell that is counted instead of `cell`: its network in PyTorch in fp32, on random images."""
+        """The cell that is counted in place of `cell`: its network in PyTorch in fp32, on random images."""
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
@@ -179,21 +179,21 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """How long `cell` takes. With `waits`, this includes the start of its host and the export of its network."""
+        """The duration of `cell`. With `waits`, it includes the start of its host and the export of its network."""
         start_s = START_S if waits else 0.0
-        if waits and cell.engine == Engine.aotinductor:  # its export compiles
+        if waits and cell.engine == Engine.aotinductor:  # the export compiles the network
             start_s += COMPILED_S
         if waits and cell.precision in QUANTIZED:
             start_s += QUANTIZED_S
         took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
         if took_s is None:
-            return Length(num=1, num_unknown=1)  # its windows are known, but may be a small part of it
+            return Length(num=1, num_unknown=1)  # the windows are known, but may be a small part of the duration
         return Length(start_s + min(took_s, cell.timeout_s), 1)
 
     def _estimated_s(self, cell: Cell) -> float | None:
         step_s = self._step_s(cell)
         num_samples = (0, 0)
-        if step_s is None and cell.protocol in SERVING:  # the duration is most of it
+        if step_s is None and cell.protocol in SERVING:  # `duration_s` is most of the time
             step_s = 0.0
         if (inputs := self.inputs.get(cell.data.name)) is not None:
             num_train, num_test = inputs.num_samples
@@ -219,7 +219,7 @@ class Evidence:
         rate = ceilings.ceiling_of(cell.precision)
         if (
             rate is None and cell.precision in QUANTIZED
-        ):  # without units for it, a device computes it about as fast as fp32
+        ):  # without units for int8, a device computes it about as fast as fp32
             rate = ceilings.ceiling_of(Precision.fp32)
         if rate is None:
             return None
@@ -228,13 +228,13 @@ class Evidence:
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
-    """Equal for cells with the same host and export. Only the first of them waits for these."""
+    """A key that is equal for cells with the same host and export. Only the first of these cells waits for both."""
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
 
 
 def _network(cell: Cell) -> str:
-    """Equal for cells with the same network, mode and shape of images, on any device or engine."""
+    """A key that is equal for cells with the same network, mode and data, on any device or engine."""
     model = plain(replace(cell.model, weights="", learning_rate=1.0))
     return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
@@ -255,7 +255,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """How long each of `cells` takes, one after another. A host that a cell in `started` has started costs no time."""
+    """The duration of each of `cells`, in this order. Hosts that cells in `started` have started cost no time."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:
@@ -265,5 +265,5 @@ def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell]
 
 
 def total(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> Length:
-    """How long all `cells` take; see `lengths`."""
+    """The duration of all `cells` together; see `lengths`."""
     return sum(lengths(cells, evidence, started), Length())

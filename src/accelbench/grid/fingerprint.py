@@ -1,7 +1,7 @@
-"""What a record's numbers depend on: the machine, the versions and the measuring code; and the record's identity.
+"""The fingerprint of a machine, and the identity of a record: the digest of everything that its numbers depend on.
 
-The digest of the measuring code covers the bytes of the files in `ROOMS` and of the engine. After any edit there, the
-cells are measured again.
+The fingerprint contains the digest of the measuring code. It covers the bytes of the files in `ROOMS` and of the
+engine. After any edit there, the cells are measured again.
 """
 
 import os
@@ -26,7 +26,7 @@ from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import digest, sha256_of
 from accelbench.schema.vocab import EXPORTING, Engine
 
-GIT_S = 10.0  # how long git may take: a hook, or a remote file system, may never answer
+GIT_S = 10.0  # time limit of git, which may wait forever for a hook or a remote file system
 
 OF_HOOKS = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
@@ -36,11 +36,11 @@ DRIVER = "nvidia-driver"
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
-    """The part of a record's identity that is not in its cell. Records with equal fingerprints are comparable.
+    """The fingerprint of this machine, as plain JSON values. Records with equal fingerprints are comparable.
 
-    It has plain JSON values: `machine`, `versions` of the libraries that compute, `variables` that tune them
-    (`schema.secrets.kept`), and `code` (`code_digest` of `engine`; None: of all engines). They do not depend on the
-    load, the time or the host's name. Of the kernel's version, only the major and minor numbers count.
+    Its entries are `machine`, `versions` of the computing libraries, `variables` that tune these libraries
+    (`schema.secrets.kept`), and `code` (`code_digest` of `engine`; None: of all engines). They do not depend on load,
+    time or host name. Of the kernel's version, only the major and minor numbers count.
     """
     try:
         gpus = visible_gpus()
@@ -71,13 +71,13 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
     versions = {name: version for name in packages.COMPUTING if (version := packages.version(name)) is not None}
     if gpus:
         versions[DRIVER] = pynvml.nvmlSystemGetDriverVersion()
-    # Without variables that no cell's process gets.
+    # A cell's process does not get the variables in `SUBSTITUTING`.
     variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
     return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(package, engine)}
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint of the cell's engine; with the versions of the cell's interpreter, if that is another one."""
+    """The fingerprint of the cell's engine. If `cell.python` is set, it has the versions of that interpreter."""
     if cell.python is None:
         return dict(fingerprint)
     interpreter = interpreters.look(cell.python)
@@ -86,8 +86,8 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {**fingerprint, "machine": {**fingerprint["machine"], "python": interpreter.version}, "versions": versions}
 
 
-# The rooms and files whose code changes a number, besides the files of engines/ itself and the folder of the cell's
-# engine.
+# The folders and files whose code may change a measured number. The files directly in engines/ and the folder of the
+# cell's engine count, too.
 ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
     *("judging/roofline.py", "judging/verdict.py"),
@@ -95,14 +95,14 @@ ROOMS = (
     *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
     "engines/pytorch/probe.py",  # its results judge the cells of every engine
 )
-# The folders of engines/ that other engines use, too.
+# Engine -> folders of other engines whose code it uses.
 BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exported", "pytorch"))}
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The sha256 of the code that measures the cells of `engine`; None: of every engine.
+    """The SHA-256 of the code that measures the cells of `engine`. None: the code of all engines.
 
-    Raises FileNotFoundError: `package` has no such code.
+    Raises FileNotFoundError: `package` contains no such code.
     """
     paths = sorted(set(measuring_files(package, engine)))
     if not paths:
@@ -111,7 +111,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
-    """The files of the code that measures the cells of `engine`; None: of every engine."""
+    """The files of the code that measures the cells of `engine`. None: the code of all engines."""
     files = list(package.glob("engines/*.py"))
     engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
@@ -122,17 +122,19 @@ def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
     """The identity of a cell's record: the digest of everything that its numbers depend on.
 
-    These are the settings, the data set, the allocator, the fingerprint of the engine, the versions of the cell's
-    interpreter, and the user's code and weights. Raises UserError: the user's code or weights can't be found or read.
+    The digest covers the settings, the data set, the allocator, the fingerprint of the engine, the versions of the
+    cell's interpreter, and the user's code and weights.
+
+    Raises UserError: the user's code or weights are missing or not readable.
     """
     environment = {**of_cell(cell, fingerprint), **own_files(cell)}
     return digest({"settings": cell.settings(), "data": data.digest, "environment": environment})
 
 
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
-    """The digests of the user's code, weights and allocator, by setting, under `files`; empty without any.
+    """The entry `files` of an environment: setting -> digest of the user's code, weights or allocator that it names.
 
-    Raises as `identity` does.
+    Empty if no setting names a file. Raises UserError: as `identity`.
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
@@ -143,7 +145,7 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
 
 
 def _weights_digest(path: Path) -> str:
-    """The sha256 of a file of weights. Raises UserError: it can't be read."""
+    """The SHA-256 of a file of weights. Raises UserError: the file can't be read."""
     try:
         stat = path.stat()
         return _digest_of(path, stat.st_mtime_ns, stat.st_ino)
@@ -151,22 +153,24 @@ def _weights_digest(path: Path) -> str:
         raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
 
 
-@cache  # cached until the file changes: reading it takes long
+@cache  # a changed file has another key; reading a large file takes long
 def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
     return sha256_of(path)
 
 
 def git_variables() -> dict[str, str]:
-    """The environment without the variables that a git hook sets for its own repository."""
+    """This process's environment variables, without those that a git hook sets for its own repository."""
     return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`: `revision`, `branch` (None when detached) and `dirty` (tracked files were changed).
+    """The state of the checkout at `root`. It is not a part of the identity.
 
-    It is not part of the identity. Empty without a checkout, or if git does not answer within `GIT_S`.
+    Its entries are `revision`, `branch` (None if HEAD is detached) and `dirty` (whether tracked files differ from the
+    commit). Empty without a checkout, or if git does not answer within `GIT_S`.
     """
-    # Without dvc.lock, which DVC writes while it runs. Untracked files do not count, since the digest covers code.
+    # dvc.lock is left out, because DVC writes it while it runs. Untracked files are left out, because the digest of the
+    # code covers them.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:

@@ -1,6 +1,6 @@
-"""The files of the user's own code that cells name, and their digest.
+"""The files of the user's code that cells name, and their digest.
 
-It reads text only: it imports nothing and needs no lock.
+This module only reads the text of the code. It imports none of it, and needs no lock.
 """
 
 import ast
@@ -19,17 +19,17 @@ from accelbench.errors import UserError, asking
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-# A module with one of these in its text may import others that the text does not name.
+# A module whose text matches may import modules that its text does not name.
 HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil|[lL]azy_?(Module|loader)")
-# Modules whose version is in the identity.
+# Names of modules whose version is a part of the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
 
-@cache  # the cache has a key for the working folder: in a worktree, the same path is other code
+@cache  # `folder` is in the cache's key: in a worktree, the same path is other code
 def source_digest(flag: str, path: str, folder: Path) -> str:
     """The sha256 of the names and contents of `source_files` in the working folder `folder`.
 
-    Raises as `source_files` does, and if a file can't be read.
+    Raises UserError: as `source_files`, or a file can't be read.
     """
     total = hashlib.sha256()
     try:
@@ -41,12 +41,14 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """Name -> file for the user's class or function at a dotted path: its module, and all that this imports.
+    """The source files of the user's class or function at a dotted path, by name.
 
-    Of installed packages, only the named one counts. If a module may import what its text does not name, its whole
-    package counts, or without a package all modules of its folder. The current folder is searched before Python's path.
+    They are the file of its module and of all modules that it imports, without installed packages. If `path` names an
+    installed package, all files of this package count. If a module may import others that its text does not name, all
+    files of its package count, or without a package all modules of its folder. The current folder is searched before
+    Python's path.
 
-    Raises UserError: there is no such package; the message names the setting `flag`.
+    Raises UserError: there is no such package. The message names the setting `flag`.
     """
     name = path.partition(".")[0]
     spec = PathFinder.find_spec(name, ["", *sys.path])
@@ -61,12 +63,12 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     files: dict[Path, Path] = {}
     for folder in folders or [home]:
         files |= {file.relative_to(folder): file for file in folder.glob("**/*.py" if folders else "*.py")}
-    # Editors leave broken links, such as `.#nets.py`.
+    # Editors leave broken links in the folder, such as `.#nets.py`.
     return {name: file for name, file in files.items() if file.is_file()}
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """The files of the module at a dotted path, and of all that it imports from `homes`; empty if unknown."""
+    """The files of the module at a dotted path, and of all modules that it imports from `homes`. Empty if unknown."""
     files: dict[Path, Path] = {}
     todo = [path]
     while todo:
@@ -98,7 +100,7 @@ def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """The dotted paths that a module's text imports, without Python's library; `package` holds the module."""
+    """The dotted paths that a module's text imports, without Python's library. `package`: names of its packages."""
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -111,9 +113,9 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises a UserError if the user's code is missing, or if the interpreter `python` would run another copy of it."""
+    """Raises UserError if the user's code is missing, or if the interpreter `python` would run another copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
-        source_files(flag, path)  # which raises if it is missing
+        source_files(flag, path)  # raises if the code is missing
         _check_name(flag, path)
         name = path.partition(".")[0]
         # The identity has the digest of the copy here, so the other interpreter must run the same copy.
@@ -125,7 +127,7 @@ def check_own_code(cells: Iterable[Cell]) -> None:
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises a UserError if the text of the module in a dotted path shows that it lacks the last name."""
+    """Raises UserError if the last name of a dotted path is surely not in the text of its module."""
     module, _, name = path.rpartition(".")
     place = module.replace(".", "/")
     files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]
@@ -140,5 +142,5 @@ def _is_same_copy(name: str, python: str) -> bool:
     here, there = (PathFinder.find_spec(name, paths) for paths in (["", *sys.path], own_folders()))
     if here is None or there is None or here.origin != there.origin:
         return False
-    # Any package of that name comes before a folder without __init__.py.
+    # Python prefers any package of this name to a folder without __init__.py.
     return there.origin is not None or not look(python, name).modules.get(name)

@@ -1,4 +1,4 @@
-"""Plans the cells of a sweep: the name of each record, and why a cell is skipped on this machine."""
+"""Plans the cells of a sweep: decides the name of each cell's record, and whether this machine skips the cell."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,38 +26,38 @@ from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
 @dataclass(frozen=True)
 class Planned(WantedCell):
-    """A cell with the identity of its record, and why it is skipped (None: it runs)."""
+    """A cell with the identity of its record, and the reason to skip it (None: it runs)."""
 
     identity: str = ""
     skip_reason: str | None = None
 
     @classmethod
     def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
-        """The planned cell; its record's name has the ids of both."""
+        """The planned cell. Its record's name consists of the cell's id and the beginning of the identity."""
         return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
 
-report_on = cache(look)  # what this machine has of a device, looked up once per process
+report_on = cache(look)  # the report on a device of this machine, made once per process
 
 
 def skip_reason(cell: Cell) -> str | None:
     """Why this machine skips the cell; None: it runs."""
     driver = {}
-    if cell.python is not None and cell.device == Device.gpu:  # whose driver must fit the torch that is there
+    if cell.python is not None and cell.device == Device.gpu:  # the GPU's driver must fit the torch of this interpreter
         driver = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
     return why_not(cell, report_on(cell.device, **driver))
 
 
 def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why a sweep here does not measure the cell; None: it does. `why_unfit` explains `shape` and `num_train`."""
+    """Why a sweep here does not measure the cell. None: it does. See `why_unfit` for `shape` and `num_train`."""
     return why_unfit(cell, shape, num_train) or skip_reason(cell)
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Cell id -> cell, in the order in which cells run; equal cells once.
+    """Cell id -> cell, in the order in which cells run. Equal cells are listed once.
 
-    All cells run once before any repeat runs, so that drift affects all alike. The seeds of trainings to a target run
-    in the same way.
+    Every cell runs once before any cell is repeated, so that drift affects all cells alike. For trainings to a target,
+    the same holds for their seeds.
     """
     ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
@@ -71,7 +71,7 @@ def plan(
     shape: Shape | None = None,
     num_train: int | None = None,
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run. `why_unfit` explains `shape` and `num_train`."""
+    """The planned cells, in the order in which they run. See `why_unfit` for `shape` and `num_train`."""
     ordered = in_order(cells)
     planned = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in planned.values()), *ordered.values()]
@@ -90,17 +90,21 @@ def plan(
 class Prepared:
     """A sweep that is ready to run."""
 
-    place: Workplace  # where the sweep works
+    place: Workplace  # the folders of the sweep
     data: Data  # the data set of all cells
-    data_folder: Path  # where its arrays are
-    fingerprints: Mapping[Engine, Mapping[str, Any]]  # by engine
+    data_folder: Path  # folder of the data set's arrays
+    fingerprints: Mapping[Engine, Mapping[str, Any]]  # engine -> its fingerprint
     git: Mapping[str, Any]  # the state of the checkout
     planned: list[Planned]  # the cells in the order in which they run
     # the node and the job of a cluster; empty on a single machine
     node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, cell: Cell) -> dict[str, Any]:
-        """What the cell's record keeps: machine, versions, code, the user's files, git and node."""
+        """The environment in the cell's record.
+
+        It has the fingerprint (machine, versions, variables, code), the digests of the user's files, the state of the
+        git checkout, and the node of a cluster.
+        """
         # If the cell has another interpreter, `home` has the machine and versions of accelbench's own environment.
         of_engine = self.fingerprints[cell.engine]
         home = {"home": {name: of_engine[name] for name in ("machine", "versions")}} if cell.python else {}
@@ -108,13 +112,13 @@ class Prepared:
         return {**environment, "node": self.node} if self.node else environment
 
     def process(self, cell: Cell, label: str = "") -> Planned:
-        """A process of the cell that was not planned."""
+        """An additional process of the cell, beside the planned ones."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, identity: str) -> Path | None:
-        """The user's file that changed last, if the cell's identity is not `identity` any more; else None."""
+        """The user's file that changed last. None if the cell still has the identity `identity`."""
         source_digest.cache_clear()
-        with suppress(UserError):  # it is gone
+        with suppress(UserError):  # a file of the user is gone
             if self.process(cell).identity == identity:
                 return None
         files = [Path(cell.model.weights_file)] if cell.model.weights_file else []
@@ -125,9 +129,9 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises a UserError if `cells` have several data sets, none fits its data, or code or `python` is missing.
+    """Raises UserError if `cells` have several data sets, no cell fits its data, or code or `python` is missing.
 
-    It needs no lock, so that it runs before the wait for another measurement.
+    The check needs no lock. So it runs before the wait for another measurement.
     """
     data_name(cells)
     check_fits(cells)
@@ -137,14 +141,14 @@ def check_request(cells: Sequence[Cell]) -> None:
 
 
 def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int | None = None) -> None:
-    """Raises a UserError if no cell fits its data, which have images of this `shape` and so many to train with."""
+    """Raises UserError if no cell fits its data. See `why_unfit` for `shape` and `num_train`."""
     reasons = [why_unfit(cell, shape, num_train) for cell in cells]
     if all(reasons):
         raise UserError("; ".join(dict.fromkeys(map(str, reasons))))
 
 
 def data_name(cells: Sequence[Cell]) -> str:
-    """The name of the data set that all `cells` use. Raises UserError: they use several."""
+    """The name of the data set that all `cells` use. Raises UserError: they use several data sets."""
     models: dict[str, dict[str, None]] = {}
     for cell in cells:
         models.setdefault(cell.data.name, {})[cell.model.name] = None
@@ -157,7 +161,7 @@ def data_name(cells: Sequence[Cell]) -> str:
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
     """The data set that all `cells` use, and its folder.
 
-    Raises UserError: they use several data sets, or theirs is not prepared.
+    Raises UserError: the cells use several data sets, or the data set is not prepared.
     """
     name = data_name(cells)
     folder = place.data / name
@@ -170,7 +174,7 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """The data of the user's DataModule or LightningModule. Its digest is that of the code, without arguments."""
+    """The data of the user's DataModule or LightningModule. Its digest covers the code, but not the arguments."""
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells

@@ -1,4 +1,4 @@
-"""Why a cell can't run on this machine, with the facts that the rules of `rules/combinations.py` ask for."""
+"""Decides why a cell can't run on this machine: supplies the facts for the rules of `rules/combinations.py`."""
 
 import math
 import os
@@ -22,32 +22,33 @@ from accelbench.schema.workload import SHAPES
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
 C = ["clang", "gcc"]
 
-# The modules that an engine's cells import besides torch; and those that quantise a network for it.
+# The modules that an engine's cells import besides torch; below, the modules that quantise a network for an engine.
 MODULES = {
     vocab.Engine.lightning: ("pytorch_lightning",),
     vocab.Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
     vocab.Engine.openvino: ("openvino",),
 }
 QUANTIZERS = {vocab.Engine.openvino: ("nncf",)}
-LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # that have networks
-# Module -> the extra that installs it, if it has another name.
+LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # libraries of networks
+# Module -> the extra that installs the module, if the names differ.
 EXTRAS = {"tensorflow": "keras", "onnx": "onnxruntime", "onnxscript": "onnxruntime", "nncf": "openvino"}
 EXTRAS["torch_xla"] = "xla"
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or can't give a true number, on the device of `report`; None if it can.
+    """Why `cell` can't run, or can't give a true number, on the device of `report`. None if it can do both.
 
-    It is one line, with an alternative if there is one.
+    The reason is one line. It names an alternative if there is one.
     """
     return next(CellFacts(cell, report).refusals(SKIPPED), None)
 
 
 def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why the cell's network can't take the images of its data, and what to change; None if it can.
+    """Why the cell's network can't use the images of its data set, and what to change. None if it can.
 
-    `shape` is that of the prepared images; None: that of the data set by default. `num_train` is how many images there
-    are to train with; None: unknown.
+    Args:
+        shape: shape of the prepared images; None: the data set's default.
+        num_train: number of training images; None: unknown.
     """
     data = cell.data.name
     wanted = cell.data.train_images
@@ -74,17 +75,17 @@ class CellFacts(Asked):
 
     @property
     def option(self) -> str:
-        """The first option that changes the network or how it runs; empty if there is none."""
+        """The first enabled option that changes the network or the way it runs. Empty if there is none."""
         return next(iter(self.cell.options.of_network), "")
 
     @cached_property
     def fused(self) -> bool:
-        """Whether XLA runs a whole recorded step at once. torch_tpu starts its operators one by one."""
+        """Whether XLA records a step and runs it as a whole. torch_tpu starts single operators instead."""
         return self.cell.device in vocab.XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
 
     @property
     def absent(self) -> str:
-        """Why the device is missing; empty if it is here, or is a TPU in the cloud."""
+        """Why the device is missing. Empty if it is present, or if it is a TPU in the cloud."""
         return "" if self.report.present or self._is_remote else str(self.report.reason)
 
     @property
@@ -93,7 +94,7 @@ class CellFacts(Asked):
 
     @property
     def num_available(self) -> float:
-        """How many devices there are; for a CPU, how many cores."""
+        """The number of devices; for a CPU, its number of usable cores."""
         return math.inf if self._is_remote else int(self.report.details.get("usable_cores", self.report.count))
 
     @property
@@ -119,7 +120,7 @@ class CellFacts(Asked):
 
     @property
     def no_compiler(self) -> str:
-        """The compiler that is missing; empty if it is installed. The CPU needs one for C++, a GPU one for C."""
+        """The missing compiler; empty if it is installed. The CPU needs a C++ compiler, a GPU needs a C compiler."""
         variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
         compiler = os.environ.get(variable)
         if any(map(shutil.which, [compiler] if compiler else commands)):
@@ -147,7 +148,7 @@ class CellFacts(Asked):
 
     @cached_property
     def missing(self) -> str:
-        """The first module that is not installed; empty if all are, or if another interpreter runs the cell."""
+        """The first needed module that is not installed. Empty if there is none, or if another interpreter is used."""
         lacking = (name for name in self.needed if packages.folder(name) is None)
         return "" if self.cell.python is not None else next(lacking, "")
 
@@ -157,7 +158,7 @@ class CellFacts(Asked):
 
     @property
     def python_problem(self) -> str:
-        """Why the interpreter that `python` names can't run the cell; empty if it can."""
+        """Why the interpreter of the setting `python` can't run the cell. Empty if it can."""
         if self.cell.python is None:
             return ""
         interpreter, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS

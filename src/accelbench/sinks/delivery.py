@@ -1,4 +1,4 @@
-"""Delivers records to the tracker: during a sweep, which no failure of it stops, or later what is missing there."""
+"""Delivers records to the tracker: during a sweep, or later the missing ones. A failing tracker stops no sweep."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from accelbench.sinks.location import database, is_own, one_line, unreachable
 from accelbench.sinks.mlflow_fields import Key, key_of, ran
 
 TRACKERS = ("mlflow", UNTRACKED)
-PATIENCE_S = 3.0  # failed attempts may take this long in total
+PATIENCE_S = 3.0  # limit of the total time of failed attempts
 
 
 class Delivery:
@@ -40,7 +40,7 @@ class Delivery:
         self._store: Any = None
         self._waiting: list[Record] = []
         self._lost_s = 0.0
-        self.problem: str | None = None  # the first failure in one line
+        self.problem: str | None = None  # the first failure, in one line
 
     def __enter__(self) -> "Delivery":
         return self
@@ -49,9 +49,9 @@ class Delivery:
         self.deliver()
 
     def open(self) -> None:
-        """Opens the store. This takes seconds: MLflow's import, and its database."""
+        """Opens the store. This takes seconds, for MLflow's import and its database."""
         if self._is_on:
-            self._is_on = False  # it is opened once
+            self._is_on = False  # no second attempt if this one fails
             self._store = self._attempt(lambda: open_store(self._root))
 
     def add(self, record: Record) -> None:
@@ -71,12 +71,12 @@ class Delivery:
         self.deliver()
 
     def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
-        """Adds to the runs of a sweep how its cells compare, and the report page."""
+        """Adds the comparison of a sweep's cells, and the report page, to the runs of the sweep."""
         if self._store:
             self._attempt(lambda: self._store.relate(cells_of(processes), report))
 
     def loss(self) -> str:
-        """A line if something did not reach the tracker; else empty."""
+        """A line about what did not reach the tracker. Empty if everything did."""
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
@@ -93,7 +93,7 @@ class Delivery:
 
 
 def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
-    """Adds to the runs of each sweep how its cells compare, and the report page; returns `Delivery.loss`.
+    """Adds the comparison of each sweep's cells, and the report page, to its runs. Returns `Delivery.loss`.
 
     Does nothing if there is no store.
     """
@@ -107,27 +107,27 @@ def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str
 
 def open_store(root: Path) -> Any:
     """The project's store, an `mlflow.Store`."""
-    from accelbench.sinks.mlflow import Store  # its import takes over a second
+    from accelbench.sinks.mlflow import Store  # not at the top: this import takes over a second
 
     return Store(root)
 
 
 class SyncResult(NamedTuple):
-    """What a sync did."""
+    """The numbers of delivered and of missing records after a sync."""
 
     num_delivered: int  # records that the sync added to the store
     num_already_there: int
-    unreadable: list[str]  # a line for each record that can't be read, with its path and why
+    unreadable: list[str]  # a line for each record that can't be read, with its path and the reason
     num_left_out: int  # records of sweeps with tracking=none
 
 
 def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
-    """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
+    """Delivers every record below `folders` that has no finished run in the store. A repeated call adds no second run.
 
     Records of sweeps with tracking=none are left out, unless `has_all`.
 
-    Only the store decides what is missing, so a new store is filled after an old one was lost. The folders need not
-    exist. Raises UserError: the store can't be reached; runs delivered so far stay in it.
+    A record is missing if the store lacks its run. So if a store was lost, a new one gets all records. The folders
+    need not exist. Raises UserError: the store can't be reached. Runs that were delivered before stay in it.
     """
     everything, unreadable = _read(folders)
     wanted = [process for process in everything if has_all or process.environment.get(TRACKING) != UNTRACKED]
@@ -140,9 +140,9 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """The processes, without samples and in the order of their plans, and a line for each record that can't be read.
+    """The processes, without samples, in the order of their plans; and a line for each record that can't be read.
 
-    A process that confirms a sweep gets the folder of that sweep: both answer the same questions.
+    A process that confirms a sweep gets that sweep's folder, because it answers the same questions.
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
     processes: dict[Key, Process] = {}
@@ -151,7 +151,7 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
         sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
         process = Process.of(record).without_samples()
         placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
-        processes.setdefault(key_of(placed), placed)  # a record may lie in two folders
+        processes.setdefault(key_of(placed), placed)  # the same record may be in two folders
     places = _places({path.parent for path in readable.paths})
     ordered = sorted(
         processes.values(), key=lambda process: (places.get(process.name, len(places)), process.started_at)
@@ -160,7 +160,7 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
 
 
 def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Name of a record -> its place in the plans of the folders; a sweep comes before what confirms it."""
+    """Name of a record -> its place in the plans of the folders. A sweep comes before the records that confirm it."""
     places: dict[str, int] = {}
     for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):
         with suppress(UserError):

@@ -1,4 +1,4 @@
-"""Where the MLflow store and its files are, and the lock of its writers."""
+"""The addresses of the MLflow store and of its files, and the lock of its writers."""
 
 import os
 import re
@@ -13,30 +13,30 @@ from accelbench.project import shown
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import beginning, message_of, summary
 
-NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")  # of a path in the address of a database
-MAX_PROBLEM = 300  # characters
-PREFIX = "accelbench/"  # of the names of our experiments
-HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
-PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
-PATIENCE_S = 20.0  # for another writer, which may create the store
+NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")  # characters that a path in a database's address can't have
+MAX_PROBLEM = 300  # characters of a message
+PREFIX = "accelbench/"  # beginning of the names of our experiments
+HOST, PORT = "127.0.0.1", 5000  # default address at which `accelbench ui` serves the project's store
+PROXIED = "mlflow-artifacts:/"  # beginning of an address relative to the artifacts' folder
+PATIENCE_S = 20.0  # how long to wait for another writer, which may be creating the store
 
 
 def tracking_uri(root: Path) -> str:
     """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
 
-    It may hold a password: print `server_uri`, or `secrets.masked` of it, instead.
+    The address may hold a password. Print `server_uri` or `secrets.masked(address)` instead.
     """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 
 
 def server_uri(root: Path) -> str | None:
-    """The address of the server that MLFLOW_TRACKING_URI names, without a user and a password; None: it names none."""
+    """The server's address in MLFLOW_TRACKING_URI, without user and password. None if the variable names no server."""
     match = re.match(r"(https?://)(?:[^/?#]*@)?(.*)", tracking_uri(root), re.IGNORECASE)
     return match[1] + match[2] if match else None
 
 
 def is_own(root: Path) -> bool:
-    """Whether the store is the project's database, not another one that MLFLOW_TRACKING_URI names."""
+    """Whether the store is the project's database. False if MLFLOW_TRACKING_URI names another store."""
     return tracking_uri(root) == f"sqlite:///{database(root)}"
 
 
@@ -51,15 +51,15 @@ def artifacts(root: Path) -> Path:
 
 
 def proxied(suite: str) -> str:
-    """The address of the files of a suite's runs in the project's store; it names no folder of this machine."""
-    # MLflow's server finds them in the folder that it is started with: a copied or moved project takes its files along.
+    """The address of the files of a suite's runs in the project's store. It names no folder of this machine."""
+    # MLflow's server adds the folder that it is started with. So the addresses stay right if the project is moved.
     return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
 
 
 def folder_of(uri: str, root: Path) -> Path:
     """The folder of the files at `uri`, the address of a run in the project's store.
 
-    Raises UserError: it is not below `artifacts`.
+    Raises UserError: the folder is not below `artifacts`.
     """
     folder = artifacts(root)
     path = Path(os.path.normpath(folder / uri.removeprefix(PROXIED).lstrip("/")))
@@ -70,10 +70,11 @@ def folder_of(uri: str, root: Path) -> Path:
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Waits silently for the store's lock, `PATIENCE_S` seconds at most, and holds it.
+    """Holds the store's lock. Waits for it without a message, at most `PATIENCE_S` seconds.
 
-    Hold it to create the store and to deliver a run: two creators corrupt a database, and two processes that deliver
-    the same record would make two runs. Raises UserError: another process keeps the lock, or it can't be written.
+    The creation of the store and the delivery of a run need the lock: two creators corrupt a database, and two
+    processes could make two runs of one record. Raises UserError: another process keeps the lock, or the lock's file
+    can't be written.
     """
     path = root / "mlflow.lock"
     if is_own(root) and NOT_IN_ADDRESSES.search(str(database(root))):
@@ -86,7 +87,7 @@ def locked(root: Path) -> Iterator[None]:
             lock = hold(path, "another writer of the MLflow store", patience_s=PATIENCE_S)
             stack.enter_context(lock)
         if is_own(root):
-            # MLflow would try again for two minutes, and print each attempt.
+            # Without this, MLflow would try again for two minutes, and print each attempt.
             try:
                 with closing(sqlite3.connect(database(root), timeout=PATIENCE_S, isolation_level=None)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
@@ -96,7 +97,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def unreachable(root: Path, error: Exception) -> UserError:
-    """The user's error for a store that raised `error` instead of answering."""
+    """The UserError for a store that raised `error`."""
     if isinstance(error, UserError):
         return error
     store = masked(tracking_uri(root))

@@ -1,4 +1,4 @@
-"""Records as MLflow runs. No other module imports mlflow."""
+"""Writes records as MLflow runs. No other module imports mlflow."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import folder_of, is_own, locked
 from accelbench.sinks.mlflow_fields import CELL, NOTE, RECORD, SWEEP, WORD, Key
 
-# By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
+# With MLflow's defaults, a call to a dead server takes four minutes, and MLflow reports usage to Databricks.
 for _name, _value in {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run, with a server
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # MLflow also raises what it logs, and the sweep prints it in one line
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # otherwise each run prints two lines
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # MLflow raises every error that it logs, and the sweep prints it in one line
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -32,30 +32,31 @@ from mlflow import MlflowClient, entities  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 from mlflow.utils import chunk_list  # noqa: E402
 
-MAX_METRICS, MAX_RUNS = 1000, 50_000  # per batch, and of a search: MLflow's limits
-# Addresses at which a server may have us put files. Any other could be a folder of this machine.
+MAX_METRICS, MAX_RUNS = 1000, 50_000  # metrics of a batch, runs of a search: MLflow's limits
+# Addresses of files that a server may choose. Another address could be a folder of this machine, and gets no files.
 REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
 PARENT = "mlflow.parentRunId"
 
 
 class Store:
-    """The MLflow store of a project: an experiment per suite, with the runs of its processes, cells and sweeps.
+    """The MLflow store of a project. It has an experiment for each suite, with runs of processes, cells and sweeps.
 
-    A skipped cell has no run: it measured nothing and would fill the table and the charts. A finished run is never
-    deleted: the runs of older code are the history of a cell. If the store can't be reached or created, MLflow's own
-    errors are raised.
+    A skipped cell has no run, because it has no numbers to show. A finished run is never deleted: the runs of older
+    code are the history of a cell.
+
+    If the store can't be reached or created, the methods raise MLflow's own errors.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         with locked(root):
-            if is_own(root) and not location.database(root).stat().st_size:  # `locked` has made an empty one
+            if is_own(root) and not location.database(root).stat().st_size:  # `locked` creates an empty file
                 _create(location.database(root).resolve())
             self._client: Any = MlflowClient(location.tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
 
     def deliver(self, record: Record) -> bool:
-        """Makes the run of a record's process, unless the store has it; returns whether it did. Other writers wait."""
+        """Makes the run of a record's process if the store lacks it; returns whether it did. Other writers wait."""
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite, mlflow_fields.sweep_of([record]))
             runs = self._finished(experiment_id, f"tags.{RECORD} = '{record.name}'")
@@ -65,9 +66,9 @@ class Store:
             return is_missing
 
     def relate(self, cells: Sequence[MeasuredCell], report: Path | None = None) -> None:
-        """Adds to the runs of a sweep how these cells of it compare, and the report page.
+        """Adds the comparison of a sweep's cells, and the report page, to the runs of the sweep.
 
-        If a cell has several processes, or the sweep several cells, a run of the cell or sweep is made.
+        A cell with several processes gets a run of its own, and so does a sweep with several cells.
         """
         run = mlflow_fields.of_sweep(cells)
         if run is None:
@@ -85,7 +86,7 @@ class Store:
                     self._put(sweep_run, "report/index.html", report.read_text(encoding="utf-8"))
 
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
-        """Writes the run of a cell: that of its only process, or the parent of its processes' runs."""
+        """Writes the run of a cell. It is the run of the only process, or the parent of several processes' runs."""
         runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
         processes = [run for run in runs if RECORD in run.data.tags]
         parents = [run for run in runs if RECORD not in run.data.tags]
@@ -97,17 +98,17 @@ class Store:
         for child in processes if parents else ():
             if child.data.tags.get(PARENT) != parents[0].info.run_id:
                 self._client.set_tag(child.info.run_id, PARENT, parents[0].info.run_id)
-                for tag in {SWEEP, WORD} & child.data.tags.keys():  # of cells
+                for tag in {SWEEP, WORD} & child.data.tags.keys():  # only the parent has the tags of a cell
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """The records of `suite` whose run, or its parent, shows how their cell compares."""
+        """The keys of the records of `suite` whose run, or its parent run, has the comparison of their cell."""
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}
 
     def newest_experiment(self) -> str:
-        """The id of the experiment with the newest sweep. Raises UserError: there is none yet."""
+        """The id of the experiment with the newest sweep. Raises UserError: there is no sweep yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
         ids = {
             experiment.tags[SWEEP]: str(experiment.experiment_id)
@@ -119,9 +120,9 @@ class Store:
         return ids[max(ids)]
 
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
-        """The id of the suite's experiment; makes or restores it if needed.
+        """The id of the suite's experiment. Makes the experiment if it is missing, and restores a deleted one.
 
-        Its view and description are those of its newest sweep, also after `sync` has delivered an older one.
+        Its view and description are from its newest sweep. An older sweep that `sync` delivers later changes neither.
         """
         name = location.PREFIX + suite
         experiment = self._client.get_experiment_by_name(name)
@@ -131,7 +132,7 @@ class Store:
         elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
             self._client.restore_experiment(experiment.experiment_id)
         if is_own(self._root):
-            folder_of(experiment.artifact_location, self._root)  # refuses one of another place
+            folder_of(experiment.artifact_location, self._root)  # raises if the experiment's files are elsewhere
         newest = experiment.tags.get(SWEEP, "")
         if sweep > newest or (about and sweep == newest):
             for key, value in mlflow_fields.experiment_tags(sweep, about).items():
@@ -139,7 +140,7 @@ class Store:
         return str(experiment.experiment_id)
 
     def _finished(self, experiment_id: str, condition: str) -> list[entities.Run]:
-        """The finished runs that meet the condition. Deletes the others, which a killed process left unfinished."""
+        """The finished runs that meet the condition. Deletes unfinished ones, which killed processes have left."""
         finished = []
         for run in self._client.search_runs([experiment_id], condition, max_results=MAX_RUNS):
             if run.info.status == "RUNNING":
@@ -163,7 +164,7 @@ class Store:
         return created
 
     def _write(self, existing: entities.Run, run: mlflow_fields.Run) -> None:
-        """Writes what the existing run lacks or has with other values. If there is anything, writes the files, too."""
+        """Updates an existing run to the values of `run`. If any metric, parameter or tag changes, writes all files."""
         now_ms = round(time.time() * 1000)
         values = existing.data.metrics
         new = {key: value for key, value in run.metrics.items() if values.get(key) != value}
@@ -177,7 +178,7 @@ class Store:
 
     def _put(self, run: entities.Run, name: str, text: str) -> None:
         """Writes a file of a run."""
-        if is_own(self._root):  # MLflow's client writes to a server or a cloud's store, but not to our own address
+        if is_own(self._root):  # MLflow's client can't write files to the addresses of `proxied`
             path = folder_of(run.info.artifact_uri, self._root) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -186,13 +187,13 @@ class Store:
 
 
 def _create(path: Path) -> None:
-    """Makes the store in a folder beside it, and moves it into place: a killed process leaves no half of one."""
+    """Makes the store in a temporary folder and moves it into place. So a killed process leaves no partial store."""
     with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
         new = Path(folder) / path.name
-        # The client would give the default experiment a folder below the current one, in SQL without escapes.
+        # MLflow's client would put the default experiment's files into the current folder, with unescaped SQL.
         store = SqlAlchemyStore(f"sqlite:///{new}", location.PROXIED)
         store._dispose_engine()
         with closing(sqlite3.connect(new)) as connection:
-            # Allows readers while one process writes; the database keeps the setting.
+            # With WAL, others can read while one process writes. The database keeps this mode.
             connection.execute("PRAGMA journal_mode=WAL")
         new.replace(path)

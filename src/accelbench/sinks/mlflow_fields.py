@@ -33,7 +33,7 @@ from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 
-# At most so many of a run, besides system metrics: people read no more.
+# Most metrics (without system metrics) and most parameters of a run. People read no more.
 MAX_METRICS, MAX_PARAMS = 15, 25
 MAX_NAME = 26  # characters of a run's name; the column in view.json is as wide
 # Metrics besides `speed` and `share`: columns of cells.csv, the most important first.
@@ -43,29 +43,30 @@ tpot_p50_ms latency_p50_ms time_s energy_j_per_sample peak_device_mb peak_host_m
 output_error batch_size
 """
 COLUMNS = _COLUMNS.split()
-# Parameters of every run. It also has the settings that differ from their defaults.
+# Parameters of every run. A run also has parameters for the settings that differ from their defaults.
 PARAMS = ("model", "mode", "engine", "device", "precision", "batch_size")
-MAX_TAG, MAX_PARAM = 8000, 500  # characters, which MLflow limits
+MAX_TAG, MAX_PARAM = 8000, 500  # characters of a tag and of a parameter: MLflow's limits
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
-# The tags. A process has `record` and `cell`; a cell `cell`, `sweep` and `word`; a sweep `sweep`.
+# The tags. The run of a process has `record` and `cell`. That of a cell has `cell`, `sweep` and `word`. That of a sweep
+# has `sweep`.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
-MAX_JOBS = 30  # of a description
-TOPICS = ("In doubt", "Missing")  # of the headline, below its jobs
-ALONE = "alone"  # the word of a cell that nothing compares with
-MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
+MAX_JOBS = 30  # jobs in a description
+TOPICS = ("In doubt", "Missing")  # topics of the headline that a description has below its jobs
+ALONE = "alone"  # the word of a cell without another cell to compare with
+MAX_POINTS = 240  # points of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-CARD = Path(__file__).parent / "card.html"  # it draws what replaces the word CONTENT
+CARD = Path(__file__).parent / "card.html"  # a page that draws the JSON in place of its word CONTENT
 
-Key = tuple[str, int]  # a record's name and when it began, which identify its run
+Key = tuple[str, int]  # a record's name and its start in milliseconds; together they identify its run
 
 
 class Point(NamedTuple):
-    """One value of a metric; `step` counts within its series."""
+    """One value of a metric. `step` is its number in the series."""
 
     key: str
-    value: float | None  # None: unknown; not written
+    value: float | None  # None: unknown, and not written
     timestamp_ms: int
     step: int
 
@@ -86,7 +87,7 @@ class Run(NamedTuple):
 
 
 def start_ms(of: Record | Process) -> int:
-    """When a process began, in milliseconds since 1970, UTC."""
+    """The start of a process, in milliseconds since 1970, UTC."""
     return round(datetime.fromisoformat(of.started_at).timestamp() * 1000)
 
 
@@ -101,13 +102,13 @@ def ran(processes: Iterable[Process]) -> list[Process]:
 
 
 def sweep_of(records: Iterable[Record]) -> str:
-    """The name of the sweep that measured the newest of the records, in letters that MLflow can search for."""
+    """The name of the sweep that measured the newest record, with only the characters that MLflow can search for."""
     newest = max(record.sweep_id or record.started_at for record in records)
     return re.sub(r"[^\w.:+-]", "_", newest, flags=re.ASCII)
 
 
 def run_name(cell: Cell) -> str:
-    """Such as `mlp infer keras fp32 b128`, at most `MAX_NAME` characters: the longest words are cut first."""
+    """The name of a cell's run, such as `mlp infer keras fp32 b128`. The longest words are cut to fit `MAX_NAME`."""
     label = replace(cell, repeat=0, seed=0).label  # a cell has one name for all its processes
     before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
     model, _, device = before.rpartition("-")
@@ -133,9 +134,10 @@ def of_process(record: Record) -> Run:
 
 
 def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
-    """The runs of cells that ran and are not older.
+    """The runs of cells that ran, without cells of older code.
 
-    Each is the run of the cell's only process, with how the cell compares, or the parent of its processes' runs.
+    The run has the comparison with other cells. If the cell has one process, it is the run of that process. If the
+    cell has several, it is the parent of their runs.
     """
     by_key = {cell.measured_key: group for group in groups(cells) for cell in group.cells}
     return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
@@ -154,7 +156,7 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
         elif gain is not None:
             word = gain.word
             answer = f"{gain.text} as {others.text(gain.second)} ({word})"
-        # The table shows what the answer compares: settings of the same batch, or batches of a single setting.
+        # The table has only cells of the same batch. If there is no other such cell, it has all batches of the setting.
         alike = [other for other in others.cells if other.cell.batch_size == cell.cell.batch_size]
         if len(alike) > 1:
             others = replace(others, cells=alike)
@@ -164,7 +166,7 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
 
 
 def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
-    """The run of the newest sweep that measured these cells; None if nothing ran."""
+    """The run of the newest sweep that measured these cells. None if no cell ran."""
     processes = ran(process for cell in cells for process in cell.processes)
     records = [process.record for process in processes if process.record]
     if not records:
@@ -177,7 +179,7 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
 
 
 def about(cells: Sequence[MeasuredCell]) -> str:
-    """The description of a sweep: its answer, a row for each job, doubts, and what was not measured."""
+    """The description of a sweep: its answer, a row for each job, doubts, and the cells without a measurement."""
     every_answer = answers(cells)
     every = jobs(every_answer)
     compared = [job for job in every if job.gains]
@@ -199,7 +201,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
 
 
 def _table_of_jobs(shown: Sequence[Job]) -> str:
-    """A markdown table with a row for each job: its fastest setting, and the reference if that setting gains on it."""
+    """A markdown table with a row for each job: the fastest setting, and the reference if that setting is faster."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in shown:
         error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
@@ -221,7 +223,13 @@ def _run(
     share: float | None = None,
     group: Group | None = None,
 ) -> Run:
-    """The run of a process or of a cell; `answer`, `share` and `group` are how the cell compares."""
+    """The run of a process or of a cell.
+
+    Args:
+        answer: the cell's speed compared with the reference, in words; may be empty.
+        share: the cell's speed over that of the fastest cell.
+        group: the cells that are compared; None without others.
+    """
     record = process.record
     assert record is not None
     name = run_name(process.cell)
@@ -232,7 +240,7 @@ def _run(
     bars = list(map(vars, Answer(group).candidates)) if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     if bars:
-        # MLflow leaves no room between columns.
+        # MLflow's tables have no space between columns.
         rows = [f"| {bar['text']}&ensp; | {bar['rate']}&ensp; | {bar['verdict']} |" for bar in bars]
         note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
     note += [f"- {remark}" for remark in remarks]
@@ -240,7 +248,7 @@ def _run(
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
     card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
-    # Else a text could end the script that it is in.
+    # Without this escape, a text with `</script>` would end the page's script.
     html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
     return Run(
         name,
@@ -251,7 +259,7 @@ def _run(
         _params(record),
         files={"card.html": html},
         data=None if record.cell.model.batch else record.data,
-        # A disturbed process finished: its description reports what became of its speed.
+        # A disturbed process counts as finished. Its description gives the reason why its speed is missing.
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
     )
 
@@ -261,14 +269,15 @@ def _end_ms(record: Record) -> int:
 
 
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
-    """The figures of a run: speed and share in three digits, the others in four.
+    """The metrics of a run. Speed and share are rounded to three digits, the others to four.
 
-    The series over its epochs also count as metrics, and leave less room for these.
+    Series over epochs are metrics, too. They reduce the number of columns that fit into `MAX_METRICS`.
     """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
     metrics = {name: float(f"{value:.2e}") for name, value in rounded.items() if value is not None}
-    # The three: speed, share, and `NUM_PROCESSES` of a cell. So a cell and its only process have the same columns.
+    # Three places are kept, for speed, share and `NUM_PROCESSES`, which only a cell has. So a cell and its only process
+    # have the same columns.
     most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
     columns = [name for name in COLUMNS if process.row[name] is not None]
     for name in (NUM_PROCESSES, *columns[:most]):
@@ -279,7 +288,7 @@ def _metrics(process: Process, record: Record, share: float | None) -> dict[str,
 
 
 def _outcome(process: Process) -> str:
-    """Such as `204,000 samples/s ±21 %`, or why there is no speed."""
+    """The speed, such as `204,000 samples/s ±21 %`, or the reason why there is none."""
     row = process.row
     if row["samples_per_s"] is None:
         why = served.served_text(row) if process.is_ok else process.reason
@@ -288,9 +297,10 @@ def _outcome(process: Process) -> str:
 
 
 def _params(record: Record) -> dict[str, str]:
-    """`PARAMS`, the data, and every setting that is not the default, by its column or its dotted path.
+    """The parameters of a run: `PARAMS`, the data, and every setting that differs from its default.
 
-    Above `MAX_PARAMS`, `more` joins the rest, so that no two cells have the same parameters.
+    Their names are columns of cells.csv or dotted paths. If there are more than `MAX_PARAMS`, the parameter `more`
+    has all others, so that no two cells have equal parameters.
     """
     params = dict.fromkeys(PARAMS, "")
     settings = {setting.path: setting for setting in declared(Cell)}
@@ -315,7 +325,7 @@ def _cut(text: str) -> str:
 
 
 def _curves(record: Record) -> Iterator[Point]:
-    """How a network learned: over the epochs, or over the steps of a training to a target."""
+    """Series of accuracy and loss over the epochs, and of a target's metric over the training steps."""
     measured = record.measurement
     if measured is None or not Process.of(record).is_ok:
         return
@@ -330,7 +340,7 @@ def _curves(record: Record) -> Iterator[Point]:
 
 
 def _system(record: Record) -> Iterator[Point]:
-    """What was sampled of the process and its machine."""
+    """The series of system metrics that were sampled during the process."""
     system = record.system or SystemSeries()
     for name, values in system.values.items():
         for step, (t_s, value) in enumerate(zip(system.t_s, values, strict=True)):
@@ -338,8 +348,8 @@ def _system(record: Record) -> Iterator[Point]:
 
 
 def _means(processes: Iterable[Process]) -> Iterator[Point]:
-    """The mean system metrics of each process, one point a process."""
-    # Failed processes have a peak, too.
+    """Series of mean system metrics, with one point for each process."""
+    # Peak memory is known of failed processes, too.
     names = {**SERIES, "peak_host_mb": "peak_host_memory_mb"}
     for step, process in enumerate(sorted(processes, key=lambda process: process.started_at)):
         for column, name in names.items():
@@ -347,7 +357,7 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 
 
 def _thinned(points: Iterable[Point]) -> list[Point]:
-    """Every k-th known value of each series, and its last, with the smallest k that leaves about `MAX_POINTS`."""
+    """Every k-th known value of each series, and its last value. k is the smallest that leaves about `MAX_POINTS`."""
     chosen = []
     for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
         every = math.ceil(len(series) / MAX_POINTS)
@@ -359,12 +369,12 @@ def experiment_tags(sweep: str, about: str) -> dict[str, str]:
     """The tags of an experiment: its saved view, which shows the cells of this sweep, and its description."""
     state = json.loads(VIEW.read_text()) | {"searchFilter": search(sweep)}
     view = {"name": VIEW_KEY, "createdAt": 0, "state": json.dumps(state)}
-    # Without a kind, the UI guesses one, and asks.
+    # Without a kind, MLflow's UI guesses one and asks the user to confirm it.
     return {VIEW_TAG: json.dumps(view), "mlflow.experimentKind": "custom_model_development", SWEEP: sweep, NOTE: about}
 
 
 def search(sweep: str) -> str:
-    """MLflow's search condition for the runs of a sweep. The tag names all sweeps that a cell is part of."""
+    """MLflow's search condition for the runs of a sweep. It uses LIKE, because a cell may belong to several sweeps."""
     return f"tags.{SWEEP} LIKE '%{sweep}%'"
 
 

@@ -1,4 +1,4 @@
-"""MLflow's UI on the project's store, opened on the saved view."""
+"""Opens MLflow's UI for the project's store, with the saved view."""
 
 import os
 import signal
@@ -18,34 +18,36 @@ from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
 
-# What browsers also call `HOST`. At its usual names, MLflow covers columns with its assistant on the first visit.
+# Another name of `HOST` in browsers. On the first visit at a usual name, MLflow's assistant covers some columns.
 NAME = "accelbench.localhost"
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
-ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*,{NAME}:*"  # any port, for a tunnel's other end
+ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*,{NAME}:*"  # with any port, because a tunnel may use another one
 
 
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
-    """Runs MLflow's server on the project's store until Ctrl-C, and prints and opens the newest sweep's page.
+    """Prints and opens the page of the newest sweep, and runs MLflow's server on the project's store until Ctrl-C.
 
-    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none. Returns the exit status, 0. Raises
-    UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails or is missing.
+    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts no server. Returns the exit status, 0.
+
+    Raises UserError: there is no run yet, the store can't be reached, the port is in use, the server fails, or MLflow's
+    server is not installed.
     """
     if is_own(root) and not database(root).exists():
         raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first")
     if (served := server_uri(root)) is not None:
         _show(view_url(served, _newest_experiment(root)), open_browser)
         return 0
-    if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
+    if packages.version("mlflow") is None:  # runs need only mlflow-skinny, which has no server
         raise UserError(f"MLflow's server is not installed: {how_to_install('ui')}")
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just closed is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a just closed port is free
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             raise UserError(f"--port={port}: can't be used ({error}); choose another with --port") from error
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
-    # Else SIGTERM would leave the server running.
+    # Without this, SIGTERM would leave the server running.
     with ending_as_ctrl_c(), suppress(KeyboardInterrupt), _server(root, port) as server:
         if server.poll() is None:
             _show(view_url(f"http://{NAME}:{port}", experiment_id), open_browser)
@@ -55,7 +57,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
 
 
 def _newest_experiment(root: Path) -> str:
-    from accelbench.sinks.mlflow import Store  # its import takes over a second
+    from accelbench.sinks.mlflow import Store  # not at the top: this import takes over a second
 
     try:
         return Store(root).newest_experiment()
@@ -71,17 +73,17 @@ def _show(url: str, open_browser: bool) -> None:
 
 @contextmanager
 def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A running MLflow server; the server and its workers are ended with the block."""
+    """Yields a running MLflow server. At the end of the block, the server and its workers are ended."""
     command = [sys.executable, *f"-m mlflow server --host {HOST} --port {port} --workers 1".split()]
     command += ["--artifacts-destination", str(artifacts(root)), "--uvicorn-opts", "--log-level warning"]
-    # By default it also answers to names such as 10.x.example, which a hostile page can point to this machine.
+    # By default the server also accepts names such as 10.x.example. A hostile page can point them to this machine.
     command += ["--allowed-hosts", ALLOWED_HOSTS]
-    command += ["--cors-allowed-origins", f"http://{NAME}:*"]  # else it would refuse what its own pages ask for
-    # The job runner is for evaluating language models and would start two more processes.
+    command += ["--cors-allowed-origins", f"http://{NAME}:*"]  # the default refuses its own pages
+    # MLflow's job runner evaluates language models. It would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # not a flag: all users can read those
+    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # not a flag: all users of the machine can read flags
     environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"
-    # In a session of its own: else the terminal would send Ctrl-C to it, too.
+    # The server has a session of its own. Otherwise the terminal would send Ctrl-C to the server, too.
     server = subprocess.Popen(
         command, env=environment, cwd=artifacts(root).parent, stdout=subprocess.DEVNULL, start_new_session=True
     )

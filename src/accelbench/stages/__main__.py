@@ -1,4 +1,4 @@
-"""`python -m accelbench.stages NAME [suite or data set]`: what the stages of a user's dvc.yaml run."""
+"""`python -m accelbench.stages NAME [suite or data set]`: the command of each stage in a user's dvc.yaml."""
 
 import sys
 

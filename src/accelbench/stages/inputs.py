@@ -24,10 +24,10 @@ def list_source(_: "Console", name: str) -> None:
 
 def prepare_data(_: "Console", name: str) -> None:
     """Writes data/<name>/."""
-    from accelbench.data import prepare  # which imports NumPy
+    from accelbench.data import prepare  # not at the top: it imports NumPy
 
     place = project.pipelines_place()
-    obtain.find(name)  # an unknown name is refused here first: this message lists all data sets
+    obtain.find(name)  # refuses an unknown name; the message lists all data sets
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
     if warning := prepare.warning(name, obtained):
         print(warning, file=sys.stderr)
@@ -36,7 +36,7 @@ def prepare_data(_: "Console", name: str) -> None:
 
 def write_environment(_: "Console") -> None:
     """Writes environment.json if it has changed. DVC runs it every time, and every sweep depends on it."""
-    from accelbench.grid.fingerprint import fingerprint  # imported here, since the other stages do not need it
+    from accelbench.grid.fingerprint import fingerprint  # not at the top: the other stages do not need it
 
     _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
 

@@ -14,7 +14,7 @@ from accelbench.lifeline import end_with_parent
 if TYPE_CHECKING:
     from rich.console import Console
 
-# An environment variable with the names of suites that `make repro` has measured, and `confirm`.
+# An environment variable: names of the suites that `make repro` has measured, and the word `confirm`.
 DONE = "ACCELBENCH_DONE"
 MEASURING = ("run_suite", "confirm")
 INPUTS = ("list_source", "prepare_data", "write_environment")
@@ -22,7 +22,7 @@ STAGES = (*MEASURING, *INPUTS, "list_retries", "build_report", "verdict")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs a stage, named by `words` or by the command line. Returns the exit status, 2 if nothing could be started."""
+    """Runs the stage that `words`, or the command line, names. Returns the exit status: 2 if no stage could start."""
     name, *keys = sys.argv[1:] if words is None else words
     if name not in STAGES:
         print(f"error: {name}: unknown stage. Choose from: {', '.join(STAGES)}.", file=sys.stderr)
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def status_of(run: "Callable[[Console], int | None]") -> int:
-    """Returns what `run` returns, or 0. After a mistake of the user, it prints the message and returns 2."""
+    """Calls `run` and returns its exit status; None counts as 0. Prints a user's mistake and returns 2."""
     from rich.console import Console
 
     from accelbench.project import mend_environment
@@ -49,7 +49,7 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return run(Console(highlight=False)) or 0
-    except Exception as error:  # these imports take long, and only a mistake needs them
+    except Exception as error:  # the imports below take long, and only an error needs them
         from accelbench.schema.secrets import masked
         from accelbench.schema.text import clean
         from accelbench.settings.hydra_errors import user_error_behind

@@ -1,4 +1,4 @@
-"""The suites of params.yaml, and the stages of dvc.yaml that measure them and report on them."""
+"""The suites of params.yaml, and the stages of dvc.yaml that measure suites or report on them."""
 
 import os
 import sys
@@ -36,21 +36,21 @@ class Suite:
 
     root: Path
     name: str
-    cells: Mapping[str, Cell]  # by id, in the order in which they run
+    cells: Mapping[str, Cell]  # id -> cell, in the order in which cells run
     options: SweepOptions
 
     @property
-    def folder(self) -> Path:  # of its records
+    def folder(self) -> Path:  # folder of the suite's records
         return self.root / project.RESULTS / self.name
 
     def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
-        """Measures every cell without a record, as `sweep.run.run` does; returns all records. Raises UserError."""
+        """Measures every cell without a record, and returns all records. Raises UserError: as `sweep.run.run`."""
         project.check_inside(self.folder, self.root)
         return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
-    """The suites of params.yaml with these names, or all in its order. Raises UserError: a setting is wrong."""
+    """The suites of params.yaml with these names; by default all, in its order. Raises UserError: a wrong setting."""
     retry = params.load(root).retry
     made = []
     for name in params.suite_names(root) if names is None else names:
@@ -60,8 +60,8 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 
 
 def write_retries(root: Path) -> None:
-    """Writes, for each suite of the project, the list of the cells that `retry: failed` measures. Raises UserError."""
-    # The list has the start of each record, so that another failure of the same cell makes another list.
+    """Writes a file for each suite: its cells that `retry: failed` measures. Raises UserError: a wrong setting."""
+    # A file also has the start of each record. So if a cell fails again, the file changes.
     project.check_inside(root / project.RETRIES, root)
     is_on = params.load(root).retry == Retry.failed
     for suite in params.suite_names(root):
@@ -85,7 +85,7 @@ def problems(root: Path) -> list[str]:
 
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the cells of the cheapest questions again, for at most `confirm_s`. Raises UserError.
+    """Measures the cells of the cheapest questions again, for at most `confirm_s` seconds. Raises UserError.
 
     Folders of other questions lose their plans, so that no report reads them. Their records stay.
     """
@@ -105,7 +105,7 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
 def run_suite(console: Console, name: str) -> None:
     """Measures every cell without a record in results/<suite>/.
 
-    It succeeds even if cells failed: else DVC would not build the report.
+    The stage succeeds even if cells failed. Otherwise DVC would not build the report.
     """
     (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
@@ -125,7 +125,7 @@ def list_retries(_: Console) -> None:
 
 def build_report(_: Console) -> None:
     """Builds report/ from results/."""
-    from accelbench.report import dvc_plots  # here: it imports the plot libraries
+    from accelbench.report import dvc_plots  # not at the top: it imports the plot libraries
 
     place = project.pipelines_place()
     out = place.root / "report"
@@ -134,7 +134,7 @@ def build_report(_: Console) -> None:
 
 
 def verdict(_: Console) -> int:
-    """Names the cells that failed unexpectedly; returns 1 if there are any. In a DVC experiment it returns 0."""
+    """Prints the cells that failed unexpectedly. Returns 1 if there are any, but in a DVC experiment always 0."""
     root = project.pipelines_place().root
     lines = problems(root)
     for line in lines:
