@@ -151,7 +151,7 @@ class FileSet(DataSet):
 
 
 def names() -> list[str]:
-    """The names of the data sets. Each is one module of `accelbench.data.sets`; none of them is imported."""
+    """The names of the data sets. Each set is one module of `accelbench.data.sets`; no module is imported."""
     return sorted(module.name for module in pkgutil.iter_modules(sets.__path__))
 
 

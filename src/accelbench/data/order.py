@@ -1,4 +1,4 @@
-"""The samples of each batch. They are the same for every engine, device and pipeline."""
+"""The samples of each batch. A batch has the same samples for every engine, device and pipeline."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -24,14 +24,14 @@ def num_drawn_ahead(num_bytes: int) -> int:
 
 
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
-    """Divides the indices of `num` training samples: those to train on, and those to evaluate on. Both are ascending.
+    """Divides the indices of `num` samples into a part to train on and a part to evaluate on. Each part is ascending.
 
     The division is the same for all seeds and settings: otherwise two settings would aim at different targets.
 
     Args:
         share: the share of the samples to evaluate on.
 
-    Raises UnsupportedError: one of the two is empty.
+    Raises UnsupportedError: a part is empty.
     """
     num_held_out = round(share * num)
     if not 0 < num_held_out < num:

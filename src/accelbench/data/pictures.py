@@ -189,7 +189,7 @@ def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
 
 
 def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
-    """Divides pictures into training and test set: of each class the same share, in a seeded random order.
+    """Divides pictures into training and test set: the same share of each class, in a seeded random order.
 
     Pictures whose path names a split keep it. The result depends on the names, not on the order of `pictures`.
     """
@@ -230,7 +230,7 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
     refused = [f"{name}: {reason}" for name, reason in surplus.items()]
     _check_classes(splits, class_names, refused)
     names: dict[bytes, str] = {}
-    for split in reversed(SPLITS):  # test first: if a picture is in both splits, it is missing in training
+    for split in reversed(SPLITS):  # test first: if a picture is in both splits, only the test set gets it
         _write(source, splits[split], folder, split, side, names)
         _check_refused(splits[split], class_names)
         refused += _lines(splits[split])
@@ -251,7 +251,8 @@ def _write(
 ) -> None:
     """Writes the good pictures of a split. Notes in each other picture why it is refused, such as a copy.
 
-    `names`: digest of a file -> name of the first picture with it. A copy in both splits would leak into the test set.
+    `names`: digest of a file -> name of the first picture with this digest. A copy in both splits would leak into the
+    test set.
     """
 
     def read(picture: Picture) -> tuple[bytes, bytes] | None:

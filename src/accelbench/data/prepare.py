@@ -115,7 +115,8 @@ def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[st
 def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
     """Replaces the prepared data set `name`. `write` writes the new arrays into an empty folder.
 
-    A folder can't replace another in one step. If the process is killed between the two steps, there is no folder.
+    A folder can't replace another in one step, so the old one is removed first. If the process is killed before the new
+    one is in place, there is no folder.
 
     Raises BusyError: another process is replacing the same folder. Raises DataError: the folder can't be written.
     """

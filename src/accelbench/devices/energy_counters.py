@@ -54,7 +54,7 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
 
 
 def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
-    """The available counters: that of the processor, and those of the first `num_gpus` visible GPUs."""
+    """The available counters: the processor's, and the counters of the first `num_gpus` visible GPUs."""
     rapl = find_rapl(root)
     readers: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
     for index, handle in enumerate(gpu.first_handles(num_gpus)):

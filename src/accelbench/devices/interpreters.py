@@ -70,12 +70,12 @@ def executable(python: str | Path) -> str:
 
 
 def own_folders() -> list[str]:
-    """The user's own folders of modules: the working folder, and those before the standard library (PYTHONPATH)."""
-    # Folders after the library, such as those of editable packages, belong to accelbench's environment.
+    """The user's folders of modules: the working folder, and folders before the standard library (PYTHONPATH)."""
+    # Folders after the library, such as the folders of editable packages, belong to accelbench's environment.
     library = Path(sysconfig.get_path("stdlib"))
     before = takewhile(lambda folder: not Path(folder).is_relative_to(library), sys.path)
     paths = [Path.cwd(), *map(Path, before)]
-    # The folder of the interpreter is that of a started script, not one of the user's.
+    # If a command started this process, the import path begins with the command's folder, which is the interpreter's.
     folders = [path for path in paths if path.is_dir() and not INSTALLED.intersection(path.parts)]
     return [str(path) for path in dict.fromkeys(folders) if path != Path(sys.executable).parent]
 

@@ -1,10 +1,10 @@
 """The thresholds of glibc's malloc, which malloc adapts to the blocks that a process frees.
 
 They decide which blocks are mapped by themselves, and when the heap returns memory to the system. A forked process
-inherits the thresholds of its parent, which imported other libraries, too. So it has half as many page faults as a
-script that imports only torch. glibc has no function to read the thresholds, and stops adapting them once `mallopt`
-sets them. To find their addresses, a short-lived child process sets them, and compares the library's data before and
-after (`struct malloc_par` in glibc's malloc.c).
+inherits the thresholds of its parent, which imported other libraries, too. So the process has half as many page faults
+as a script that imports only torch. glibc has no function to read the thresholds, and stops adapting them once
+`mallopt` sets them. To find their addresses, a short-lived child process sets them, and compares the library's data
+before and after (`struct malloc_par` in glibc's malloc.c).
 """
 
 import contextlib

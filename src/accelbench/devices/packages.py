@@ -11,7 +11,7 @@ from accelbench.schema.interpreters import OF_CUDA
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders with installed packages
 # From this release on, no hostile file corrupts memory in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = "2.10"
-# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number.
+# Distributions that compute. Distributions that plan, track or report (hydra-core, dvc, mlflow) change no number.
 # accelbench's version is not here, because its measuring code has a digest.
 COMPUTING = (
     "torch",

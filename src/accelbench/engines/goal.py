@@ -119,7 +119,7 @@ class GoalRun:
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
-        """Whether there is no time for another step. `of_ranks` returns whether that holds in any rank."""
+        """Whether there is no time for another step. `of_ranks`: whether its argument is true in any rank."""
         self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
 
@@ -201,7 +201,7 @@ class GoalRun:
         self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
         if self.hit is not None:
             self.stayed = is_met
-        # With definition=fixed, a training that was cut is shorter than the others, so it can't count as a hit.
+        # With definition=fixed, a training that was cut is shorter than complete ones, so it can't count as a hit.
         elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):
             self.hit = len(self.evaluations) - 1
 

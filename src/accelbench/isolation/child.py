@@ -36,7 +36,7 @@ NOT_IMPLEMENTED = re.compile(
 )
 # Code in these folders belongs to Python, a library or accelbench.
 LIBRARIES = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-# In another interpreter, the package is a link, so its own path differs from PACKAGE.
+# In another interpreter, the package is a link, so the package's path there differs from PACKAGE.
 NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))
 # On this signal, a child prints its call stack, even while a library's code runs. SIGUSR1 can't be used: Lightning
 # handles it on a cluster.
@@ -71,7 +71,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
 
 
 def respond(request: Request) -> Outcome:
-    """Runs the action of `request` and returns its outcome. An exception becomes the outcome, too."""
+    """Runs the action of `request` and returns its outcome. If the action fails, the outcome has the error."""
     cell = request.cell
     data_folder = Path(request.data_folder)
     answer = Outcome(status=Status.ok)

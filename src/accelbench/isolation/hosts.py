@@ -38,7 +38,7 @@ START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
 MAX_EXPORTS_BYTES = 2 << 30  # limit for all exported networks together; the temporary folder may be in memory
-MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free without them
+MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free without these networks
 
 
 class Hosts:

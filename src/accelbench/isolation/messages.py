@@ -46,8 +46,8 @@ class Request:
 class Outcome(Ended):
     """How a request ended. The child reports it, and the host adds `system`.
 
-    Both texts are safe to print: secrets are replaced by ***. `reason` is shortened to `MAX_REASON` characters. Of
-    `error`, only the last `MAX_TEXT` characters are kept. Only the first rank has a measurement.
+    `reason` and `error` are safe to print: secrets are replaced by ***. `reason` is shortened to `MAX_REASON`
+    characters. Of `error`, only the last `MAX_TEXT` characters are kept. Only the first rank has a measurement.
     """
 
     ceilings: Ceilings | None = None  # ceilings of a probed device

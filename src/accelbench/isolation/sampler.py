@@ -77,7 +77,7 @@ FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
 
 
 class _Usage(NamedTuple):
-    """Resources of one or several processes. Times and page faults include those of children that have ended."""
+    """Resources of one or several processes. Times and page faults include children that have ended."""
 
     memory_bytes: int  # resident
     cpu_ticks: int  # processor time, in user mode and in the kernel

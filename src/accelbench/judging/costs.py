@@ -97,7 +97,7 @@ def joules_within(
         for name in names:
             used_w = mean_w(system, name, span)
             unused_w = idle_w.get(name, math.inf)
-            # A power below idle: another process ran while the idle power was measured, so it is unknown.
+            # A power below idle: another process ran while the idle power was measured, so the power is unknown.
             if used_w is None or used_w <= unused_w:
                 return None
             joules.append((used_w - unused_w) * (span[1] - span[0]))

@@ -9,8 +9,8 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import SHARE_ONE_CPU, Bound
 
 # Winograd's F(2x2, 3x3) needs 16 multiplications where a direct convolution needs 36 (Lavin and Gray, "Fast Algorithms
-# for Convolutional Neural Networks", CVPR 2016). Counts of operations are those of the direct convolution, so a true
-# rate may exceed the measured ceiling by this factor, but not by more.
+# for Convolutional Neural Networks", CVPR 2016). Operations are counted for the direct convolution, so a true rate may
+# exceed the measured ceiling by this factor, but not by more.
 WINOGRAD = 2.25
 
 

@@ -41,7 +41,7 @@ FACTS = (
 )
 # Measured columns that a cell keeps if its numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
-MAX_OPERATORS = 3  # operators named in a row: those that take the most time of a step
+MAX_OPERATORS = 3  # number of operators named in a row: the operators that take the most time of a step
 # A reading of a GPU's power is a mean over up to a second (nvml.h, nvmlDeviceGetPowerUsage). Readings in the first
 # second of a steady state would include the warm-up.
 POWER_AVERAGED_S = 1.0
@@ -346,7 +346,7 @@ def _facts(measured: Measurement) -> Row:
         "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
         "peak_device_mb": _divided(measured.peak_device_bytes, MB),
         "accuracy": evaluation.accuracy if evaluation else None,
-        # A window has no loss here: the loss of its last batch shows how many steps ran, not how well the model learns.
+        # A window has no loss here: the loss of its last batch depends on the number of steps, and shows no learning.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
         "busiest_operators": ", ".join(f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest)

@@ -35,11 +35,11 @@ def verdict(
 ) -> tuple[Status | Literal["disturbed"], str | None]:
     """Whether a cell that ended without an error is ok, invalid or disturbed, and the reason if it is not ok.
 
-    The numbers of a disturbed cell may be right under the other load. They are kept, but not published.
+    The numbers of a disturbed cell may be right for a busy machine. They are kept, but not published.
 
     Args:
         cell: the requested settings.
-        measurement: what ran.
+        measurement: the settings that ran, and the times.
         probed: the ceilings of one device; None if it was not probed.
         system: the sampler's series; None if other load is allowed.
     """
@@ -63,7 +63,7 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
 
 
 def why_disturbed(record: Record) -> str | None:
-    """What disturbed an ok cell, such as `others used 1.3 of 2 cores`; None if nothing did, or if it is unknown."""
+    """The disturbance of an ok cell, such as `others used 1.3 of 2 cores`; None without one, or if it is unknown."""
     word, why = verdict_on(record)
     return why if word == DISTURBED else None
 
@@ -120,7 +120,7 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
-    """What disturbed the cell, such as `others used 1.3 of 2 cores`; None if nothing did, or if it is unknown."""
+    """The disturbance of the cell, such as `others used 1.3 of 2 cores`; None without one, or if it is unknown."""
     if system is None:
         return None
     if system.busy_gpus is not None:

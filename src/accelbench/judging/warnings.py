@@ -39,13 +39,14 @@ MAX_CLOCK_DRIFT = 1e-3
 # unmapping. In a virtual machine, 9 us were measured.
 MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
-# Ratio of the rate of blocks to that of the median step, either way. Beyond it, one of the two was disturbed.
+# Largest ratio of the rate of blocks to the rate of the median step, or the reverse. Above it, blocks or steps were
+# disturbed.
 MAX_RATIO = 1.5
 SHORT_S = 0.02  # shortest block that does not distort the speed of steps without waits
 
 
 class Kind(StrEnum):
-    """What a remark means for a number. The value is the column of `cells.csv` with such remarks."""
+    """The meaning of a remark for a number. The value is the column of `cells.csv` with such remarks."""
 
     doubt = "warnings"  # the number may be wrong by more than its interval shows
     tip = "tips"  # the number is right, but other settings may be faster; the advice ends at the first colon
@@ -62,7 +63,7 @@ def doubt(about: str, text: str) -> Remark:
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about a cell with this `row`. Without `about_numbers`, only those that its process wrote."""
+    """The remarks about a cell with this `row`. Without `about_numbers`, only the remarks that its process wrote."""
     # An engine's warnings are doubts: it did something else than the cell asks for, or could not check it.
     measured = record.measurement
     assert measured is not None

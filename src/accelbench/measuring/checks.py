@@ -190,8 +190,8 @@ def compare(
 ) -> Findings:
     """Compares an output with the output of a newly built network.
 
-    `new_network(state, precision, other=...)` builds that network on the CPU; with `other`, it has other weights. With
-    `constant`, the user confirms that the output may be the same for all inputs.
+    `new_network(state, precision, other=...)` builds the network on the CPU; with `other`, the network has other
+    weights. With `constant`, the user confirms that the output may be the same for all inputs.
     """
     findings = Findings()
     try:
@@ -225,7 +225,7 @@ def _rows_agree(
 def _compare(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> None:
-    """Compares the whole output with that of a new network, and adds the result to `findings`."""
+    """Compares the whole output with the output of a new network, and adds the result to `findings`."""
     output = measured.output
     if not _has_numbers(output):
         findings.not_compared(NO_TENSOR)

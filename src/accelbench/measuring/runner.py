@@ -297,7 +297,7 @@ class Runner:
     def _num_samples(self, batch: Any, num_steps: int) -> int:
         if (samples_of_last := getattr(self.step, "samples_of_last", None)) is not None:
             return int(samples_of_last(num_steps))
-        # All batches have the same size. Counting the samples of each would cost 2 % of a small model's step.
+        # All batches have the same size. Counting the samples of each batch would cost 2 % of a small model's step.
         return num_steps * int(self.step.num_samples(batch))
 
     def _run_parts(self) -> Ran:

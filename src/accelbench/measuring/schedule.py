@@ -115,8 +115,8 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
     """Measures up to `steps` steps after a warm-up of `warmup` steps.
 
     If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
-    alternate. If `steps` is 1, this step is a block. On other devices, all steps are single steps, and blocks consist
-    of them. Measuring ends early when the speed is known well enough (see `EARLY_S`).
+    alternate. If `steps` is 1, this step is a block. If the device does not queue steps, all steps are single steps,
+    and blocks consist of them. Measuring ends early when the speed is known well enough (see `EARLY_S`).
     """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
@@ -323,7 +323,8 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
 def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
     """Times the phases of steps, for at least `seconds`. The phases of a step add up to its wall time.
 
-    Steps that are timed as a whole alternate with them, to show how much the time stamps slow a step down.
+    Steps that are timed as a whole alternate with steps that are timed by phase, to show how much the time stamps slow
+    a step down.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []

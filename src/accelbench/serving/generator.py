@@ -1,7 +1,7 @@
 """The process that issues requests. It issues each when it is due, without waiting for answers (open loop).
 
-It runs as a file, with only the standard library. So it starts in some milliseconds, and no import of the package can
-make it late. Each byte on the pipe is a request. The second argument is the pipe's file descriptor.
+The process runs this file, with only the standard library. So it starts in some milliseconds, and no import of the
+package can make it late. Each byte on the pipe is a request. The second argument is the pipe's file descriptor.
 """
 
 import contextlib

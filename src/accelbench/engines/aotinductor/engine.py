@@ -26,7 +26,7 @@ class AotInductor(Compiler):
     def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
         """Compiles the network and writes the library. With `options.freeze`, the weights are constants.
 
-        Inductor's cache is empty, so that compilation takes as long as in its first use.
+        Inductor's cache is empty, so that compilation takes as long as the first time.
         """
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache

@@ -70,7 +70,7 @@ class Compiler:
     def save(self, exported: Any, folder: Path) -> Path:
         """Writes the network to `folder`, compiled if the engine does so here. Returns the path of the file to load.
 
-        Other files that belong to it may be beside it.
+        Other files of the network may be in the same folder.
         """
         return exported
 

@@ -26,7 +26,7 @@ WITHOUT_FLOPS = (
 
 
 class Observer:
-    """Observes, while Keras traces a network, in which format each layer computes. The traced graph is what runs."""
+    """Observes the format in which each layer computes while Keras traces a network. The traced graph runs later."""
 
     def __init__(self, network: keras.Sequential) -> None:
         self.network = network

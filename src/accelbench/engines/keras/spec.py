@@ -13,7 +13,7 @@ def host_spec(cell: Cell) -> HostSpec:
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:
-        # Without this, both backends search for GPUs and log errors.
+        # Without this variable, both backends search for GPUs and log errors.
         environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     if cell.device == Device.gpu:
         # By default, both backends allocate all memory of the GPU at once, so the peak memory would be unknown.

@@ -100,7 +100,7 @@ class ModuleRun(NetworkRun):
         self.num_params = zoo.num_params(self.module)
         self.build_s = self.workload.build_s
         if self.trains and self.goal is None:
-            self.trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules were made before
+            self.trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules exist already
             for config in self.trainer.lr_scheduler_configs:
                 config.strict = False  # validation does not run: a schedule that needs its metric must not fail
 
@@ -155,7 +155,8 @@ class ModuleRun(NetworkRun):
     def observe_output(self) -> ObservedOutput:
         """Observes the output without a fed batch.
 
-        The unseen batch has the fed samples in another order. For it, some networks rightly return the same output.
+        The unseen batch has the fed samples in another order. Some networks rightly return the same output for both
+        orders.
         """
         return replace(super().observe_output(), fed=None)
 

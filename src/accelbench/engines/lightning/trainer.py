@@ -28,7 +28,8 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 def hush_lightning() -> None:
     """Silences two warnings of Lightning: about predictions that are None, and about training without validation.
 
-    Both are intended here. Lightning's other warnings are shown, also if the user's code turns warnings into errors.
+    Such predictions and such training are intended here. Lightning's other warnings are shown, also if the user's code
+    turns warnings into errors.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)

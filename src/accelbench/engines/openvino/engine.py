@@ -20,7 +20,7 @@ from accelbench.schema.vocab import Precision
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
-# Precision -> OpenVINO's word for the format of computation. Without it, OpenVINO uses 16 bits if the CPU can.
+# Precision -> OpenVINO's word for the format of computation. Without this word, OpenVINO uses 16 bits if the CPU can.
 HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
 # OpenVINO's name of a format -> NumPy's name.
 DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}

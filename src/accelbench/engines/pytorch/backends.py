@@ -386,7 +386,7 @@ class Compilations:
         self._before = self._so_far()
 
     def __call__(self) -> Compiles:
-        """The number of graphs, and the seconds of compilation, including those of backward passes."""
+        """The number of graphs, and the seconds of compilation. Both include backward passes."""
         (num, seconds) = self._so_far()
         (earlier, earlier_s) = self._before
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters

@@ -103,7 +103,7 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
     the cell's device. Mistakes that accelbench finds are raised at once. For inference on the CPU, the first run is
     left out.
     """
-    if cell.mode == Mode.generate:  # only two new tokens, but the same number of positions
+    if cell.mode == Mode.generate:  # only two new tokens, but as many positions
         generate = cell.generate
         num = generate.prompt_tokens + generate.new_tokens
         cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
@@ -380,7 +380,7 @@ class Run(NetworkOutputs):
         self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
-        """A step with the same network, which several threads can use: it keeps nothing of a batch."""
+        """A step with the same network. Several threads can use it, because it keeps nothing of a batch."""
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:

@@ -135,8 +135,8 @@ class _Pictures(Dataset[Batch]):
 class Decoder:
     """Decodes the pictures of a prepared data set.
 
-    JPEG files are decoded by torchvision, in half of the time of `data.decode`. The pixels of both differ by up to 1 of
-    255, because they round differently. Files of other formats are decoded by `data.decode`.
+    JPEG files are decoded by torchvision, in half of the time of `data.decode`. The pixels of the two decoders differ
+    by up to 1 of 255, because the decoders round differently. Files of other formats are decoded by `data.decode`.
     """
 
     def __init__(self, side: int) -> None:
@@ -278,8 +278,8 @@ def feed_of(
         fresh = pipeline == Pipeline.fresh
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
-    # In these cases all batches must have the same size. XLA compiles for each shape. In evaluation, all ranks must run
-    # the same number of batches.
+    # On XLA and in evaluation by several ranks, all batches must have one size. XLA compiles for each shape. In
+    # evaluation, all ranks must run the same number of batches.
     last: Last = "keep"
     if backend.fused or (part[1] > 1 and not train):
         last = "drop" if train else "pad"

@@ -314,8 +314,8 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
     """Profiles one more step. Returns the `MAX_OPERATORS` busiest operators, the busiest first.
 
     The time of an operator excludes the operators that it calls: `aten::mkldnn_convolution` counts, but not
-    `aten::conv2d`, which calls it. On a GPU, the time is that of the kernels. For other devices the list is empty,
-    because the profiler measures only their launches.
+    `aten::conv2d`, which calls it. On a GPU, only kernels are timed. For other devices the list is empty, because the
+    profiler measures only their launches.
     """
     if backend.torch_type not in ("cpu", "cuda"):
         return []

@@ -1,9 +1,9 @@
 """Text generation: a causal language model of transformers continues random prompts, greedily, with a key-value cache.
 
 One step of the clock is a generation. It begins with the prefill, which computes the whole prompt and returns the first
-token of each sequence. Decode steps follow. Each feeds the last token of each sequence and returns the next one. All
-sequences get the same number of tokens: none ends early. The device is waited for after each token, and its time is
-kept.
+token of each sequence. Decode steps follow. Each decode step feeds the last token of each sequence and returns the next
+one. All sequences get the same number of tokens: none ends early. After each token, the step waits for the device and
+keeps the token's time.
 """
 
 import inspect
@@ -109,7 +109,7 @@ class Generates(OwnTask):
         return self.cache
 
     def cache_bytes(self) -> int:
-        """The bytes of the cache of the last generation. It has all tokens except the last one, which is never fed."""
+        """The bytes of the last generation's cache. The cache has all tokens but the last one, which is never fed."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
         # Storages, because the tensors of a layer with a sliding window may be views of larger ones.
         storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, Tensor)]

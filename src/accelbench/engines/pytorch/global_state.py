@@ -126,7 +126,7 @@ def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
 def use_threads(num: int) -> None:
     """Sets PyTorch's number of CPU threads, unless it is `num` already."""
     # Any call of `torch.set_num_threads` also forbids MKL to use fewer threads for small products, until the process
-    # ends. Training a small transformer then takes 4 % longer than in a loop without such a call.
+    # ends. Training a small transformer takes 4 % longer after the call.
     if torch.get_num_threads() != num:
         torch.set_num_threads(num)
 

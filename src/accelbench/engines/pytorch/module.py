@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from accelbench.engines.pytorch.own_batches import OwnTask
 
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
-# `eps` is Keras' default, 1e-7, so that both engines compute the same. PyTorch's default is 1e-8.
+# `eps` is Keras' default, 1e-7, so that the engines on Keras and PyTorch compute the same numbers. PyTorch's default is
+# 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
 
 

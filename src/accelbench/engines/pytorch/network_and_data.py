@@ -84,7 +84,7 @@ class Images:
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
-        """A full batch like those of the feed: the first images, repeated, and in training labels of 0."""
+        """A full batch like the feed's: the first images, repeated. In training, all labels are 0."""
         images = self._first_images(NUM_EXAMPLES)
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)

@@ -23,7 +23,7 @@ Run = Callable[..., Any]  # a network, called with the tensors of an input
 
 
 def prepared(network: nn.Module, options: Options) -> nn.Module:
-    """Returns the network, changed by all options except those that compile it. It may be changed in place.
+    """Applies all options except compilation, and returns the network, which may be changed in place.
 
     Raises UnsupportedError if an option can't be applied.
     """
@@ -56,7 +56,7 @@ def _num_norms(network: nn.Module) -> int:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """A context with an empty cache of inductor, so that compilation takes as long as in its first use."""
+    """A context with an empty cache of inductor, so that compilation takes as long as the first time."""
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):

@@ -68,7 +68,7 @@ def counts_of(layer: nn.Module) -> dict[str, Any]:
 
 @torch.no_grad()
 def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
-    """Copies the `measured` tensors into a new network on the CPU, except those that differ only by rounding.
+    """Copies the `measured` tensors into a new network on the CPU, except tensors that differ only by rounding.
 
     Returns whether both networks have the same names of tensors. If they do not, as when options have changed the
     layers, it copies nothing.

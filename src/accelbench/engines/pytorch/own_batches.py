@@ -57,8 +57,8 @@ def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -
 class BatchMaker:
     """Makes batches with the user's functions, and checks them.
 
-    Floating-point tensors are converted to the cell's dtype. With `channels_last`, those of 4 dimensions are also
-    converted to that memory format. Raises UserError if a function can't be imported.
+    Floating-point tensors are converted to the cell's dtype. With `channels_last`, tensors of 4 dimensions are also
+    converted to this memory format. Raises UserError if a function can't be imported.
     """
 
     def __init__(self, cell: Cell, batch_size: int) -> None:

@@ -36,7 +36,7 @@ MIN_REPEAT_S = 0.001  # least duration of a timed group of calls, so that waitin
 MIN_REPEATS = 3
 REST_S = 0.001  # sleep before each repeat, after which the operating system prefers this process to others
 NUM_ROUNDS = 2  # rounds, seconds apart, because another program may disturb one round
-NUM_FAST = 6  # only so many of the fastest kernels of the first round run in later rounds
+NUM_FAST = 6  # number of the fastest kernels of the first round that run again in later rounds
 # Larger than the last-level cache of every known CPU and GPU.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20

@@ -40,7 +40,7 @@ def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
     """Combines the reports of all ranks.
 
     Names of devices are joined, and numbers of devices are added up. The loss is the mean. The peak memory of devices
-    is the largest peak, and that of the host is the sum over the ranks. Other values are those of the first rank.
+    is the largest peak. The peak memory of the host is the sum over the ranks. Other values come from the first rank.
     """
     losses = [rank.observed.loss for rank in reports if rank.observed.loss is not None]
     observed = replace(

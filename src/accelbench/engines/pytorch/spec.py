@@ -38,7 +38,8 @@ def host_spec(cell: Cell) -> HostSpec:
     elif cell.device == Device.tpu:
         environment |= {"PJRT_DEVICE": "TPU"}
     elif cell.device == Device.xla_cpu:
-        # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so it may be preloaded.
+        # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so torch_xla may be
+        # preloaded.
         preload = (*preload, "torch_xla")
         devices_per_process = cell.devices // cell.num_processes
         environment |= {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}

@@ -1,4 +1,4 @@
-"""Imports torch, then records malloc's thresholds: a script that imports only torch has the same ones."""
+"""Imports torch, then records malloc's thresholds: a script that imports only torch has the same thresholds."""
 
 import torch  # noqa: F401
 

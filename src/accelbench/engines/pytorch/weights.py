@@ -52,7 +52,7 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 def verified(url: str) -> Iterator[None]:
     """A context in which `torch.load` also loads one file of a library: the file at `url`, from torch's cache.
 
-    If the file is not in the cache, it is downloaded. Its name contains the first digits of its sha256, as in
+    If the file is not in the cache, it is downloaded. The file's name contains the first digits of its sha256, as in
     `resnet18-f37072fd.pth`. Raises UserError if the name has no checksum or if the checksum is wrong. If the download
     fails, the error of torch.hub is raised.
     """
