@@ -22,7 +22,7 @@ class BaseBackend:
         return 0, 0.0
 
     def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead of the device; None if it has no silent fallback."""
+        """Names of the operators that ran on the CPU, not on the device; None if the device has no silent fallback."""
         return None
 
     def peak_memory_bytes(self) -> int | None:
@@ -34,7 +34,7 @@ class BaseBackend:
         return None
 
     def read_back(self) -> str | None:
-        """The settings that `changed` reads back, as text; None if it reads none."""
+        """The settings that `changed` reads back, as text; None if the backend reads none."""
         return None
 
     def changed(self) -> list[str]:

@@ -46,7 +46,8 @@ def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> It
 class GoalRun:
     """One training to the target of `cell`.
 
-    It ends at the latest when `time.perf_counter()` is `until_s`. The log of times begins when the process starts.
+    The training ends at the latest when `time.perf_counter()` is `until_s`. The log of times begins when the process
+    starts.
     """
 
     def __init__(self, cell: Cell, until_s: float = math.inf) -> None:

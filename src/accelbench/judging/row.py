@@ -64,7 +64,7 @@ SERIES = {
 def summarise(record: Record) -> Row:
     """The row of `cells.csv` for `record`, with its columns in order and clean texts.
 
-    A value is None if it is unknown, or if the cell was disturbed.
+    A measured value is None if it is unknown, or if the cell was disturbed.
     """
     row = {**_settings(record), **UNKNOWN}
     measured = record.measurement
@@ -334,7 +334,7 @@ def _facts(measured: Measurement) -> Row:
     evaluation = measured.evaluation
     answers = measured.answers
     busiest = measured.operators[:MAX_OPERATORS]
-    # The first epoch's evaluation includes compilation. It is left out if there are others.
+    # The first epoch's evaluation includes compilation. It is left out if there are further epochs.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     row: Row = {
         **{name: getattr(measured, name) for name in FACTS},
@@ -365,9 +365,9 @@ def _facts(measured: Measurement) -> Row:
 
 
 def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
-    """Mean power of the first GPU in the steady state in watts; None if it was too short.
+    """Mean power of the first GPU in the steady state, in watts.
 
-    The energy counter is used if the GPU has one, else the readings of power.
+    The energy counter is used if the GPU has one, else the readings of power. None if the steady state was too short.
     """
     counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
     if counted_w is not None:

@@ -64,7 +64,8 @@ def doubt(about: str, text: str) -> Remark:
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
     """The remarks about a cell with this `row`. Without `about_numbers`, only the remarks that its process wrote."""
-    # An engine's warnings are doubts: it did something else than the cell asks for, or could not check it.
+    # An engine's warnings are doubts: the engine did something else than the cell asks for, or could not check what
+    # ran.
     measured = record.measurement
     assert measured is not None
     of_samples = counted_samples(record)

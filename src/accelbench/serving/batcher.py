@@ -37,8 +37,8 @@ TIME_LIMIT = "the cell's time limit"
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
     """Yields the batches of queries of `size` samples, one query after another.
 
-    It ends when `duration_s` seconds are over and there were `least` queries, or when `time.perf_counter()` is
-    `until_s`.
+    The iteration ends when `duration_s` seconds are over and there were `least` queries, or when `time.perf_counter()`
+    is `until_s`.
     """
     end_s = time.perf_counter() + duration_s
     for query in itertools.count():

@@ -1,4 +1,4 @@
-"""The process that issues requests. It issues each when it is due, without waiting for answers (open loop).
+"""The process that issues requests. It issues each request when it is due, without waiting for answers (open loop).
 
 The process runs this file, with only the standard library. So it starts in some milliseconds, and no import of the
 package can make it late. Each byte on the pipe is a request. The second argument is the pipe's file descriptor.
@@ -29,7 +29,7 @@ def main() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server; the server then ends this process
     prctl(PR_SET_TIMERSLACK, 1)  # otherwise the kernel may wake this process 50 us late
-    # A real-time process, if the user may have one. It works only for some microseconds per request.
+    # Makes this a real-time process, if the user may have one. The process works only some microseconds per request.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     times = memoryview(mmap.mmap(int(sys.argv[1]), 0)).cast("q")

@@ -270,7 +270,7 @@ class _Run(NetworkOutputs):
     def _answers(self) -> Answers | None:
         """Counts the right answers of the compiled network, and of the network in fp32, on the test set.
 
-        None unless the network has trained weights, classifies images, and the cell has a data set.
+        None if the weights are random, if the network does not classify images, or if the cell has no data set.
         """
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES

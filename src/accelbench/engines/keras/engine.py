@@ -139,7 +139,7 @@ class Run(CellRun):
                 self.observations.training.before = self._states()
 
     def _states(self) -> States:
-        """The states of the weights; none on a TPU, because its memory may be in another machine."""
+        """The states of the weights; none on a TPU, because a TPU's memory may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
         states = [state_of(values) for values in self.backend.trained(self.model)]

@@ -377,7 +377,7 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
     """Each gradient, of the inputs and of the weight, takes as many operations as the forward pass."""
-    # Not PyTorch's formula: it counts the weight gradient of a grouped convolution once for each group.
+    # PyTorch's formula is not used: it counts the weight gradient of a grouped convolution once for each group.
     transposed, output_mask = args[4], args[7]
     forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
     return forward * int(sum(output_mask[:2]))

@@ -1,4 +1,4 @@
-"""The workload of a cell, its network and batches. Images are here, others in `own_batches` and `generate`."""
+"""A cell's workload: its network and batches. Workloads on images are here, others in `own_batches` and `generate`."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -129,7 +129,7 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
     """A note about `num`, the samples that the user's function counts in a batch; None if `num` is as expected.
 
-    It is as expected if it equals the batch size and the number of rows of the first tensor (0: no rows).
+    `num` is as expected if it equals the batch size and the number of rows of the first tensor (0: no rows).
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None

@@ -85,7 +85,7 @@ class Ranks(RankGroup):
         self.num = num
         self.leads = self.rank == 0  # whether the clock runs in this process
         self.part = self.rank, num
-        # A second group for messages between ranks, which must not use the GPU.
+        # A second group for messages between ranks, because such messages must not use the GPU.
         self.host_group: dist.ProcessGroup | None = None
 
     def join(self, backend: str) -> None:
