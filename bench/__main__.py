@@ -10,18 +10,18 @@ import sys
 from contextlib import nullcontext
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "comparing", "report"]
-# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom, engines and peer half an hour each, and
-# serving an hour; keras can't share a process with torch.
+# Parts that do not run by default. scale takes ten minutes and ten gigabytes of disk. custom, engines and peer take
+# half an hour each, and serving takes an hour. keras can't share a process with torch.
 OTHERS = ["scale", "custom", "engines", "keras", "serving", "peer"]
-# Parts that are a function beside the `main` of another one.
+# Parts that are another function than `main` of a module.
 BESIDE = {"xla": "loop", "comparing": "scale", "report": "scale"}
-# The other parts take the lock themselves, or run sweeps, which do.
+# All other parts take the machine's lock themselves, or run sweeps that take it.
 LOCKED = ("loop", "xla", "comparing", "report", "scale")
 
 
 def main() -> None:
     """Runs the parts named on the command line."""
-    # Imported here: processes that a part starts import this module too.
+    # Not at the top: the processes of a part import this module, too.
     from accelbench.lock import hold_measuring
     from accelbench.project import workplace
 

@@ -1,4 +1,4 @@
-"""How a hand-written loop is timed: blocks of steps after a warm-up. It imports nothing that takes time."""
+"""Times a hand-written loop: blocks of steps after a warm-up. This module imports no slow package."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, measure_s: float) -> float:
-    """The median of blocks, after a warm-up."""
+    """Steps per second: the median of blocks, after a warm-up."""
 
     def block(least_s: float) -> tuple[int, float]:
         start = time.perf_counter()
@@ -32,7 +32,7 @@ def in_order(values: Any, size: int) -> Iterator[Any]:
 
 
 def seconds_per_step(step: Callable[[], object], num_steps: int) -> float:
-    """Over a number of steps."""
+    """The mean seconds of a step over `num_steps` steps."""
     start = time.perf_counter()
     for _ in range(num_steps):
         step()

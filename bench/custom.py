@@ -1,4 +1,4 @@
-"""Networks of a user's own: accelbench against hand-written loops, each in fresh processes, in turns."""
+"""A user's own networks: compares accelbench with hand-written loops, in alternating fresh processes."""
 
 import math
 from functools import partial
@@ -31,7 +31,7 @@ print(accelbench.measure(own.Tokens(), batch, mode=mode, window=window, **extra)
 
 
 def main() -> None:
-    """Prints the median ratio of each case with its 95 % interval, and that of the loop against itself."""
+    """Prints for each case the median ratio to the loop, and the ratio of the loop to itself, with 95 % intervals."""
     begin(20)
     for case, words in CELLS.items():
         by_cell = partial(rate_by_cell, *words, f"batch_size={BATCH_SIZE}", *WINDOW)
@@ -51,5 +51,5 @@ def by_generation() -> Numbers:
 
 
 def by_loop(case: str) -> Numbers:
-    """Samples/s of a hand-written loop, or what it generated."""
+    """Samples/s of a hand-written loop; for generation, the columns `GENERATED`."""
     return printed("-m", "bench.own_networks", case)

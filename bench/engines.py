@@ -1,8 +1,8 @@
-"""Engines of exported networks: accelbench against each engine's own plain script, in fresh processes, in turns.
+"""Engines of exported networks: compares accelbench with a plain script for each engine, in alternating processes.
 
-accelbench's cells are forked from one host, as those of a sweep are. They and the scripts load what another process has
-exported before, in the first round or before it: that leaves time for nine rounds, whose interval leaves out the lowest
-and the highest ratio.
+accelbench's cells are forked from one host, as in a sweep. Cells and scripts load networks that another process has
+exported, in the first round or earlier. This leaves time for nine rounds. Their interval leaves out the lowest and the
+highest ratio.
 """
 
 import io
@@ -25,13 +25,13 @@ NETWORKS = {"resnet18": "torchvision", "mobilenetv2_100": "timm"}
 SIZES = (1, 16)
 CASES = [
     *((engine, network, size) for engine in ("onnxruntime", "openvino") for network in NETWORKS for size in SIZES),
-    *(("aotinductor", "resnet18", size) for size in SIZES),  # it compiles for half a minute
+    *(("aotinductor", "resnet18", size) for size in SIZES),  # its compilation takes half a minute
 ]
 SIDE = ("-m", "bench.engines_side")
 
 
 def main() -> None:
-    """Prints the median ratio of each case with its 95 % interval, and that of the script against itself."""
+    """Prints for each case the median ratio to the script, and of the script to itself, with 95 % intervals."""
     begin(32)
     with Hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         for case in CASES:
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int) -> Numbers:
-    """Samples/s of a cell, measured as one of a sweep: the median of its blocks."""
+    """Samples/s of a cell that is measured as in a sweep: the median of its blocks."""
     words = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer", "data=random"]
     cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *WINDOW]))
     with new_folder() as folder:

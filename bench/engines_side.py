@@ -1,8 +1,8 @@
 """One engine's plain script: `python -m bench.engines_side export|run ENGINE NETWORK BATCH_SIZE FOLDER`.
 
 `export` exports the network into a folder, as the engine's documentation says. `run` loads it from there, runs it in a
-loop, and prints samples/s: the median of blocks of the same length as accelbench's, after a warm-up. It imports the
-engine alone: PyTorch takes longer to import than the loop runs.
+loop, and prints samples/s: the median of blocks of the same length as accelbench's, after a warm-up. `run` imports
+only the engine, because PyTorch's import takes longer than the loop.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def main(what: str, engine: str, network: str, batch_size: str, folder: str) -> 
 
 
 def random_images(num: int, seed: int) -> NDArray[np.float32]:
-    """A batch in memory that begins at a multiple of 64 bytes, as PyTorch's tensors and an engine's own arrays do."""
+    """A batch of random images. Its memory begins at a multiple of 64 bytes, as that of PyTorch's tensors does."""
     values = np.random.default_rng(seed).standard_normal((num, 3, 224, 224), np.float32)
     memory = np.empty(values.nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -44,7 +44,7 @@ def random_images(num: int, seed: int) -> NDArray[np.float32]:
 
 
 def export(engine: str, name: str, images: NDArray[np.float32], folder: str) -> None:
-    """Writes network.onnx; network.xml, with its weights in fp32; or network.pt2."""
+    """Writes the engine's file: network.onnx, network.xml (with weights in fp32) or network.pt2."""
     import timm
     import torch
     import torchvision
@@ -67,7 +67,7 @@ def export(engine: str, name: str, images: NDArray[np.float32], folder: str) -> 
 
 
 def onnxruntime_step(images: Images, folder: str) -> Callable[[], Any]:
-    """A call of `session.run`."""
+    """A function that calls `session.run`."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -79,7 +79,7 @@ def onnxruntime_step(images: Images, folder: str) -> Callable[[], Any]:
 
 
 def openvino_step(images: Images, folder: str) -> Callable[[], Any]:
-    """A call of `infer_request.infer`."""
+    """A function that calls `infer_request.infer`."""
     import openvino
 
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": NUM_THREADS, "INFERENCE_PRECISION_HINT": "f32"}
@@ -89,7 +89,7 @@ def openvino_step(images: Images, folder: str) -> Callable[[], Any]:
 
 
 def aotinductor_step(images: Images, folder: str) -> Callable[[], Any]:
-    """A call of the package."""
+    """A function that calls the compiled package."""
     import torch
 
     package = torch._inductor.aoti_load_package(f"{folder}/network.pt2")

@@ -1,7 +1,7 @@
 """The Keras engine's samples/s compared with `model.fit` and a loop over `model(x)`, and the overhead of a cell.
 
-As in bench/loop.py, each round is a block of accelbench's clock and as many steps of the reference, and the ratio
-within a round is compared. `fit` is timed from its second batch: creating its data set would dominate a round.
+As in bench/loop.py, each round is a block of accelbench's clock and as many steps of the reference. The result is the
+ratio within a round. `fit` is timed from its second batch, because creating its data set would dominate a round.
 """
 
 import os
@@ -28,15 +28,16 @@ from bench.blocks import in_order, seconds_per_step  # noqa: E402
 from bench.rounds import Reference, compare_all  # noqa: E402
 
 NUM_RUNS = 4
-TARGET_S = 0.6  # per cell; the first cell, which imports TensorFlow, takes 12 s
-# At least sixteen rounds per run, whatever their noise; long ones, since each `fit` begins and ends an epoch.
+TARGET_S = 0.6  # goal for the overhead of a cell; the first cell imports TensorFlow and takes 12 s
+# Each run has at least sixteen rounds, also if they have little noise. They are long, because each `fit` begins and
+# ends an epoch.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=8.0, width=1e9, block_s=0.4, latency_s=0.0, latency_steps=1)
 CASES = {f"{name} b{size}": (ModelSpec(name=name), size) for name, size in (("mlp", 32), ("mlp", 128), ("cnn", 64))}
 
 
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
-    # As the engine does; the threads can't be changed after the reference has run.
+    # The engine sets the same threads. They can't be changed after the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold_measuring(print):
@@ -46,13 +47,13 @@ def main() -> None:
 
 
 def run(compared: Cell, folder: Path) -> None:
-    """Measures the cell, and forgets its network."""
+    """Measures the cell, and frees the memory of its network."""
     engine.run(compared, folder)
     keras.backend.clear_session()
 
 
 def network_of(given: Cell) -> Any:
-    """The cell's network, built again."""
+    """A new instance of the cell's network."""
     keras.utils.set_random_seed(given.seed)
     return networks.model_of(networks.build(given.model, (28, 28), 10), "uint8")
 
@@ -94,7 +95,7 @@ def plain_fit(given: Cell, arrays: Arrays) -> Reference:
 
 
 def plain(given: Cell, arrays: Arrays) -> Reference:
-    """For training, `plain_fit`; else the seconds per step of a loop over `model(x)` in a separate graph."""
+    """For training: `plain_fit`. For inference: the seconds per step of a loop over `model(x)` in a separate graph."""
     if given.mode == Mode.train:
         return plain_fit(given, arrays)
     model = network_of(given)

@@ -1,12 +1,12 @@
-"""Accelbench's samples/s compared with a plain loop over the same tensors.
+"""Compares accelbench's samples/s with a plain loop over the same tensors.
 
-Each round of 0.1 s is a block of accelbench's clock and as many steps of the plain loop with the
-same threads; which of the two is first alternates. The ratio within a round is compared. There are several runs with
-new networks, since a network's place in memory changes its speed. The first round of a run warms up the plain loop; no
-other round is dropped or repeated.
+Each round of 0.1 s is a block of accelbench's clock and as many steps of the plain loop with the same threads. They
+alternate in which is first. The result is the ratio within a round. There are several runs with new networks, because a
+network's place in memory changes its speed. The first round of a run warms up the plain loop. No other round is dropped
+or repeated.
 
-`xla` is the same on XLA's CPU, against a plain torch_xla loop, in a separate process: importing torch_xla replaces
-parts of torch.nn.
+`xla` compares with a plain torch_xla loop on XLA's CPU. It runs in a separate process, because importing torch_xla
+replaces parts of torch.nn.
 """
 
 import os
@@ -29,7 +29,7 @@ from accelbench.schema.workload import ModelSpec
 from bench.blocks import in_order, seconds_per_step
 from bench.rounds import Reference, compare_all
 
-# About twenty rounds per run, whatever their noise.
+# Each run has about twenty rounds, also if they have little noise.
 OPEN = {"width": 1e9, "block_s": 0.1, "latency_s": 0.0, "latency_steps": 1}
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, **OPEN)
 XLA_WINDOW = Window(warmup_steps=5, warmup_s=0.5, measure_s=2.9, **OPEN)
@@ -47,12 +47,12 @@ def main() -> None:
 
 
 def xla() -> None:
-    """Runs this module with PJRT's CPU."""
+    """Runs this module with PJRT on the CPU."""
     subprocess.run([sys.executable, "-m", "bench.loop"], env={**os.environ, "PJRT_DEVICE": "CPU"}, check=True)
 
 
 def plain(given: Cell, arrays: Arrays) -> Reference:
-    """A plain loop; inference runs in inference mode, as accelbench's blocks do."""
+    """The seconds per step of a plain loop. Inference runs in inference mode, as in accelbench's blocks."""
     torch.manual_seed(given.seed)
     network = zoo.build(given.model, (28, 28), 10).train(given.mode == Mode.train)
     if given.mode == Mode.infer:
@@ -80,7 +80,7 @@ def shuffled(arrays: Arrays, size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def plain_xla(given: Cell, arrays: Arrays) -> Reference:
-    """A plain torch_xla loop."""
+    """The seconds per step of a plain torch_xla loop."""
     import torch_xla
     import torch_xla.core.xla_model as xm
 
@@ -89,7 +89,7 @@ def plain_xla(given: Cell, arrays: Arrays) -> Reference:
     torch.manual_seed(given.seed)
     network = zoo.build(given.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
-    # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
+    # NumPy gathers batches. With torch, its threads would take cores from XLA, which costs 2 ms per step.
     images = np.asarray(arrays.images)
     labels = arrays.labels.astype(np.int64)
     batches = in_order(images, given.batch_size)

@@ -1,8 +1,8 @@
-"""What a cell costs apart from its windows: process, model, Trainer, record, tracking, configuration.
+"""The overhead of a cell: the time for its process, model, Trainer, record, tracking and configuration.
 
-25 small CPU cells through the command line, tracking included. Of the time from the second cell's start to
-the end of the process, what is not warm-up or measurement is overhead. Then what the checks take of cells with the
-default window, as their records say.
+The command line measures 25 small CPU cells, with tracking. The overhead is the time from the second cell's start to
+the end of the process, without warm-up and measurement. The second figure is the time of the checks of cells with the
+default window, from their records.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a user brings, for `custom`: a transformer over tokens, as a plain module and as a LightningModule.
+"""A user's networks, for the part `custom`: a transformer over tokens, as a plain module and as a LightningModule.
 
 `python -m bench.own_networks CASE` runs a hand-written loop over it, and prints samples/s: the median of blocks of the
 same length as accelbench's, after a warm-up.
@@ -24,12 +24,12 @@ WARMUP_S, BLOCK_S, MEASURE_S = 1.0, 0.3, 4.0
 PROMPT_TOKENS, NEW_TOKENS = 64, 32
 GPT2 = {"vocab_size": VOCABULARY, "n_embd": WIDTH, "n_layer": NUM_LAYERS, "n_head": 4}
 GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
-MIN_SAMPLES = 6  # generations
+MIN_SAMPLES = 6  # minimum number of generations
 GENERATED = ("ttft_ms", "decode_tokens_per_s")
 
 
 class Tokens(nn.Module):
-    """Logits of the next token, (batch, tokens, vocabulary), for ids (batch, tokens)."""
+    """Computes the logits of the next token, shape (batch, tokens, vocabulary), from ids of shape (batch, tokens)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,18 +65,18 @@ def one_number(batch_size: int) -> Tensor:
 
 
 def make_batch(batch_size: int) -> dict[str, Tensor]:
-    """Random ids, and the next ones as labels."""
+    """Random ids, with the next ids as labels."""
     ids = torch.randint(VOCABULARY, (batch_size, SEQ_LEN))
     return {"ids": ids, "labels": ids.roll(-1, 1)}
 
 
 def loss(output: Tensor, batch: dict[str, Tensor]) -> Tensor:
-    """Cross-entropy of the next tokens."""
+    """The cross-entropy of the next tokens."""
     return functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten())
 
 
 class LitTokens(LightningModule):
-    """`Tokens` with a training step, an optimiser and batches of its own."""
+    """`Tokens` with its own training step, optimiser and batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def loader() -> DataLoader[tuple[Tensor, ...]]:
 
 
 def train_step(*, lightning: bool) -> Callable[[], object]:
-    """A training step over some batches; for Lightning's case from a DataLoader, with AdamW."""
+    """A training step over some batches. In Lightning's case, the batches come from a DataLoader, and AdamW is used."""
     source: Iterator[dict[str, Tensor]] = cycle([make_batch(BATCH_SIZE) for _ in range(NUM_BATCHES)])
     network = Tokens().train()
     optimizer: torch.optim.Optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
@@ -128,7 +128,7 @@ def infer_step() -> Callable[[], object]:
 @torch.inference_mode()
 def generated() -> str:
     """The medians of generations after a warm-up: the columns `GENERATED` of cells that generate."""
-    from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # which takes seconds
+    from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # not at the top: this import takes seconds
 
     network = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **GPT2)).eval()
     began = time.perf_counter()

@@ -1,6 +1,6 @@
-"""Generation by accelbench and by optimum-benchmark, each beside a bare loop of its libraries, in turns.
+"""Compares generation in accelbench and in optimum-benchmark with a bare loop of the same libraries, in turns.
 
-optimum-benchmark is installed in a folder of its own, with its own transformers; torch is that of this environment.
+optimum-benchmark is installed in its own folder, with its own transformers. It uses the torch of this environment.
 """
 
 import os
@@ -13,7 +13,7 @@ from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, MEASURE_S, NEW_TOKEN
 from bench.turns import begin, compare_in_turns, new_folder, printed
 
 NUM_ROUNDS = 6
-# It does not start with transformers 5.
+# optimum-benchmark does not start with transformers 5.
 PACKAGES = ["optimum-benchmark==0.6.0", "transformers<5", "tokenizers<0.23", "huggingface-hub<1", "accelerate<1.12"]
 PACKAGES += ["datasets<4.5", "flatten-dict", "colorlog", "dill", "xxhash", "multiprocess", "httpx", "httpcore"]
 SIDE = f"""
@@ -35,7 +35,7 @@ print(1000 * found.prefill.latency.p50, {BATCH_SIZE * (NEW_TOKENS - 1)} / found.
 
 
 def main() -> None:
-    """Prints a row for each figure of each tool: its ratio to the loop's, with the 95 % interval."""
+    """Prints a row for each figure of each tool: the ratio to the loop's figure, with its 95 % interval."""
     begin(38)
     loop = partial(by_loop, "generate")
     compare_in_turns([f"accelbench {column}" for column in GENERATED], 38, NUM_ROUNDS, by_generation, loop)

@@ -1,4 +1,4 @@
-"""Rounds of accelbench and a reference, which take the place of the blocks of accelbench's clock."""
+"""Rounds of accelbench and a reference. They replace the blocks of accelbench's clock."""
 
 from collections.abc import Callable, Mapping
 from functools import partialmethod
@@ -17,7 +17,7 @@ from accelbench.stats.order_statistics import Sample, median
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
-WIDTH = 16  # of the column of cases
+WIDTH = 16  # characters of the column of cases
 run_block = Runner.block
 Reference = Callable[[int], float]  # runs a number of steps, and returns the seconds per step
 
@@ -28,7 +28,7 @@ def mnist() -> Path:
 
 
 def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> Cell:
-    """A cell of the `window` protocol in fp32: on Lightning, this CPU and MNIST, unless `others` say more."""
+    """A cell of the `window` protocol in fp32, by default on Lightning, this CPU and MNIST. `others`: more settings."""
     spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
     settings = {"suite": "bench", "engine": Engine.pytorch, "device": Device.cpu, "data": DataSpec(name="mnist")}
     settings |= {"precision": Precision.fp32, "protocol": Protocol.window, "epochs": 1, "breakdown_s": 0.0}
@@ -68,9 +68,9 @@ def compare_all(
 
 
 def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Block:
-    """One round: a block of accelbench and as many steps of the reference; which is first alternates.
+    """One round: a block of accelbench and as many steps of the reference. They alternate in which is first.
 
-    To `rounds`, the seconds per step of accelbench and of the reference are appended.
+    Appends to `rounds` the seconds per step of accelbench and of the reference.
     """
     before_s = reference(num_steps) if len(rounds) % 2 else None
     block = run_block(runner, num_steps)

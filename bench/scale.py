@@ -1,7 +1,8 @@
-"""How long many records take: `scale` (merge, report and page, a plan of 10,000 cells), `comparing` and `report`.
+"""Times work on many records: `scale` (merge, report and page, a plan of 10,000 cells), `comparing` and `report`.
 
-The records are synthetic, as long as those of the `window` protocol. `scale` makes 100,000 of ten machines: they take
-five gigabytes, twice, in the temporary folder (TMPDIR). `comparing` makes 1,000 cells with 5 processes on each side.
+The records are synthetic, and as long as records of the `window` protocol. `scale` makes 100,000 records of ten
+machines. They take twice five gigabytes in the temporary folder (TMPDIR). `comparing` makes 1,000 cells with 5
+processes on each side.
 """
 
 import os
@@ -30,14 +31,14 @@ COMPARE_TARGET_S, READ_TARGET_S = 5.0, 3.0
 OPEN_TARGET_S, TARGET_MB, NUM_LOADS = 2.0, 8.0, 7
 PLAN = ["model=mlp,cnn,rnn,lstm", f"batch_size={','.join(map(str, range(1, 126)))}", "precision=fp32,bf16"]
 PLAN += ["mode=train,infer", "repeat=0,1,2,3,4"]
-# Seconds from requesting the page until it is drawn and its script is done: one frame after the load event.
+# Seconds from the request of the page until one frame after its load event: it is drawn, and its script has ended.
 LOADED = """const done = arguments[0];
 const paint = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)));
 document.readyState === "complete" ? paint() : addEventListener("load", paint);"""
 
 
 def main() -> None:
-    """Prints seconds and gigabytes beside what they should be at most."""
+    """Prints seconds and gigabytes beside their limits."""
     with tempfile.TemporaryDirectory() as scratch:
         nodes, merged = Path(scratch, "nodes"), Path(scratch, "merged")
         what = f"{synthetic.fill(nodes, NUM_MACHINES):,} records"
@@ -63,7 +64,7 @@ def _show(what: str, target_s: float, *words: str) -> None:
 
 
 def _watch(process: psutil.Popen, peak: list[int]) -> None:
-    """Adds the memory of a process and those that it started, until it ends; what they share counts once (PSS)."""
+    """Adds the memory of a process and its descendants to `peak` until the process ends. Shared memory counts once."""
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         try:
             family = [process, *process.children(recursive=True)]
@@ -74,7 +75,7 @@ def _watch(process: psutil.Popen, peak: list[int]) -> None:
 
 
 def comparing() -> None:
-    """Prints how long comparing and summarising 10,000 records takes."""
+    """Prints the seconds to compare and to summarise 10,000 records."""
     with tempfile.TemporaryDirectory() as scratch:
         sides = synthetic.fill_sides(Path(scratch), 1000)
         paths = [path for side in sides for path in side.glob(RECORDS)]
@@ -88,7 +89,7 @@ def comparing() -> None:
 
 
 def report() -> None:
-    """Prints how long the report on 2,000 cells takes to build and to open, and how large it is."""
+    """Prints the seconds to build and to open the report on 2,000 cells, and its size."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         num_cells = synthetic.fill(folder / "results", num_machines=1, num_processes=1)
@@ -98,8 +99,8 @@ def report() -> None:
 
 
 def _show_page(page: Path) -> None:
-    """Prints how large a page is, and how long it takes until it is drawn."""
-    from browsing import chromium  # found once bench.synthetic is imported
+    """Prints the size of a page, and the seconds until it is drawn."""
+    from browsing import chromium  # in tests/, which bench.synthetic adds to the path
 
     loads = []
     with chromium("window-size=1400,900") or sys.exit("needs chromium and chromedriver on the PATH") as opened:

@@ -1,7 +1,8 @@
-"""Requests per second: the found interval beside theory, how late the generator is, and how long a search takes.
+"""Requests per second: compares the intervals of searches with queueing theory, and times generator and searches.
 
-The theory is of a queue with one server, whose model sleeps for 10 ms (M/D/1), or an exponential time of 4 ms on
-average (M/M/1), with p99 at most 50 ms. A search takes up to three minutes: SERVING_SEARCHES of each, 20 by default.
+The theory is for a queue with one server, and a limit of 50 ms for p99. The model sleeps for 10 ms (M/D/1), or for an
+exponential time of 4 ms on average (M/M/1). A search takes up to three minutes. The environment variable
+SERVING_SEARCHES sets the number of searches of each kind, by default 20.
 """
 
 import os
@@ -17,10 +18,10 @@ from accelbench.stats.order_statistics import median
 from bench.turns import run
 
 NUM_SEARCHES = int(os.environ.get("SERVING_SEARCHES", "20"))
-LIMIT_MS, NUM_REQUESTS = 50.0, 2_000_000  # of a simulated queue
+LIMIT_MS, NUM_REQUESTS = 50.0, 2_000_000  # limit of p99, and requests, of a simulated queue
 LATE_MS, SEARCH_S, BEYOND_S, MAX_WIDTH, MAX_MISSED = 0.5, 180.0, 1.0, 0.1, 1  # targets
 WAITS = ["model=custom", "model.target=bench.own_networks.Waits", "model.batch=bench.own_networks.one_number"]
-served = attrgetter("cell.record.measurement.serving")  # of a probe
+served = attrgetter("cell.record.measurement.serving")  # the requests of a probe
 
 
 def main() -> None:
@@ -40,13 +41,13 @@ def main() -> None:
 
 
 def search(*words: str, limit_ms: float = LIMIT_MS) -> Capacity:
-    """The best setting that a search finds, which ends with status 1 if no rate is surely within the limit."""
+    """The best setting of a search. The search ends with status 1 if no rate is surely within the limit."""
     records = run(["best", "--serve", "--latency-ms", f"{limit_ms:g}", *words], statuses=(0, 1))
     return capacities(cells_of(map(Process.of, records)))[0]
 
 
 def queue(how: str) -> None:
-    """Searches the limit of a queue, and says how often that of the service time that was measured is inside."""
+    """Searches the highest rate of a queue, and prints how often the theory's rate is outside of the interval."""
     num_missed = 0
     for index in range(NUM_SEARCHES):
         found = search(*WAITS, f"model.args.how={how}", f"seed={index}", "server.max_batch=1")
@@ -61,7 +62,7 @@ def queue(how: str) -> None:
 
 
 def highest_rate(service_s: float, *, is_exponential: bool) -> float:
-    """The rate at which p99 is the limit: Lindley's recursion over a simulated queue with one server, bisected."""
+    """The rate at which p99 equals the limit, by bisection over simulated queues with one server (Lindley)."""
     draw = np.random.default_rng(0)
     gaps = draw.exponential(1.0, NUM_REQUESTS)
     works = draw.exponential(service_s, NUM_REQUESTS) if is_exponential else np.full(NUM_REQUESTS, service_s)

@@ -1,4 +1,4 @@
-"""Many synthetic records, of the size that real ones have: several machines, suites, models and processes."""
+"""Makes many synthetic records of realistic size, of several machines, suites, models and processes."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import STEP_MODES, Mode, Precision
 from bench.rounds import cell
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where records are made
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # folder of the module that makes records
 from fakes import make_measurement, make_record  # noqa: E402
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
@@ -33,7 +33,7 @@ SYSTEM = ("host_memory_mb", "cpu_utilization_percent", "other_cpu_utilization_pe
 
 @dataclass
 class Dice:
-    """What records are drawn from; their long series come from a pool of some."""
+    """The random numbers of records. Long series come from a small pool."""
 
     generator: random.Random = field(default_factory=lambda: random.Random(0))
     pool: list[dict[str, list[float]]] = field(default_factory=list)
@@ -45,12 +45,12 @@ class Dice:
             self.pool.append({**drawn, "warmup_s": drawn["latency_s"][:100]})
 
     def around(self, mean: float, spread: float, num: int) -> list[float]:
-        """So many normal numbers."""
+        """`num` normally distributed numbers."""
         return [self.generator.gauss(mean, spread) for _ in range(num)]
 
 
 def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_processes: int = NUM_PROCESSES) -> int:
-    """Writes a folder for each machine below `top`, with a folder for each suite; returns the number of records."""
+    """Writes a folder for each machine below `top`, with a folder for each suite. Returns the number of records."""
     dice, num = Dice(), 0
     for machine, suite in itertools.product(range(num_machines), range(num_suites)):
         folder = top / f"node{machine:02}" / f"suite{suite:02}"
@@ -65,7 +65,7 @@ def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_process
 
 
 def fill_sides(top: Path, num_cells: int) -> list[Path]:
-    """Writes the folders of two sides of a comparison, whose rounds are interleaved; returns them."""
+    """Writes the two folders of a comparison with interleaved rounds, and returns their paths."""
     dice = Dice()
     sides = [top / "a", top / "b"]
     for minute, side in zip((0, 30), sides, strict=True):
@@ -86,7 +86,7 @@ def records(machine: int, suite: int, num_processes: int, dice: Dice) -> Iterato
 
 def _write(made: Record, folder: Path) -> None:
     text = msgspec.json.format(msgspec.json.encode(made.to_json()))
-    # A record's lists are indented by half of that: no longer than they really are.
+    # Lists in a record are indented by half as much. So a record is as long as a real one.
     (folder / f"{made.name}.json").write_bytes(text.replace(b"\n      ", b"\n   "))
 
 

@@ -1,4 +1,4 @@
-"""What several benches share: cells measured in processes of their own, in turns with something else that is timed."""
+"""Code that several benches share: measures cells in fresh processes that alternate with another program."""
 
 import os
 import subprocess
@@ -16,20 +16,19 @@ from accelbench.stats.order_statistics import Sample, median
 CLI = [sys.executable, "-m", "accelbench.cli"]
 BOUNDS = (0.97, 1.03)
 UNKNOWN = (float("nan"), float("nan"))
-Numbers = tuple[float, ...]  # of a process, one for each row
-# Variables of glibc, on both sides: free memory is kept. Otherwise it is chance how much of it a process gives back to
-# the kernel and asks for again: 0 to 3,200 page faults a step, and one process is 10 % faster than the next.
+Numbers = tuple[float, ...]  # the results of a process, one for each row
+# Variables of glibc, for both sides: processes keep freed memory. Otherwise the amount that a process returns to the
+# kernel and requests again is random: 0 to 3,200 page faults a step, and speeds of processes that differ by 10 %.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 1 << 25, "MALLOC_TRIM_THRESHOLD_": 1 << 32, "MALLOC_TOP_PAD_": 1 << 26}
 
 
 def compare_in_turns(
     names: Sequence[str], width: int, num_rounds: int, ours: Callable[[], Numbers], plain: Callable[[], Numbers]
 ) -> None:
-    """Prints a row for each name: the number of accelbench over a plain loop's, and of the loop over itself (A/A).
+    """Prints a row for each name: the ratio of accelbench to a plain loop, and of the loop to itself (A/A).
 
-    A round is accelbench and two processes of the plain loop, in a rotating order. Compared are the ratios within a
-    round. The interval of accelbench's ratio should contain 1 and be no wider than 1.5 times that of the loop against
-    itself.
+    A round is accelbench and two processes of the plain loop, in a rotating order. Ratios are within a round. The
+    interval of accelbench's ratio should contain 1, and be at most 1.5 times as wide as the loop's own interval.
     """
     rounds = []
     for index in range(num_rounds):
@@ -51,14 +50,14 @@ def compare_in_turns(
 
 
 def begin(width: int) -> None:
-    """Keeps free memory in the processes to come, and prints the heading of `compare_in_turns`."""
+    """Makes later processes keep freed memory, and prints the heading of `compare_in_turns`."""
     os.environ.update({name: str(value) for name, value in KEEP_MEMORY.items()})
     print(f"{'case':<{width}} {'plain/s':>8} {'ratio':>6}   95 % interval   {'A/A':>6}   95 % interval   within bounds")
 
 
 @contextmanager
 def new_folder() -> Iterator[Path]:
-    """A folder that the command line may write to, for a while."""
+    """A temporary folder for the output of the command line."""
     runs = workplace().root / "runs"
     runs.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=runs, prefix="bench-") as folder:
@@ -66,7 +65,10 @@ def new_folder() -> Iterator[Path]:
 
 
 def run(words: Sequence[str], tracking: str = "none", statuses: Collection[int] = (0,)) -> list[Record]:
-    """Runs the command line with these settings, which ends with one of `statuses`; the records, oldest first."""
+    """Runs the command line with these settings, and returns the records, oldest first.
+
+    Raises CalledProcessError: the exit status is none of `statuses`.
+    """
     with new_folder() as folder:
         command = [*CLI, *words, f"out={folder}", f"tracking={tracking}"]
         if (done := subprocess.run(command, stdout=subprocess.DEVNULL)).returncode not in statuses:
@@ -80,7 +82,7 @@ def records_in(folder: Path) -> list[Record]:
 
 
 def measured(record: Record) -> Measurement:
-    """What was measured of a cell, which must not have failed."""
+    """The measurement in a record. Its cell must not have failed."""
     assert record.measurement is not None, record.reason
     return record.measurement
 
@@ -91,13 +93,13 @@ def rate_of(record: Record) -> float:
 
 
 def rate_by_cell(*words: str) -> Numbers:
-    """Samples/s of the one cell that the command line measures with these settings."""
+    """Samples/s of the single cell that the command line measures with these settings."""
     (record,) = run(words)
     return (rate_of(record),)
 
 
 def windows_s(record: Record) -> float:
-    """Seconds of warm-up and measurement in one record: of its blocks, single steps and steps in phases."""
+    """Seconds of warm-up and measurement in one record: blocks, single steps, and steps with timed phases."""
     found = measured(record)
     phases = measured(record).breakdown
     of_phases = sum(map(sum, [phases.undisturbed_s, *phases.phases_s.values()])) if phases else 0.0
@@ -105,7 +107,7 @@ def windows_s(record: Record) -> float:
 
 
 def printed(*words: object) -> Numbers:
-    """The numbers in the last line that a command of this Python prints."""
+    """Runs a command with this Python, and returns the numbers in its last line of output."""
     command = [sys.executable, *map(str, words)]
     last = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
     return tuple(map(float, last.split()))

@@ -1,6 +1,6 @@
-"""What a user waits for: fresh processes, medians of `NUM_ROUNDS`, each beside its goal.
+"""The times that a user waits for, in fresh processes: the median of `NUM_ROUNDS` for each, beside its goal.
 
-The framework's files should be in the page cache; the first round of each figure is left out for that reason.
+The framework's files should be in the page cache. So the first round of each figure is left out.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from bench.turns import CLI, new_folder, records_in, windows_s
 
 NUM_ROUNDS = 5
 NUM_RECORDS = 300
-CARD = "  record "  # the line that ends the card
+CARD = "  record "  # beginning of the card's last line
 CELL = ["model=mlp", "mode=infer", "breakdown_s=0"]
 
 

@@ -1,1 +1,1 @@
-"""`make gpu-check` and `make tpu-check`: what accelbench promises, checked on a machine that has such a device."""
+"""`make gpu-check` and `make tpu-check`: check accelbench's promises on a machine with a GPU or TPU."""

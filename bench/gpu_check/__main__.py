@@ -23,9 +23,9 @@ from bench.gpu_check import packages
 from bench.gpu_check.findings import IS_SIMULATED, SIMULATED, Finding, Kind, Part, page, parse
 
 LIMIT_S = 580.0
-END_S = 5.0  # a part that was asked to end by itself gets this much longer
+END_S = 5.0  # after an interrupt, a part gets this much time to end by itself
 FRAMEWORK = {"torch": "torch", "pytorch-lightning": "pytorch_lightning", "pytest": "pytest"}
-HARDWARE = {"gpu": ["nvidiactl"], "tpu": ["accel*", "vfio/[0-9]*"]}  # below /dev
+HARDWARE = {"gpu": ["nvidiactl"], "tpu": ["accel*", "vfio/[0-9]*"]}  # device -> its files below /dev
 LIBRARIES = ("torch", "pytorch-lightning", "timm", "numpy", "triton", "torch_xla", "pytest")
 
 
@@ -34,16 +34,16 @@ class Step:
     """A part of the check."""
 
     title: str
-    words: tuple[str, ...]  # the module and its arguments; `{seconds}` becomes the time that it has
-    seconds: float  # how much time is kept for it; a part also gets what earlier ones leave
-    devices: tuple[str, ...] = ("gpu", "tpu", "cpu")  # where it makes sense
+    words: tuple[str, ...]  # the module and its arguments; `{seconds}` becomes the part's time limit
+    seconds: float  # time that is kept for the part; it also gets the time that earlier parts leave
+    devices: tuple[str, ...] = ("gpu", "tpu", "cpu")  # devices for which the part is useful
 
 
 def _case(title: str, name: str, seconds: float) -> Step:
     return Step(title, ("cases", name, "{device}", "{seconds}"), seconds, ("gpu",))
 
 
-# In the order of what is worth most. Each has a time of its own: what it can't do in that is not run.
+# The most useful parts come first. Each part has its own time limit, and leaves out what does not fit into it.
 STEPS = [
     _case("doctor", "doctor", 15),
     _case("a fork, with the installed packages imported before", "forks", 30),
@@ -63,9 +63,9 @@ STEPS = [
 
 
 def main(words: Sequence[str]) -> int:
-    """Returns the exit status: 0: nothing falls short, or there is no device; 1: something does; 2: it can't start."""
+    """Returns the exit status. 0: all is good, or there is no device. 1: a problem. 2: the check can't start."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__)
-    # `cpu` is a quick trial of the check itself.
+    # `cpu` tests the check itself quickly.
     parser.add_argument("--device", choices=["gpu", "tpu", "cpu"], default="gpu", help=argparse.SUPPRESS)
     parser.add_argument(
         "--simulated", action="store_true", help="on a simulated GPU, of a checkout: its times mean nothing"
@@ -84,10 +84,10 @@ def main(words: Sequence[str]) -> int:
         found = [str(packages.ROOT / "src"), str(packages.ROOT), folder]
         sys.path[:0] = found
         os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML numbers GPUs
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order in which NVML numbers GPUs
         importlib.invalidate_caches()
         absent = _absent(chosen.device)
-        # Even if the software here can't use it.
+        # Reports the hardware even if the software here can't use it.
         has_hardware = any(any(Path("/dev").glob(pattern)) for pattern in HARDWARE.get(chosen.device, ()))
         if absent is not None and not has_hardware:
             print(f"There is no {chosen.device} here: {absent}. With one, this command would check in ten minutes:")
@@ -102,7 +102,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _simulated(words: Sequence[str]) -> int:
-    """The same once more, in a process that sees a simulated GPU, as all that it starts do."""
+    """Runs the same command in a process that sees a simulated GPU, as do all its child processes."""
     sys.path[:0] = [str(packages.ROOT / "src"), str(packages.ROOT / "tests")]
     from simulated_gpu.build import build, why_not
 
@@ -116,7 +116,7 @@ def _simulated(words: Sequence[str]) -> int:
 
 
 def _check(device: str, out: Path) -> int:
-    """Runs the parts and writes the page; returns whether anything falls short."""
+    """Runs the parts and writes the page. Returns 1 if there is a problem, else 0."""
     started = time.monotonic()
     heading = _heading(device)
     print("\n".join(heading), flush=True)
@@ -139,7 +139,7 @@ def _look(device: str) -> Any:
 
 
 def _absent(device: str) -> str | None:
-    """Why there is no such device; None if there is one."""
+    """Why this machine lacks the device. None if it has one."""
     try:
         return _look(device).reason
     except ImportError as error:
@@ -163,7 +163,7 @@ def _heading(device: str) -> list[str]:
 
 
 def run(step: Step, device: str, seconds: float) -> Part:
-    """Runs a part in a process of its own for at most `seconds`, and prints its findings as they come."""
+    """Runs a part in its own process for at most `seconds`, and prints each finding at once."""
     part = Part(step.title)
     print(f"\n== {step.title} (at most {seconds:.0f} s)", flush=True)
     values = {"device": device, "seconds": f"{seconds - END_S:.0f}"}
@@ -187,7 +187,7 @@ def run(step: Step, device: str, seconds: float) -> Part:
     part.seconds = time.monotonic() - started
     if status:
         reason = f"ended with status {status}: {last}" if in_time else f"did not end within {seconds:.0f} s"
-        kind = Kind.skipped if IS_SIMULATED and not in_time else Kind.problem  # a CPU may be too slow for all of it
+        kind = Kind.skipped if IS_SIMULATED and not in_time else Kind.problem  # a CPU may be too slow
         part.findings.append(Finding(kind, reason))
         print(f"  {kind}: {reason}", flush=True)
     return part

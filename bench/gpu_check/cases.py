@@ -1,4 +1,4 @@
-"""What went wrong on GPUs before, or may: `python -m bench.gpu_check.cases PART DEVICE SECONDS`."""
+"""Checks of known and possible faults on GPUs: `python -m bench.gpu_check.cases PART DEVICE SECONDS`."""
 
 import importlib.util
 import os
@@ -22,11 +22,11 @@ from bench.gpu_check import plain
 from bench.gpu_check.cells import CNN, LONGEST_CASE_S, CellFailedError, cell, described, measure
 from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped
 
-# Packages that start CUDA when they are imported, or might: none may where a cell is forked. TensorFlow and JAX never
-# share a process with torch.
+# Packages whose import starts CUDA, or might. A process that cells are forked from must not have started CUDA.
+# TensorFlow and JAX are left out, because they never share a process with torch.
 PACKAGES = ("torchvision", "timm", "transformers", "triton", "flash_attn", "mamba_ssm", "causal_conv1d", "bitsandbytes")
 PACKAGES += ("torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "torchmetrics", "lightning")
-# Cells that failed on every GPU once, in words of the command line.
+# Cells that once failed on every GPU, as words of the command line.
 SHORT = "data=random tracking=none breakdown_s=0 window.measure_s=0.5 window.latency_s=0.2 window.latency_steps=20"
 if IS_SIMULATED:
     SHORT = "data=random tracking=none breakdown_s=0 window.measure_s=0.1 window.latency_s=0.05 window.latency_steps=5 "
@@ -52,12 +52,12 @@ while True:
 
 
 def left_s() -> float:
-    """The time that this part still has."""
+    """The remaining seconds of this part."""
     return float(sys.argv[3]) - (time.monotonic() - STARTED_S)
 
 
 def doctor(device: Device) -> None:
-    """What `accelbench doctor` prints here."""
+    """Reports the output of `accelbench doctor`."""
     ran = subprocess.run(
         [sys.executable, "-m", "accelbench.cli", "doctor"], capture_output=True, text=True, check=False
     )
@@ -68,7 +68,7 @@ def doctor(device: Device) -> None:
 
 
 def forks(device: Device) -> None:
-    """A cell that is forked from a process that has imported all packages which are installed here."""
+    """Checks a cell that is forked from a process with all installed packages imported."""
     names = tuple(name for name in PACKAGES if importlib.util.find_spec(name))
 
     def spec_of(cell: Cell) -> HostSpec:
@@ -82,7 +82,7 @@ def forks(device: Device) -> None:
 
 
 def from_words(words: str, device: Device) -> Cell | None:
-    """The cell of these words; None, which is reported, if this machine does not run it."""
+    """The cell of these words. If this machine skips the cell, reports this and returns None."""
     from accelbench.settings.compose import one_cell
 
     tried = one_cell(f"{SHORT} {words} device={device}")[0]
@@ -96,7 +96,7 @@ def from_words(words: str, device: Device) -> Cell | None:
 
 
 def usual(device: Device) -> None:
-    """Networks with layers of their own on a GPU, and a language model that generates."""
+    """Checks networks with special layers on a GPU, and a language model that generates."""
     with Hosts() as hosts:
         for num, words in enumerate(USUAL):
             if left_s() < LONGEST_CASE_S:
@@ -107,7 +107,7 @@ def usual(device: Device) -> None:
 
 
 def reported(hosts: Hosts, tried: Cell) -> None:
-    """Measures a cell: one that fails is a problem, and the others go on."""
+    """Measures a cell. If it fails, reports a problem, and the other cells continue."""
     try:
         measured = measure(hosts, tried)
     except CellFailedError as error:
@@ -119,7 +119,7 @@ def reported(hosts: Hosts, tried: Cell) -> None:
 
 
 def ungraphed(device: Device) -> None:
-    """A compiled network that can't be replayed as CUDA graphs: the record should say so."""
+    """Checks that the record notes if a compiled network can't be replayed as CUDA graphs."""
     if IS_SIMULATED:
         skipped("not run: a simulated GPU has none of Triton's kernels")
         return
@@ -134,7 +134,7 @@ def ungraphed(device: Device) -> None:
 
 
 def memory(device: Device) -> None:
-    """A convolution that finds no memory is out of memory, and the largest batch that fits is found."""
+    """Checks that a convolution without memory ends as `oom`, and that the largest batch is found."""
     if (tried := from_words(FULL, device)) is not None:
         with Hosts() as hosts, tempfile.TemporaryDirectory() as folder:
             outcome = hosts.run(tried, Path(folder))
@@ -157,7 +157,7 @@ def memory(device: Device) -> None:
 
 
 def function(device: Device) -> None:
-    """`accelbench.measure` measures a function of the CPU in a process that has started CUDA."""
+    """Checks that `accelbench.measure` measures a function of the CPU in a process that has started CUDA."""
     import torch
 
     import accelbench
@@ -169,7 +169,7 @@ def function(device: Device) -> None:
 
 
 def operators(device: Device) -> None:
-    """The busiest operators of a record are those that Kineto sees in a plain loop."""
+    """Checks that the longest operators of a record are the same as in a plain loop, by Kineto."""
     if IS_SIMULATED:
         skipped("not run: a simulated GPU has no times of kernels")
         return
@@ -182,7 +182,7 @@ def operators(device: Device) -> None:
 
 
 def neighbour(device: Device) -> None:
-    """A cell beside another program on the GPU is disturbed."""
+    """Checks that a cell is disturbed if another program uses the GPU."""
     if IS_SIMULATED:
         skipped("not run: programs do not share a simulated GPU")
         return
@@ -198,7 +198,7 @@ def neighbour(device: Device) -> None:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Another program uses the GPU."""
+    """Runs another program on the GPU during the block."""
     with subprocess.Popen([sys.executable, "-c", NEIGHBOUR], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -217,5 +217,5 @@ if __name__ == "__main__":
         PARTS[sys.argv[1]](Device(sys.argv[2]))
     except CellFailedError as error:
         problem(str(error))
-    except ModuleNotFoundError as error:  # such as Hydra, on a machine with little more than torch
+    except ModuleNotFoundError as error:  # such as Hydra, on a machine with few packages besides torch
         skipped(f"not run: {error.name} is not installed")

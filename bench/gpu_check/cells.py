@@ -1,7 +1,7 @@
-"""What accelbench measures on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
+"""Checks measurements of accelbench on the device: `python -m bench.gpu_check.cells PART DEVICE SECONDS`.
 
-`ceilings` probes the device as a sweep does. `cells` compares cells, each in a fresh process, with a plain loop before
-and after it; `graphs` those with CUDA graphs. `keras` runs two cells on Keras, which has an environment of its own.
+`ceilings` probes the device as a sweep does. `cells` compares each cell, in a fresh process, with a plain loop before
+and after it. `graphs` does the same with CUDA graphs. `keras` runs two cells on Keras, in Keras' own environment.
 """
 
 import importlib.util
@@ -33,15 +33,15 @@ from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped, wit
 from bench.gpu_check.plain import PlainFailedError, step_s
 
 WINDOW = Window(measure_s=1.0, width=0.01, latency_s=0.2, latency_steps=20)
-if IS_SIMULATED:  # a CPU computes, slowly
+if IS_SIMULATED:  # a slow CPU computes
     WINDOW = Window(measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=5, warmup_s=0.05, warmup_steps=2)
 TIMEOUT_S = 60.0
-LONGEST_CASE_S = 15.0  # no case begins when less time is left
+LONGEST_CASE_S = 15.0  # no case begins if less time is left
 LONGEST_OF_NETWORKS_S = 25.0
 LONG_STEP_S = 0.001
 LONG_STEP_BOUNDS = (0.97, 1.03)
-SHORT_STEP_BOUNDS = (0.9, 1.1)  # of short steps, launches take most of the time, which varies between processes
-# The most usual ones first: the last ones are left out if there is no time for them.
+SHORT_STEP_BOUNDS = (0.9, 1.1)  # bounds for short steps: most of their time is launches, which vary between processes
+# The most common ones come first. The last ones are left out if there is no time for them.
 PRECISIONS = (Precision.bf16, Precision.tf32, Precision.fp32, Precision.fp16)
 BATCH_SIZES = (2,) if IS_SIMULATED else (256, 64, 16)
 ON_XLA = [Precision.fp32, Precision.bf16_mixed, Precision.bf16]
@@ -59,7 +59,7 @@ KERAS_PYTHON = ".venv-keras-gpu/bin/python"
 def cell(
     device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int = 128, **others: Any
 ) -> Cell:
-    """A short cell, whose one batch of random images lies on the device unless `others` say more."""
+    """A short cell. By default, its only batch of random images is on the device. `others`: further settings."""
     if (precision, mode) == (Precision.fp16, Mode.train):  # Adam's epsilon underflows in fp16
         model = replace(model, optimizer="sgd")
     settings = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S, "data": RESIDENT} | others
@@ -67,7 +67,7 @@ def cell(
 
 
 def compared(device: Device) -> Iterator[Cell]:
-    """The cells that are compared with a plain loop on `device`; on a CPU few, to try the check itself."""
+    """The cells that are compared with a plain loop on `device`. For a CPU, only a few, which test the check itself."""
     if device == Device.gpu:
         yield from on_gpu()
         return
@@ -78,7 +78,7 @@ def compared(device: Device) -> Iterator[Cell]:
 
 
 def on_gpu() -> Iterator[Cell]:
-    """A network that everyone knows, whose batch is copied to the GPU at each step, as a sweep has it by default."""
+    """Cells of a well-known network. As by default in a sweep, each step copies a batch to the GPU."""
     for batch_size in BATCH_SIZES:
         for precision in PRECISIONS:
             for mode in STEP_MODES:
@@ -89,7 +89,7 @@ def on_gpu() -> Iterator[Cell]:
 
 
 def of_graphs() -> Iterator[Cell]:
-    """Inference as a CUDA graph; beside the same network without one, where the gain shows."""
+    """Cells of inference with a CUDA graph, and a cell without one that shows the gain."""
     for model, batch_size in ((CNN, 8), (RESNET, BATCH_SIZES[-1])):
         yield cell(Device.gpu, model, Mode.infer, Precision.fp32, batch_size)
         yield cell(Device.gpu, model, Mode.infer, Precision.fp32, batch_size, options=Options(cuda_graphs=True))
@@ -97,7 +97,7 @@ def of_graphs() -> Iterator[Cell]:
 
 @dataclass
 class Pair:
-    """What was measured of one cell: seconds per step of accelbench, and of the plain loop before and after it."""
+    """The times of one cell: seconds per step of accelbench, and of the plain loop before and after it."""
 
     ours_s: float
     plain_s: tuple[float, float]
@@ -106,12 +106,12 @@ class Pair:
         mean_s = sum(self.plain_s) / 2
         self.ratio = mean_s / self.ours_s  # accelbench's samples/s over the plain loop's
         self.bounds = LONG_STEP_BOUNDS if mean_s > LONG_STEP_S else SHORT_STEP_BOUNDS
-        self.is_good = IS_SIMULATED or within(self.ratio, self.bounds)  # a simulated GPU's times mean nothing
-        self.spread = abs(self.plain_s[0] - self.plain_s[1]) / mean_s  # of the two plain loops
+        self.is_good = IS_SIMULATED or within(self.ratio, self.bounds)  # times of a simulated GPU have no meaning
+        self.spread = abs(self.plain_s[0] - self.plain_s[1]) / mean_s  # relative difference of the two plain loops
 
 
 class CellFailedError(Exception):
-    """The cell has no measurement; the message says why."""
+    """The cell has no measurement. The message is the reason."""
 
 
 def probe(device: Device) -> None:
@@ -140,7 +140,7 @@ def probe(device: Device) -> None:
 
 
 def on_keras(device: Device) -> None:
-    """Runs two cells on Keras, in its environment alone."""
+    """Runs two cells on Keras, in Keras' own environment."""
     python = workplace().root / KERAS_PYTHON
     root = workplace().root
     if not python.exists():
@@ -166,7 +166,7 @@ def on_keras(device: Device) -> None:
 
 
 def run_cells(cells: Iterable[Cell], end: float, longest_s: float = LONGEST_CASE_S) -> None:
-    """Compares cells until about `end`; a comparison outside of its bounds is repeated once."""
+    """Compares cells until about `end`. If a ratio is outside of its bounds, the comparison is repeated once."""
     waiting = [(each, True) for each in possible(cells)]
     if not waiting:
         problem("no cell can run here")
@@ -189,7 +189,7 @@ def run_cells(cells: Iterable[Cell], end: float, longest_s: float = LONGEST_CASE
 
 
 def possible(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """The cells that this machine supports; the others are reported."""
+    """The cells that this machine supports. Reports the others."""
     for tried in cells:
         library = tried.model.library.value
         if tried.model.library != Library.accelbench and importlib.util.find_spec(library) is None:
@@ -201,7 +201,7 @@ def possible(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def _is_final(hosts: Hosts, tried: Cell, *, may_repeat: bool) -> bool:
-    """Reports one comparison; returns whether it need not be repeated."""
+    """Reports one comparison. Returns false if it must be repeated."""
     before = step_s(tried)
     measured = measure(hosts, tried)
     found = Pair(_step_s(measured), (before, step_s(tried)))
@@ -220,7 +220,7 @@ def _is_final(hosts: Hosts, tried: Cell, *, may_repeat: bool) -> bool:
 
 
 def measure(hosts: Hosts, tried: Cell) -> Measurement:
-    """What a cell measures. Raises CellFailedError."""
+    """The measurement of a cell. Raises CellFailedError."""
     with tempfile.TemporaryDirectory() as folder:  # random images need no files
         outcome = hosts.run(tried, Path(folder))
     if outcome.status != Status.ok or outcome.measurement is None:
@@ -235,7 +235,7 @@ def _step_s(measured: Measurement) -> float:
 
 
 def described(measured: Measurement, tried: Cell) -> str:
-    """Its speed, rates and memory in a line."""
+    """The speed, rates and memory of a cell, in one line."""
     step_s = _step_s(measured)
     flops = measured.work.flops if measured.work is not None else None
     texts = [f"{tried.batch_size / step_s:>11,.0f}/s {step_s * 1e3:>9.3f} ms"]

@@ -1,4 +1,4 @@
-"""NVML's energy counter against the integral of its power samples, over steady matrix products."""
+"""Compares NVML's energy counter with the integral of its power samples, during steady matrix products."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ BOUNDS = (0.9, 1.1)
 
 @dataclass
 class Samples:
-    """Readings of the power, each with its time, and what the counter rose by between the first and the last."""
+    """Readings of the power with their times, and the rise of the energy counter from the first to the last."""
 
     times_s: list[float] = field(default_factory=list)
     watts: list[float] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Samples:
 def sample(
     watts: Callable[[], float], joules: Callable[[], float], goes_on: Callable[[], bool], period_s: float = PERIOD_S
 ) -> Samples:
-    """Reads the power until `goes_on` says no, and the counter before and after."""
+    """Reads the power while `goes_on()` is true, and the energy counter before and after."""
     found = Samples()
     before = joules()
     while not found.times_s or goes_on():
@@ -37,9 +37,9 @@ def sample(
 
 
 def integral(times_s: Sequence[float], watts: Sequence[float]) -> float:
-    """The joules of power samples: each span counts with the mean of the powers at its ends.
+    """The energy of power samples in joules, by the trapezoidal rule.
 
-    Raises ValueError: there are fewer than two samples, or the times don't rise.
+    Raises ValueError: there are fewer than two samples, or the times do not rise.
     """
     spans = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
     if not spans or min(spans) <= 0:
@@ -65,7 +65,7 @@ def judge(found: Samples) -> None:
 
 
 def main() -> None:
-    """Measures the first visible GPU."""
+    """Makes the comparison on the first visible GPU."""
     if IS_SIMULATED:
         skipped("not run: a simulated GPU takes no power")
         return

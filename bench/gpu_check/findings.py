@@ -1,4 +1,4 @@
-"""What the parts of the check print: one JSON object per line, which the main process reads while the part runs."""
+"""The output of the check's parts: one JSON object per line. The main process reads it while the part runs."""
 
 import json
 import os
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-SIMULATED = "GPU_CHECK_SIMULATED"  # the variable
-IS_SIMULATED = SIMULATED in os.environ  # whether a simulated driver takes the place of the GPU's
+SIMULATED = "GPU_CHECK_SIMULATED"  # environment variable that marks a simulated GPU
+IS_SIMULATED = SIMULATED in os.environ  # whether a simulated driver replaces the GPU's driver
 
 
 class Kind(StrEnum):
-    """What a finding means: a figure, something that falls short, or something that could not be checked here."""
+    """The meaning of a finding: a figure, a problem, or a check that was not possible here."""
 
     figure = "figure"
     problem = "problem"
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass
 class Part:
-    """A part of the check, what it found, and how long it took."""
+    """A part of the check, with its findings and its duration."""
 
     title: str
     findings: list[Finding] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def problems(self) -> list[str]:
-        """What falls short."""
+        """The texts of the problems."""
         return [found.text for found in self.findings if found.kind == Kind.problem]
 
 
@@ -54,12 +54,12 @@ skipped = partial(report, Kind.skipped)
 
 
 def within(ratio: float, bounds: tuple[float, float]) -> bool:
-    """Whether a ratio lies within its bounds, these included; NaN does not."""
+    """Whether a ratio is within its bounds. The bounds themselves count as within; NaN does not."""
     return bounds[0] <= ratio <= bounds[1]
 
 
 def parse(line: str) -> Finding | None:
-    """The finding of a line; None if a library printed the line."""
+    """The finding in a line of output. None if a library printed the line."""
     try:
         values = json.loads(line)
         return Finding(Kind(values["kind"]), str(values["text"]))
@@ -68,7 +68,7 @@ def parse(line: str) -> Finding | None:
 
 
 def page(heading: list[str], parts: list[Part]) -> str:
-    """The page of figures, with the verdict at its top, below the lines that describe the machine."""
+    """The text of the page: the lines of `heading` about the machine, then the verdict, then the figures."""
     problems = [f"  {part.title}: {' '.join(text.split())}" for part in parts for text in part.problems]
     num_skipped = sum(found.kind == Kind.skipped for part in parts for found in part.findings)
     verdict = f"{len(problems)} FALL SHORT" if problems else "PASS"

@@ -1,4 +1,4 @@
-"""The tests that are marked for the device. Those whose libraries are missing here are skipped, and counted."""
+"""Runs the tests that are marked for the device. Tests whose libraries are missing here are skipped and counted."""
 
 import os
 import re
@@ -11,18 +11,18 @@ from accelbench.project import workplace
 from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped
 
 TEST_TIMEOUT_S = 60
-END_S = 10.0  # pytest gets this much to end after an interrupt
+END_S = 10.0  # time that pytest gets to end after an interrupt
 MISSING = re.compile(r"No module named '([\w.]+)'|could not import '([\w.]+)'")
 
 
 def marked_files(root: Path, mark: str) -> list[str]:
-    """The test files with tests of a mark: only these are imported."""
+    """The test files that contain a mark. Only these are imported."""
     paths = sorted((root / "tests").rglob("test_*.py"))
     return [str(path.relative_to(root)) for path in paths if f"@pytest.mark.{mark}\n" in path.read_text()]
 
 
 def main(mark: str, seconds: float) -> None:
-    """Runs them for at most `seconds`."""
+    """Runs the tests with this mark for at most `seconds`."""
     root = workplace().root
     files = marked_files(root, mark)
     if IS_SIMULATED:
@@ -33,9 +33,9 @@ def main(mark: str, seconds: float) -> None:
         return
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "--tb=no", "-m", mark, "-W", "default"]
     command += ["-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}", "--continue-on-collection-errors", *files]
-    # An interrupt lets pytest print its summary of what has run so far.
+    # After an interrupt, pytest prints a summary of the tests that have run.
     command = ["timeout", "--foreground", "-s", "INT", "-k", f"{END_S}", f"{max(seconds - END_S, 1)}", *command]
-    wide = {**os.environ, "COLUMNS": "300"}  # else pytest cuts off the errors in its summary
+    wide = {**os.environ, "COLUMNS": "300"}  # otherwise pytest cuts the errors in its summary
     ran = subprocess.run(command, cwd=root, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = ran.stdout.splitlines()
     summary = [line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))]

@@ -1,4 +1,4 @@
-"""Networks that a GPU has trouble with."""
+"""Networks that are difficult for a GPU."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ LEFT_BYTES = 16 << 20  # less than the convolution's output
 
 
 class OnTheHost(nn.Module):
-    """A part of it computes on the CPU, which no CUDA graph can replay."""
+    """A network with a part on the CPU. No CUDA graph can replay this part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class OnTheHost(nn.Module):
 
 
 class Full(nn.Module):
-    """A convolution on a device whose memory is taken but for a little."""
+    """A convolution on a device with almost no free memory."""
 
     def __init__(self) -> None:
         super().__init__()

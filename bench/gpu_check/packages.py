@@ -1,7 +1,7 @@
-"""The packages that accelbench needs beyond torch, Lightning and what comes with them: `make gpu-check-pack`.
+"""The packages that accelbench needs besides torch, Lightning and their dependencies: `make gpu-check-pack`.
 
-`python -m bench.gpu_check.packages` downloads their wheels, in the versions of requirements.lock, to gpu-check-wheels/.
-The check installs those that are missing from there into a temporary folder, without a network.
+`python -m bench.gpu_check.packages` downloads their wheels to gpu-check-wheels/, in the versions of requirements.lock.
+From this folder the check installs missing packages into a temporary folder. It needs no network.
 """
 
 import importlib.util
@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "gpu-check-wheels"
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (17, 24, 28)] + ["manylinux2014_x86_64"]
-# Distribution -> the module that it brings. The check can't start without the first ones; the others are for the tests
-# and for accelbench's command line.
+# Distribution -> its module. The check can't start without the first ones. The others are for the tests and for
+# accelbench's command line.
 NEEDED = {"msgspec": "msgspec", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
 ONLY_AS_SOURCE = "antlr4-python3-runtime"
 USEFUL = {"pytest-timeout": "pytest_timeout", "platformdirs": "platformdirs", "hydra-core": "hydra"}
@@ -37,7 +37,7 @@ def install(names: list[str], target: Path) -> str | None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--find-links", FOLDER]
     command += ["--disable-pip-version-check", "--target", target]
     errors = []
-    for name in names:  # each on its own: a missing wheel should not cost the others
+    for name in names:  # one at a time: if a wheel is missing, the others are still installed
         ran = subprocess.run([*map(str, command), name], capture_output=True, text=True, check=False)
         if ran.returncode:
             errors.append(f"{name}: {(ran.stderr.strip().splitlines() or ['pip failed'])[-1]}")

@@ -1,7 +1,7 @@
 """A training or inference loop written by hand, without accelbench's engine, clock or Trainer, in a fresh process.
 
-Only the network and its batch are made as in the cell: their weights and images are equal. If the cell's batch lies on
-the host, the loop copies it at each step, from memory that is pinned or not.
+The network and its batch are made as in the cell: their weights and images are equal. If the cell's batch is in host
+memory, the loop copies it in each step, from pinned or from pageable memory.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ AUTOCAST = {Precision.fp16_mixed: "float16", Precision.bf16_mixed: "bfloat16"}
 
 
 class PlainFailedError(Exception):
-    """A plain loop failed; the message is the last line of its error."""
+    """A plain loop failed. The message is the last line of its error."""
 
 
 @cache
 def _forks() -> Any:
-    """What forks processes from one that has imported the framework."""
+    """A context of multiprocessing that forks processes from one with the framework imported."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torchvision", "timm", "accelbench.engines.pytorch.zoo"])
     with patch.dict(os.environ):
@@ -51,12 +51,12 @@ def _forks() -> Any:
 
 
 def step_s(cell: Cell, *, pinned: bool = True) -> float:
-    """The median seconds per step of a plain loop that does what `cell` does. Raises PlainFailedError."""
+    """The median seconds per step of a plain loop with the work of `cell`. Raises PlainFailedError."""
     return _asked("measure", cell, pinned)
 
 
 def busiest(cell: Cell) -> list[str]:
-    """The names of the kernels' operators in a step, the busiest first, by Kineto. Raises PlainFailedError."""
+    """The operators of a step by the time of their kernels, the longest first, by Kineto. Raises PlainFailedError."""
     return _asked("profile", cell, True)
 
 
@@ -72,7 +72,7 @@ def _asked(what: str, cell: Cell, pinned: bool) -> Any:
 
 
 def _answer(what: str, cell_json: str, pinned: bool) -> Any:
-    """In a process of its own: what is asked for, or why there is none. Not every error can be pickled."""
+    """Runs in its own process. Returns the result, or the error as text, because not every error can be pickled."""
     signal.alarm(TIMEOUT_S)
     try:
         cell = load(Cell, json.loads(cell_json))
@@ -84,7 +84,7 @@ def _answer(what: str, cell_json: str, pinned: bool) -> Any:
 
 
 def measure(cell: Cell, pinned: bool) -> float:
-    """Median seconds per step over blocks of about 0.1 s."""
+    """The median seconds per step, over blocks of about 0.1 s."""
     timed = _timed(cell.device)
     step = _step(cell, pinned)
     timed(step, WARMUP_STEPS)
@@ -101,7 +101,7 @@ def measure(cell: Cell, pinned: bool) -> float:
 
 
 def profiled(cell: Cell, pinned: bool) -> list[str]:
-    """The operators of one step by the time of their kernels."""
+    """The operators of one step, sorted by the time of their kernels."""
     from torch.profiler import ProfilerActivity, profile
 
     step = _step(cell, pinned)
@@ -114,7 +114,7 @@ def profiled(cell: Cell, pinned: bool) -> list[str]:
 
 
 def _timed(device: Device) -> Callable[[Callable[[], object], int], float]:
-    """A function that runs a step some times, and returns the seconds per step."""
+    """A function that runs a step a number of times, and returns the seconds per step."""
     import torch
 
     def by_events(step: Callable[[], object], num: int) -> float:
@@ -199,7 +199,7 @@ def _step(cell: Cell, pinned: bool) -> Callable[[], object]:
 
 
 def _replayed(network: Any, images: Any) -> Callable[[], object]:
-    """Inference as one CUDA graph, as PyTorch's manual records it: a warm-up on a side stream, a static input."""
+    """Inference as one CUDA graph, recorded as in PyTorch's manual: warm-up on a side stream, static input."""
     import torch
 
     given = images.clone()
