@@ -1,8 +1,8 @@
 """Joins processes into cells with one speed each, and compares two cells. Every surface shows these numbers.
 
-The speed of a cell is the median of its processes. If there are enough processes for a comparison (`MIN_PROCESSES`), it
-is their geometric mean, so that the ratio of two speeds is the ratio of the interval that decides which cell is faster.
-If enough processes ran only to confirm an answer, only these count.
+The speed of a cell is the median speed of its processes. If there are enough processes for a comparison
+(`MIN_PROCESSES`), it is the geometric mean. The ratio of two such speeds equals the ratio of the comparison, whose
+interval decides which cell is faster. If enough processes ran to confirm an answer, only these processes count.
 """
 
 import math
@@ -37,13 +37,14 @@ AGAINST_SPEED = ("cost_per_million_samples",)
 class MeasuredCell(Process):
     """A cell, with the speed of all processes that count.
 
-    As a `Process` it is the typical one, whose speed is nearest to the cell's. If no process is ok, it has the record
-    and the outcome of one that is not. The 95 % interval of the speed is that of a single process; of a few, the bounds
-    of all their intervals; of a geometric mean, its own.
+    Its fields as a `Process` are those of the typical process, whose speed is nearest to the cell's. If no process is
+    ok, they are those of a process that is not ok. `low` and `high` are the ends of the 95 % interval of the speed. If
+    one process counts, it is the interval of that process. If a few processes count, it spans all their intervals. If
+    the speed is a geometric mean, it is the interval of the mean.
     """
 
-    processes: Sequence[Process]  # all of them, from any folder, also those that are not ok
-    counted: Sequence[Process] = ()  # those that the speed counts; empty if none is ok
+    processes: Sequence[Process]  # all processes of the cell, from any folder, also those that are not ok
+    counted: Sequence[Process] = ()  # the processes in the speed; empty if none is ok
     speed: float | None = None  # the published samples/s; None if none is ok
     low: float | None = None
     high: float | None = None
@@ -55,12 +56,12 @@ class MeasuredCell(Process):
 
     @property
     def competes(self) -> bool:
-        """Whether its speed is compared. The short runs with which a search of rates begins are not."""
+        """Whether the speed is compared. Short cells at the start of a search for rates are not compared."""
         return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:
-        """Its row of `cells.csv`: the numbers of the typical process, with the cell's speed and what depends on it."""
+        """Its row of `cells.csv`: the typical process's row, with the cell's speed and figures that follow from it."""
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         if self.is_older:
             row = without_numbers(row)
@@ -82,12 +83,12 @@ class MeasuredCell(Process):
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """The other cells' `measured_key` -> the comparison with this one; kept, since each takes a bootstrap."""
+        """The other cells' `measured_key` -> the comparison with this cell; cached, since each takes a bootstrap."""
         return {}
 
     @cached_property
     def side(self) -> Side:
-        """The cell as one side of a comparison; only of one with a speed."""
+        """The cell as one side of a comparison. The cell must have a speed."""
         assert self.speed
         processes = [process.compared for process in self.counted if process.compared is not None]
         return Side(processes=processes, speed=self.speed, low=self.low, high=self.high)
@@ -96,8 +97,8 @@ class MeasuredCell(Process):
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     """The cells of all processes, planned or confirming, of any outcome and any sweep.
 
-    If several sweeps planned a cell, it is there once for each, with the same numbers. A cell needs a planned process.
-    If cells differ only in code, weights or data, all but the latest are older.
+    If several sweeps planned a cell, the result has it once for each sweep, with the same numbers. A cell without a
+    planned process is left out. If cells differ only in code, weights or data, all but the latest are marked older.
     """
     every = list(processes)
     keys = _keys(every)
@@ -123,7 +124,7 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """The key of each process's cell; without data or record, that of the latest with its code or settings."""
+    """Each process's cell key; without a data digest, the key of the latest process with its code or settings."""
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
         if process.record is not None:
@@ -148,7 +149,7 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
-    """The cell as the sweep in `folder` has it. If none of its processes there is ok, neither is the cell."""
+    """The cell in the sweep of `folder`. If none of the cell's processes in that folder is ok, the cell is not ok."""
     here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
     ok = [process for process in here if process.is_ok]
     shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
@@ -164,12 +165,12 @@ def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -
         figures = {"counted": counted, "speed": speed, "low": low, "high": high}
     elif (
         ok and shown.cell.protocol == Protocol.target
-    ):  # the seed with the median time; inf: it did not reach the target
+    ):  # typical is the seed with the median time; a seed that did not reach the target counts as inf
         by_time = sorted(ok, key=lambda process: process.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
     named = {"cell": shown.cell, "label": shown.label, "folder": folder, "is_confirming": False}
     made = object.__new__(MeasuredCell)
-    # with the cached properties of the typical process
+    # This copies the cached properties of the typical process, too.
     vars(made).update(vars(typical), **named, **figures, processes=of_cell)
     return made
 
@@ -187,7 +188,7 @@ def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap(Judgement):
-    """How many times as fast the first cell is as the second, and how sure that is."""
+    """The ratio of the first cell's speed to the second's, and how sure the ratio is."""
 
     first: MeasuredCell
     second: MeasuredCell
@@ -199,7 +200,7 @@ class Gap(Judgement):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio if interleaved; else bounds from both intervals; None if unknown."""
+        """The 95 % interval of the ratio; without one, bounds from both cells' intervals; None if unknown."""
         if self.low is not None and self.high is not None:
             return self.low, self.high
         if not (self.first.low and self.first.high and self.second.low and self.second.high):
@@ -213,7 +214,7 @@ class Gap(Judgement):
 
     @property
     def is_told(self) -> bool:
-        """Whether one is faster, surely or likely."""
+        """Whether one cell is surely or likely faster than the other."""
         return self.word in (Word.sure, Word.likely)
 
     @property
@@ -223,9 +224,9 @@ class Gap(Judgement):
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """How many times as fast `first` is as `second`; both have a speed.
+    """The ratio of the speed of `first` to that of `second`. Both must have a speed.
 
-    In the other order, the word is the same and the ratio its reciprocal.
+    If the cells are swapped, the word stays the same, and the ratio is inverted.
     """
     key = second.measured_key
     if key not in first.judged:

@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """The lines that are not empty.
+    """The lines of the headline, without empty ones.
 
     `cells` are all cells, also those without numbers. `published` compares the answers with published numbers.
     """
@@ -36,7 +36,7 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
 
 
 def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
-    """How many requests per second the best setting of each workload serves, and the fastest trainings to a target."""
+    """A sentence for each workload that served requests, and one for each that was trained to a target."""
     served = [f"{capacity.what}: {capacity.sentence}." for capacity in best_settings(capacities(cells))]
     return [*served, *(answer.brief if is_brief else answer.sentence for answer in target_answers(cells))]
 
@@ -65,7 +65,7 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """How many cells are in doubt, and why; which data are stand-ins. Empty if nothing was measured."""
+    """How many cells are in doubt, why, and which data are stand-ins; empty if nothing was measured."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
@@ -81,7 +81,7 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
-    """Each tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of its cells."""
+    """Tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of the cells that it is for."""
     labels_of: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
@@ -90,7 +90,7 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
-    """Data set -> a sentence that it is a stand-in; without the sets that are real."""
+    """Data set -> a sentence that its data are a stand-in. Real data sets are left out."""
     sources: dict[str, str] = {}
     for cell in cells:
         data = cell.record.data if cell.record and cell.measurement else None

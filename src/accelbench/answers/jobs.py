@@ -1,4 +1,4 @@
-"""Jobs: each model with its mode, under a name of its own, and how much other settings gain over its reference."""
+"""Jobs: each model with its mode, a unique name, and the gains of other settings over its reference."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest sure or likely gain; else one that may be a gain; else the largest. Only for a job with gains."""
+        """The largest sure or likely gain; else one that `can't tell` and may exceed 1; else the largest."""
         if self.answer.best:
             return self.answer.best
         untold = [gain for gain in self.gains if gain.word == Word.cant_tell]
@@ -31,33 +31,33 @@ class Job(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """The batch of its cell, such as ` b128`; empty if the job has one batch only."""
+        """The batch of `cell`, such as ` b128`; empty if the job has only one batch size."""
         several = len({cell.cell.batch_size for cell in self.answer.group.cells}) > 1
         return f" b{self.cell.cell.batch_size}" if several else ""
 
     @property
     def cell(self) -> MeasuredCell:
-        """The cell with this gain; for a job without gains, the fastest one."""
+        """The cell with the `gain`; if the job has no gains, the fastest cell."""
         return self.gain.first if self.gains else self.answer.fastest
 
     @property
     def reference(self) -> MeasuredCell | None:
-        """What that cell is compared with; None without gains."""
+        """The cell that `cell` is compared with; None if the job has no gains."""
         return self.gain.second if self.gains else None
 
     @property
     def choice(self) -> str:
-        """What a picture calls that cell, such as `OpenVINO int8` or `PyTorch bf16 b128`."""
+        """The name of `cell` in a picture, such as `OpenVINO int8` or `PyTorch bf16 b128`."""
         return self.name_of(self.cell) + self.batch
 
     def name_of(self, cell: MeasuredCell) -> str:
-        """What a picture calls a cell, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
+        """The name of a cell in a picture, such as `OpenVINO int8` or `PyTorch fp32 on GPU`."""
         environment = self.answer.group.environments.get(cell.measured_key)
         return setting_name(cell, beside=self.reference or cell, environment=environment)
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
-    """The jobs that gain, the largest gain first; then the others that have gains, and those that have none."""
+    """The jobs: first jobs with a sure or likely gain, the largest first; then others with a gain; then the rest."""
     named = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
     return sorted(named, key=lambda job: (not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0))
 
@@ -81,14 +81,14 @@ def _names(answers: Sequence[Answer]) -> list[str]:
 
 
 def reference_text(every: Sequence[Job]) -> str:
-    """What the references of all jobs have in common, such as `PyTorch fp32 on CPU`; only of jobs with gains."""
+    """What the references of all jobs with gains have in common, such as `PyTorch fp32 on CPU`."""
     references = [(job, gain.second) for job in every for gain in job.gains]
     names = {f"{job.name_of(cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
     return names.pop() if len(names) == 1 else "what was asked for first"
 
 
 def kind_of(gap: Gap) -> str:
-    """The engine, with the device if the reference has another one."""
+    """The engine of a cell, with its device if the reference ran on another one."""
     cell = gap.first.cell
     on = "" if cell.device == gap.second.cell.device else f" on {DEVICES[cell.device]}"
     return ENGINES[cell.engine] + on

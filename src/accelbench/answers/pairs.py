@@ -18,13 +18,13 @@ class Axis(NamedTuple):
 
     name: str
     question: str
-    base_text: str  # what others are compared with, in words
-    fields: tuple[str, ...]  # of the cells; pairs are equal in all others
-    is_base: Callable[[Cell], bool] | None  # of the cell that others are compared with; None: the smallest batch
+    base_text: str  # the base value in words; other values are compared with it
+    fields: tuple[str, ...]  # fields of a cell; the cells of a pair are equal in all other fields
+    is_base: Callable[[Cell], bool] | None  # whether a cell has the base value; None: the base is the smallest batch
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """The cell that the others are compared with, of cells that differ only in this setting; None if it lacks."""
+        """The one of `cells` that has the base value; None if none has it. The cells differ only in this setting."""
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -76,7 +76,7 @@ AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells that differ in one setting. The gap is the speed of `cell` over that of `base`."""
+    """Two cells that differ in one setting. The gap is the speed of `cell` divided by the speed of `base`."""
 
     axis: Axis
     gap: Gap
@@ -98,7 +98,7 @@ class Pair:
 
     @property
     def base_value(self) -> str:
-        """Its value in the base."""
+        """The setting's value in the base."""
         return self.axis.text(self.base)
 
     @property
@@ -109,7 +109,7 @@ class Pair:
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Each cell over the cell with the base value of the axis, if they differ in nothing else.
+    """Each cell, paired with the cell that has the base value of the axis and equals it in all other settings.
 
     Both were measured on one machine with the same packages. Trainings of one epoch are left out, since their speed
     includes compilation.
@@ -117,7 +117,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for cell in cells:
         if cell.competes and not (cell.measurement and len(cell.measurement.epochs) == 1):
-            alike = digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])  # but for the axis
+            alike = digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])  # all but the axis
             groups[alike].setdefault(cell.measured_key, cell)
     made = []
     for group in groups.values():
@@ -131,7 +131,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 
 
 def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """The sure and likely ratios: how many times as fast as the base cells are, and how many times they are slower."""
+    """The sure and likely ratios to the base: speed-ups of faster cells, and slow-downs of slower cells."""
     ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 
@@ -158,5 +158,5 @@ def summary(alike: Sequence[Pair], value: str, base: str) -> str:
 
 
 def span(ratios: Sequence[float], digits: int = 3) -> str:
-    """The smallest and the largest, such as `1.28 to 3.39`; empty without any."""
+    """The smallest and the largest ratio, such as `1.28 to 3.39`; empty if there are no ratios."""
     return " to ".join(dict.fromkeys(significant(end(ratios), digits) for end in (min, max))) if ratios else ""

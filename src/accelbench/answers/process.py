@@ -1,4 +1,4 @@
-"""A planned process with its record and its row of numbers. All answers are made of these."""
+"""A planned process with its record and its row of numbers. All answers are computed from processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,11 +36,11 @@ class Process:
     label: str  # a short name, which no other process of its sweep has
     record: Record | None  # None if it has not run yet, or if its record can't be read
     problem: str | None = None  # why its record can't be read; None if it can, or if there is none
-    costs: Mapping[Device, Cost] = field(default_factory=dict)  # of devices, as the user states them
+    costs: Mapping[Device, Cost] = field(default_factory=dict)  # the user's prices and power of each device
     is_confirming: bool = False  # whether it ran interleaved with another cell, to decide which is faster
-    is_older: bool = False  # whether its cell was measured again since, with other code, weights or data
+    is_older: bool = False  # whether its cell was measured again later, with other code, weights or data
     folder: str = ""  # of its sweep, as a report names it; may be empty
-    path: Path | None = None  # of the record's file, whether there is one or not; None if that is unknown
+    path: Path | None = None  # where the record's file is or would be; None if that is unknown
 
     @classmethod
     def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
@@ -49,19 +49,19 @@ class Process:
         return cls(**named, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
-        """The same process with the results instead of the raw samples, which would fill the memory."""
+        """The same process, with results computed and raw samples dropped, since samples would fill the memory."""
         for name in COMPUTED:
-            getattr(self, name)  # caches it, and `changed` keeps what is cached
+            getattr(self, name)  # computes and caches the property; `changed` keeps cached properties
         record = self.record
         if record is not None:
             measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
         made = changed(self, record=record, costs={})
-        vars(made).pop("_settings", None)  # which only the keys above need
+        vars(made).pop("_settings", None)  # only the keys above need it
         return made
 
     def with_ceilings(self, ceilings: Ceilings) -> "Process":
-        """The same ok process with these ceilings instead of those of its record."""
+        """The same ok process, with these ceilings instead of the ceilings in its record."""
         assert self.record is not None
         environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
         record = changed(self.record, environment=environment)
@@ -69,7 +69,7 @@ class Process:
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:
-        """What a comparison needs of the process; None without a record."""
+        """The data of the process that a comparison needs; None without a record."""
         return record_sets.ComparedProcess.of(self.record) if self.record else None
 
     @property
@@ -93,12 +93,12 @@ class Process:
 
     @property
     def disturbed(self) -> str | None:
-        """Which load disturbed an ok process, so that its numbers are not published; None if none did."""
+        """The load that disturbed an ok process; None if none did. Numbers of a disturbed process are not published."""
         return self.compared.disturbed if self.compared else None
 
     @cached_property
     def rough_speed(self) -> float | None:
-        """Samples/s or requests/s of a disturbed process, to show; no answer uses them."""
+        """Samples/s or requests/s of a disturbed process. It is shown, but no answer uses it."""
         if not self.disturbed or self.measurement is None:
             return None
         if self.measurement.serving is not None:
@@ -108,7 +108,7 @@ class Process:
 
     @property
     def reason(self) -> str | None:
-        """Why the outcome is not `ok`; None if it is, or if it has not run."""
+        """Why the outcome is not `ok`; None if the outcome is ok, or if the process has not run."""
         if self.is_older:
             return WHY_OLDER
         return (self.record.reason or self.disturbed) if self.record else self.problem
@@ -130,7 +130,7 @@ class Process:
 
     @property
     def row(self) -> Row:
-        """Its row of `processes.csv`: only settings if it has not run, no numbers if it is invalid or disturbed."""
+        """Its row of `processes.csv`. If it has not run, only settings; if it is invalid or disturbed, no numbers."""
         return self.own_row | ({"reason": WHY_OLDER} if self.is_older else {})
 
     @cached_property
@@ -138,7 +138,7 @@ class Process:
         if self.record is not None:
             row = with_costs(summarise(self.record), self.costs)
             return without_numbers(row) if self.record.status == Status.invalid else row
-        # The row of an empty record has all columns; those that come from a run are then emptied.
+        # The row of an empty record has all columns. The columns that describe a run are then emptied.
         _, _, identity = self.name.partition("-")
         run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
         empty = Record(cell=self.cell, identity=identity, **run)
@@ -157,12 +157,12 @@ class Process:
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """All settings and the data but for `settings`. Cells that differ only in `settings` have equal ones."""
+        """The settings without `settings`, and the data digest. Equal for cells that differ only in `settings`."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
     def data_digest(self) -> str | None:
-        """The digest of the data that it read; None if it ended before that."""
+        """The digest of the data that the process read; None if it ended before it read them."""
         return self.record.data.digest if self.record and self.record.data else None
 
     @cached_property
@@ -188,7 +188,7 @@ class Process:
     def measured_key(self) -> str:
         """Equal for the processes of one cell, and only for these.
 
-        They have equal settings but for `PROCESS_SETTINGS`. They ran on one machine, or on equal nodes of a cluster,
+        Their settings differ only in `PROCESS_SETTINGS`. They ran on one machine, or on equal nodes of a cluster,
         with equal packages, environment variables, data, measuring code, user's code and weights.
         """
         return digest([self.ran_key, self.data_digest])

@@ -10,8 +10,8 @@ from accelbench.answers.words import choice_text, environment_names, short_text,
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.serialize import flat, grouped
 
-MAX_PACKAGES = 3  # at most so many packages are named for a group
-# Criterion -> its column of cells.csv, and 1 if more is better, -1 if less is.
+MAX_PACKAGES = 3  # packages named for a group, at most
+# Criterion -> its column of cells.csv, and 1 if higher values are better, -1 if lower values are better.
 CRITERIA = {
     "throughput": ("samples_per_s", 1),
     "latency": ("latency_p50_ms", -1),
@@ -25,7 +25,7 @@ class Limit:
     """How long a step of a cell may take."""
 
     ms: float
-    percentile: int = 50  # of its steps: 50 (their median), 90 or 99
+    percentile: int = 50  # which percentile of the steps' times is limited: 50 (the median), 90 or 99
 
     @property
     def column(self) -> str:
@@ -42,7 +42,7 @@ class Group:
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
     reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first
-    where: str = ""  # what differs from other groups of this workload, such as the machine; empty without others
+    where: str = ""  # how it differs from other groups of its workload, such as the machine; empty for an only group
 
     @property
     def what(self) -> str:
@@ -56,7 +56,7 @@ class Group:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each setting but the first, the fastest first. A setting has any batch size."""
+        """The fastest cell, over all batch sizes, of each setting but the fastest setting; the fastest first."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell), cell)
@@ -69,9 +69,10 @@ class Group:
 
     @cached_property
     def rival(self) -> MeasuredCell | None:
-        """The cell that the fastest one is compared with: its reference, or else the fastest other cell of its batch.
+        """The cell that the fastest cell is compared with; None if there is no such cell.
 
-        If there is only one setting, it is the fastest cell of another batch. None if there is no such cell.
+        It is the reference of the same batch size, or else the fastest other cell of that batch size. If there is only
+        one setting, it is the fastest cell of another batch size.
         """
         others = self.cells[1:]
         if self.others:
@@ -80,21 +81,21 @@ class Group:
 
     @property
     def lead(self) -> Gap | None:
-        """How many times as fast the fastest cell is as its rival; None without one."""
+        """The ratio of the fastest cell's speed to its rival's; None without a rival."""
         return gap(self.fastest, self.rival) if self.rival else None
 
     def is_reference(self, cell: MeasuredCell) -> bool:
-        """Whether other cells of its batch are compared with this one."""
+        """Whether other cells of the same batch size are compared with this cell."""
         return setting_key(cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
-        """How many times as fast the cell is as the reference of its batch; None for a reference, or without one."""
+        """The ratio of the cell's speed to that of its batch's reference; None for a reference, or without one."""
         reference = self.references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 
     @cached_property
     def gains(self) -> list[Gap]:
-        """The gain of each other setting, at its fastest batch that has a reference; the largest first."""
+        """The gain of each setting but the reference, at its fastest batch with a reference; the largest first."""
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
             gain = self.gain(cell)
@@ -168,7 +169,7 @@ def alike(
     by_work: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
     for cell in cells:
         work = plain_of(cell)
-        by_work[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # it may be of several sweeps
+        by_work[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # sweeps may share a cell
     every = [
         sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
         for of_work in by_work.values()
@@ -182,7 +183,7 @@ def alike(
 
 
 def _told_apart(made: Iterable[Group]) -> list[Group]:
-    """The same groups, with `where` if several are about the same."""
+    """The same groups. If several groups have the same `what`, each gets a `where`."""
     made = list(made)
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
@@ -192,7 +193,7 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """What differs from groups about the same: the machine; if that is equal, settings and packages; else the day."""
+    """How a group differs from groups like it: by machine; else by settings and packages; else by day."""
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
@@ -219,7 +220,7 @@ def _machine(group: Group) -> str:
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
-    """The best cells of a group, each with its criteria, such as `throughput, latency`."""
+    """The best cells of a group, each with the criteria that it is best by, such as `throughput, latency`."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
         choices_of = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]

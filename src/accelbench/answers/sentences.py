@@ -1,4 +1,4 @@
-"""Answers: for each model and mode the fastest setting, by how much it is faster, and how sure that is."""
+"""Answers: for each model and mode the fastest setting, its gain, and how sure the gain is."""
 
 import shlex
 from collections.abc import Iterable
@@ -24,17 +24,17 @@ class Candidate:
 
     text: str  # such as `bf16, batch 16`
     verdict: str  # the gain over the reference of its batch, and how sure it is
-    share: float  # its speed over that of the fastest
+    share: float  # its speed divided by the fastest cell's speed
     rate: str  # its speed with its unit
     warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What to use for one model and mode."""
+    """The recommendation for one model and mode."""
 
     group: Group
-    limit: Limit | None = None  # of the latency of its cells
+    limit: Limit | None = None  # on the latency of the group's cells
 
     @property
     def fastest(self) -> MeasuredCell:
@@ -58,17 +58,17 @@ class Answer:
 
     @property
     def title(self) -> str:
-        """What it is about, such as `resnet18, inference (random 3x224x224)`."""
+        """The subject of the answer, such as `resnet18, inference (random 3x224x224)`."""
         return f"{self.what} ({self.data})"
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each other setting, the fastest first; if there is one setting, of each batch size."""
+        """The fastest cell of each other setting, the fastest first; with only one setting, its other batch sizes."""
         return self.group.others or self.group.cells[1:]
 
     @property
     def lead(self) -> Gap | None:
-        """The fastest cell over its rival, at the same batch if there are several settings; None without a rival."""
+        """The ratio of the fastest cell's speed to its rival's (`Group.rival`); None without a rival."""
         return self.group.lead
 
     @property
@@ -95,7 +95,7 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """What is the fastest, by how much, and how sure that is."""
+        """A sentence with the fastest setting, its gain over its rival, and how sure the gain is."""
         within = "" if self.limit is None else f" within {self.limit}"
         first = self.group.text(self.fastest)
         rate = self.rate + self._latency
@@ -116,12 +116,12 @@ class Answer:
 
     @property
     def remark(self) -> str:
-        """How far the output of the fastest differs from fp32's; empty if its precision is not lower."""
+        """How far the fastest cell's output differs from fp32's; empty if its precision is not lower than fp32."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
         return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
-        """A sentence if the fastest cell has the largest batch that was planned; else empty."""
+        """A sentence that a larger batch may be faster; empty unless the fastest cell has the largest planned batch."""
         fastest = self.fastest.cell
         alike = [
             process.cell

@@ -1,7 +1,7 @@
 """How many requests per second each setting serves within a limit. Every surface shows these numbers.
 
-A probe is a process that served requests at one rate. The probes of a setting together decide at which rate its
-percentile is at the limit (`stats/requests.py`).
+A probe is a process that served requests at one rate. All probes of a setting together give the rate at which its
+latency percentile reaches the limit (`stats/requests.py`).
 """
 
 import math
@@ -20,7 +20,8 @@ from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
 from accelbench.stats.requests import MIN_JOINED, bounds_of, rate_at_limit
 
-UNKNOWN_LOAD = 0.01  # of a percentile that needs more requests: it is too far from the limit to decide anything
+# Load of a probe with too few requests for the percentile: so far below the limit that the probe decides nothing.
+UNKNOWN_LOAD = 0.01
 
 
 def setting_of(cell: Cell) -> Cell:
@@ -30,7 +31,7 @@ def setting_of(cell: Cell) -> Cell:
 
 
 def work_of(cell: Cell) -> Cell:
-    """The cell without the settings of batching, too: equal for cells whose capacities are compared."""
+    """The cell without rate, duration, seed, repeat and batching: equal for cells whose capacities are compared."""
     asked = cell.server
     server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
     return replace(setting_of(cell), server=server)
@@ -51,7 +52,7 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
         rate=server.rate,
         num=serving.num_requests,
         num_missed=num_missed,
-        effect=serving.design_effect or math.inf,  # earlier releases have none
+        effect=serving.design_effect or math.inf,  # records of earlier releases have no design effect
         load=load,
         verdict=verdict,
     )
@@ -75,8 +76,8 @@ class Capacity:
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `requests.rate_bounds`
     high: float | None
-    num_joined: int  # how many probes these bounds count together; 0: they are bounds of single probes
-    num_invalid: int = 0  # how many further probes were invalid, mostly since their requests came late
+    num_joined: int  # number of probes in the fit that gives `low` and `high`; 0: they come from single probes
+    num_invalid: int = 0  # number of invalid probes, which are not in `probes`; most had late requests
 
     @property
     def limit_text(self) -> str:
@@ -84,7 +85,7 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """A column of `cells.csv` for the probe whose rate is nearest to `low`; None if it is unknown."""
+        """A column of `cells.csv`, for the probe whose rate is nearest to `low`; None if the value is unknown."""
         if (low := self.low) is None:
             return None
         nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
@@ -134,7 +135,7 @@ class Capacity:
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
-    """The capacity of each setting; settings that compare stand together, the best first."""
+    """The capacity of each setting. Comparable settings are adjacent, the best first."""
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
         by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
@@ -153,7 +154,7 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
 
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     """The capacity of one setting; None if none of its processes is ok."""
-    probes: dict[Hashable, Probe] = {}  # a cell may be of several sweeps
+    probes: dict[Hashable, Probe] = {}  # several sweeps may have the cell
     invalid: set[Hashable] = set()
     for cell in cells:
         for process in cell.processes:

@@ -1,7 +1,7 @@
 """How long trainings take to a target. Every surface shows these numbers.
 
-A setting is trained with several seeds; each is a run. A run that does not reach the target takes longer than any that
-does, so the median and its interval are known even then (`stats/arrivals.py`).
+A setting is trained with several seeds. Each training is a run. A run that does not reach the target counts as slower
+than all that reach it, so the median and its interval can be computed if some runs fail (`stats/arrivals.py`).
 """
 
 import math
@@ -22,7 +22,7 @@ from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Span, Stat
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
-MIN_SEEDS = 6  # of each setting: a median of fewer has no interval
+MIN_SEEDS = 6  # of each setting: with fewer seeds, the median has no interval
 MIN_LIKELY = 3  # of each setting: another seed may take twice as long
 
 
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """How long the run went on without reaching the target; inf if it did reach it, or failed."""
+        """Seconds that a run took without reaching the target; inf if the run reached it, or failed."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def spans_s(self) -> dict[str, float]:
-        """The seconds of each span until the run reached the target, without compiling; empty if it did not."""
+        """Span -> its seconds until the run reached the target, without compilation; empty if it did not reach it."""
         if self.training is None or math.isinf(self.seconds):
             return {}
         spans_s = {span.value: 0.0 for span in Span}
@@ -71,7 +71,7 @@ class Setting:
 
     @property
     def times(self) -> list[float]:
-        """The seconds of each run; inf."""
+        """The seconds of each run; inf if it did not reach the target."""
         return [run.seconds for run in self.runs]
 
     @property
@@ -87,18 +87,18 @@ class Setting:
 
     @property
     def budget_s(self) -> float:
-        """A lower bound for runs that did not reach the target; inf if unknown, such as if all failed."""
+        """A lower bound in seconds for runs that did not reach the target; inf if it is unknown."""
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
 
     @property
     def median_s(self) -> float:
-        """The median time; of an even number, the upper of the middle two; inf."""
+        """The median of `times`, which may be inf; of an even number of runs, the upper of the middle two."""
         return median_high(self.times)
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """The exact 95 % interval of the median; the upper end may be inf. None with fewer than six seeds."""
+        """The exact 95 % interval of the median, whose upper end may be inf; None if there are fewer than six seeds."""
         return arrivals.median_interval(self.times)
 
     @property
@@ -139,10 +139,10 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """How many times as fast one setting reaches the target as another, and how sure that is."""
+    """The ratio of the second setting's time to the target to the first's, and how sure the ratio is."""
 
     second: Setting
-    found: arrivals.ArrivalRatio  # of the second setting's times over the first's
+    found: arrivals.ArrivalRatio  # the second setting's times divided by the first's
     word: Word
     why: str  # why the word is not `sure`, besides the interval
 
@@ -184,13 +184,13 @@ class TargetAnswer:
 
     @cached_property
     def leads(self) -> list[Lead]:
-        """The fastest setting over each other one that counts, in their order."""
+        """The fastest setting compared with each other setting that counts, in the order of `settings`."""
         first = self.fastest
         return [_lead(first, setting) for setting in self.settings[1:] if first and not setting.refused]
 
     @property
     def sentence(self) -> str:
-        """The fastest setting, by how much, and how sure that is; and which settings do not count, and why."""
+        """A sentence: the fastest setting, its lead, how sure that is, and why other settings do not count."""
         parts = []
         first = self.fastest
         if first is None:
@@ -251,12 +251,12 @@ def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
-    """The runs, and why their setting can't win. Runs of a fixed length count if their mean reaches the target."""
+    """The runs, and why their setting can't win: of runs of fixed length, the mean must reach the target."""
     runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    # A run that its time limit ended has another length.
+    # If its time limit ended a run, its length differs, so it has no end here.
     measured = [process.measurement for process in processes]
     ends = [
         measurement.target.evaluations[-1]
@@ -271,7 +271,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares the seeds that both have, since further seeds of one setting did not run interleaved."""
+    """Compares the seeds that both settings have, since other seeds did not run interleaved."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]

@@ -1,4 +1,4 @@
-"""What a cell does and with what, in words: the same on every surface."""
+"""Words for a cell's workload and settings. Every surface shows the same words."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from accelbench.schema.cell import Cell, Options
 from accelbench.schema.record import Row, number_of
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
-WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # between the words of a label, and not in `x=-1` or `1e-05`
+WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # a dash between words of a label, but not in `x=-1` or `1e-05`
 MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
 ENGINES = {engine: engine.value for engine in vocab.Engine} | {
     vocab.Engine.pytorch: "PyTorch",
@@ -25,7 +25,7 @@ DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xl
 
 
 def model_text(process: Process) -> str:
-    """The model, with its arguments if they are not fixed: conf/ fixes those of accelbench's own networks."""
+    """The model's name, with its arguments unless conf/ fixes them, as it does for accelbench's own networks."""
     arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 
@@ -76,7 +76,7 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
     """A cell's engine if there are several, and its options, such as `pytorch, channels_last`.
 
-    `environment` is the name of the cell's environment if there are several; None: that of its folder.
+    `environment` is the name of the cell's environment, if there are several; None: the name of its folder.
     """
     row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
@@ -102,7 +102,7 @@ def setting_name(process: Process, *, beside: Process, environment: str | None =
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:
-    """How many units a sample counts in the cell's speed, and the unit, such as `(32, "tokens/s")`."""
+    """Units per sample, and the unit of the cell's speed, such as `(32, "tokens/s")`."""
     return (cell.generate.new_tokens, "tokens/s") if cell.mode == vocab.Mode.generate else (1, "samples/s")
 
 
@@ -161,7 +161,7 @@ def switches_text(row: Row) -> str:
 def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
     words = [str(row["engine"])]
-    if row["backend"] == vocab.KerasBackend.jax:  # whose default is to compile
+    if row["backend"] == vocab.KerasBackend.jax:  # JAX compiles by default
         words += [vocab.KerasBackend.jax] if row["jit_compile"] else [vocab.KerasBackend.jax, "uncompiled"]
     elif row["jit_compile"]:
         words.append("jit_compile")

@@ -1,4 +1,4 @@
-"""Builds the report: results in, a folder of pages, tables and pictures out."""
+"""Builds the report: reads results, and writes a folder of pages, tables and pictures."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ _BASE.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower()).strip
 _BASE.globals["counted"] = counted
 _BASE.filters |= {"significant": significant, "span": span}
 HEADLINE_WIDTH = 80  # columns of headline.txt
-FIRST_SCRIPTS = ("make.js", "picture.js")  # they run before the rest of the page is there
+FIRST_SCRIPTS = ("make.js", "picture.js")  # these scripts run before the rest of the page is loaded
 SCRIPTS = ("state.js", "charts.js", "card.js", "pair.js", "table.js", "viewer.js")
 
 
@@ -64,7 +64,7 @@ def html(page: Page, folder: Path) -> str:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """The content security policy: only these scripts run, none of their text is evaluated, and nothing is loaded."""
+    """The content security policy: only these scripts run, no text is evaluated as code, and nothing is loaded."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -74,7 +74,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def markdown(page: Page, answers: str) -> str:
-    """The page in short, in markdown, with relative links to the pictures; `answers` is what headline.txt has."""
+    """The short page in markdown, with relative links to pictures. `answers` is the text of headline.txt."""
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
     parts = {
         "answers": Markup(indent(answers, "    ")),
@@ -84,12 +84,12 @@ def markdown(page: Page, answers: str) -> str:
 
 
 def answers_text(page: Page, cells: Sequence[MeasuredCell]) -> str:
-    """What headline.txt has: the gains of all jobs, as bars."""
+    """The text of headline.txt: the gains of all jobs, as bars."""
     return "".join(f"{line}\n" for line in gains.summary(page.answers, cells, HEADLINE_WIDTH))
 
 
 def _escape(value: object) -> str:
-    """Text that markdown shows unchanged, in table cells too."""
+    """The text, escaped so that markdown shows it unchanged, also in a table's cells."""
     if isinstance(value, Markup):
         return value
     text = str(value).replace("&", "&amp;").replace("<", "&lt;")
@@ -108,11 +108,11 @@ def build(
 ) -> Path:
     """Writes the report into `out` and returns the page's path: index.html, report.md, headline.txt, tables and plots/.
 
-    Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
+    Everything is written to a temporary folder first, so a failure keeps the earlier report. Other files in `out` stay.
 
-    `results` is the records' folder, for `wanted` see `read.read_all`; `say` shows the user what the report leaves out;
-    for `cache` see `contents.compose`; `extension` is the file of a module that adds to the report
-    (`report.extension`), and `check` may refuse the sweeps.
+    `results` is the folder of the records. `wanted` is explained at `read.read_all`, `cache` at `contents.compose`.
+    `say` shows the user a sentence about what the report leaves out. `extension` is the file of a module that adds to
+    the report (`report.extension`). `check` gets the sweeps, and may raise an error.
 
     Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
@@ -143,7 +143,7 @@ def build(
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
     for picture in page.pictures:
-        (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
+        (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # a sweep may lie in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
     answers = answers_text(page, cells_in(sweeps))
@@ -157,9 +157,9 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
 
 
 def metrics(page: Page) -> dict[str, float]:
-    """metrics.json: how many jobs have a setting faster than the reference, by how much, and how the cells ended.
+    """The content of metrics.json: numbers of jobs and of faster jobs, gains, and numbers of cells by outcome.
 
-    `failed` are all cells without a number that were not skipped. Gains are left out if there are none.
+    `failed` counts all cells without a number, except skipped ones. If no job gains, it has no gains.
     """
     ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
     figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}

@@ -29,7 +29,7 @@ MAX_TILES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page; `findings` are what a race found."""
+    """One suite's part of the page. `findings` are the results of a race."""
 
     sweep: Sweep
     findings: list[str]
@@ -46,28 +46,28 @@ class Page:
     stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
     doubts: list[tuple[str, object]]  # the label of each cell that is in doubt, with the reasons
     tips: dict[str, list[str]]  # what may be faster -> the labels of the cells
-    headline: list[Line]  # what all answers come to
-    worth: list[str]  # how large a difference has to be to be told on each machine that checked itself
-    machines: list[str]  # on which the records were measured, such as `AMD EPYC, 2 cores`
-    folder: str  # of the results, as a command names it
+    headline: list[Line]  # lines about all cells together
+    worth: list[str]  # the smallest difference that each machine can tell, by its selfcheck
+    machines: list[str]  # machines of the records, such as `AMD EPYC, 2 cores`
+    folder: str  # folder of the results, as typed in a command
     jobs: list[Job]  # all, the largest gain first
-    larger: list[tuple[str, Gap]]  # the job, and what a larger batch gains with its reference; the largest first
+    larger: list[tuple[str, Gap]]  # job, and the gain of a larger batch with the job's reference; the largest first
     tiles: list[Tile]
     measured: Counter[Device]  # how many cells have numbers
     unmeasured: Counter[tuple[str, str]]  # how many cells have no numbers, by outcome and reason
     answers: list[Answer]  # the fastest setting for each model and mode
-    questions: list[QuestionSection]  # what users ask, each with a sentence and a chart
+    questions: list[QuestionSection]  # users' questions, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
-    devices: list[str]  # each one that was measured, with its name
+    devices: list[str]  # each measured device, with its name
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
-    first: list[Table]  # which begin report.md, too: each job, and what is missing
+    first: list[Table]  # tables at the start of the page and of report.md: the jobs, and what is missing
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
-    sections: list[Section]  # of the suites of which anything was measured, or that repeat a study
-    failures: Table | None  # process by process
-    by_criterion: Table | None  # what else is best by latency, energy or cost
+    sections: list[Section]  # one for each suite with a measured cell, or with a study
+    failures: Table | None  # a row for each failed process
+    by_criterion: Table | None  # cells that are best by latency, energy or cost
     cells: all_cells.Cells  # every cell, for the page's table and charts
-    added: list[Table]  # by the project's extension, at the end
+    added: list[Table]  # tables of the project's extension, at the end
 
     @property
     def pictures(self) -> list[Picture]:
@@ -85,14 +85,14 @@ def compose(
 ) -> Page:
     """The page on `sweeps`, which are in `folder`, with `notices` at its top.
 
-    `cache` is the folder of selfcheck.json; `extension` adds to the sections and the page; `shown` are the sweeps that
-    are shown cell by cell, None for all. The answers are of all.
+    `cache` is the folder of selfcheck.json. `extension` adds to the sections and to the page. `shown` are the sweeps
+    that are shown cell by cell; None: all. The answers are computed from all sweeps.
     """
     shown = sweeps if shown is None else shown
     cells = cells_in(sweeps)
     found = answers(cells)
     every = jobs(found)
-    published: list[Tile] = getattr(extension, "tiles", lambda sweeps: [])(sweeps)  # one for 0.1.0 has none
+    published: list[Tile] = getattr(extension, "tiles", lambda sweeps: [])(sweeps)  # 0.1.0's has none
     records = [record for sweep in sweeps for record in sweep.records]
     ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
@@ -144,7 +144,7 @@ def _machines(records: Sequence[Record]) -> list[str]:
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
-    """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
+    """Results of `accelbench selfcheck` on the machines of the records, with their names if there are several."""
     machines = {}
     for sweep in sweeps:
         for record in sweep.records:
@@ -173,7 +173,7 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
-    """Each distinct machine, set of versions, code and git state; with how many processes it is of, if not of all."""
+    """Each distinct machine, set of versions, code and git state; with its number of processes unless all have it."""
     found: dict[str, list[object]] = {}
     for record in (record for sweep in sweeps for record in sweep.records):
         for what, value in record.environment.items():

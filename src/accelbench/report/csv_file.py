@@ -1,4 +1,4 @@
-"""The rows of `cells.csv`, with what several devices gain over one; and CSV that no spreadsheet takes for formulas."""
+"""The rows of `cells.csv`, with scaling efficiencies, and CSV without text that a spreadsheet takes for formulas."""
 
 import csv
 import io
@@ -18,13 +18,13 @@ COLUMN = "scaling_efficiency"
 
 
 def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None if there is no counterpart."""
+    """The rows of `cells.csv`: each cell's row with its scaling efficiency; None without a cell on one device."""
     ok = [cell for cell in sweep.cells if cell.speed]
     singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
     efficiency: dict[str, float] = {}
     for cell in ok:
         of = cell.cell
-        # Devices that share one process' threads have no cell on one device with comparable threads.
+        # If devices share the threads of a process, no cell on one device has comparable threads.
         if of.devices > 1 and not (of.device in SHARE_ONE_CPU and of.num_processes == 1):
             batch_size = of.batch_size if of.scaling == Scaling.strong else of.batch_size_per_device
             if (single := singles.get(_key(cell, batch_size))) is not None:
@@ -33,7 +33,7 @@ def rows(sweep: Sweep) -> list[Row]:
 
 
 def _key(cell: MeasuredCell, batch_size: int) -> str:
-    """What a cell on several devices shares with its counterpart on one."""
+    """A key that is equal for a cell on several devices and its counterpart on one device."""
     settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
     return digest([settings, batch_size, threads])
@@ -44,7 +44,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(rows: Iterable[Row]) -> str:
-    """CSV of `rows`, which have the same columns, with a heading; unknown values are empty. It keeps no row."""
+    """CSV of `rows`, which have the same columns, with a heading. Unknown values are empty. It keeps no row."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
@@ -56,7 +56,7 @@ def text(rows: Iterable[Row]) -> str:
 
 
 def frame(rows: Sequence[Row]) -> "pd.DataFrame":
-    """`rows`, which have the same columns, as a frame in which unknown numbers are NaN, and other values None."""
-    import pandas as pd  # here, since it takes half a second
+    """`rows` as a data frame. All have the same columns. Unknown numbers are NaN, other unknown values None."""
+    import pandas as pd  # imported here, since it takes half a second
 
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)

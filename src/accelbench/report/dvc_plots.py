@@ -1,4 +1,4 @@
-"""What `dvc plots show` needs: the data of its plot, and its HTML template with Vega embedded.
+"""Files for `dvc plots show`: the data of its plot, and its HTML template with Vega embedded.
 
 DVC's own template loads Vega from the internet. DVC writes the plotted file into a script of the page as it is, so the
 file has only the columns that are plotted, without the characters that could end the script.
@@ -18,7 +18,7 @@ suite mode engine protocol model device precision batch_size samples_per_s sampl
 """
 COLUMNS = _COLUMNS.split()
 PANEL = ["suite", "mode"]
-# Other settings. The column `options` has those in which cells of the same network differ.
+# Other settings. The column `options` has the ones in which cells of the same network differ.
 _OPTIONS = """
 arguments devices scaling steps asked_threads python library weights pipeline augment train_images xla_processes
 channels_last compile freeze cuda_graphs flush_denormals allocator
@@ -27,7 +27,7 @@ OPTIONS = _OPTIONS.split()
 HARMLESS = str.maketrans("<>&", "‹›＆")
 # The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-# DVC fills in scripts that call `vegaEmbed`: the calls are queued until a module, which runs after them, has Vega.
+# DVC fills in scripts that call `vegaEmbed`. These calls are queued. A module that runs later loads Vega for them.
 PAGE = Path(__file__).parent / "templates" / "dvc_plots.html"
 VEGA_LITE = "5.20"  # DVC's templates need major release 5
 EMBED = """
@@ -39,9 +39,9 @@ waiting.forEach(call => window.vegaEmbed(...call));
 def write(report: Path) -> None:
     """Writes throughput.csv, .dvc_plots.html and plots/about.txt into the folder `report`, which has cells.csv.
 
-    A cell that would be alone in its panel is left out, unless each would be.
+    A cell that would be alone in its panel is left out, unless all cells would be.
     """
-    # The page is hidden since it is a template: opened as it is, it is blank.
+    # The file's name begins with a dot, since the page is a template: without DVC's scripts it is blank.
     every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
     drawn = every[every["samples_per_s"] != ""]
     several = drawn[drawn.duplicated(PANEL, keep=False)]
@@ -51,7 +51,7 @@ def write(report: Path) -> None:
     words = settings.apply(lambda column: column.name + "=" + column).where(differ & (settings != ""), "")
     options = [" ".join(filter(None, row)) for row in words.itertuples(index=False)]
     cells = cells[COLUMNS].assign(options=options)
-    with writing(report / "throughput.csv") as file:  # which writes through no link
+    with writing(report / "throughput.csv") as file:  # `writing` follows no link
         cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
     with writing(report / "plots" / "about.txt") as file:  # DVC warns of an output that is an empty folder
         file.write_text("The pictures that an extension of the report has drawn.\n")
@@ -59,7 +59,7 @@ def write(report: Path) -> None:
         file.write_text(page(), encoding="utf-8")
 
 
-@cache  # the same for each report, and seconds of work
+@cache  # the page is equal for all reports, and takes seconds
 def page() -> str:
     """The page, with DVC's placeholders. Raises UserError: vl-convert-python, of the extra `dvc`, is missing."""
     try:

@@ -1,6 +1,6 @@
-"""Published numbers in the formats of other tools, made of the rows that the report shows.
+"""Published numbers in the formats of other tools, made from the rows that the report shows.
 
-Their sources:
+Sources of the formats:
 - Bencher's metric format: https://bencher.dev/docs/reference/bencher-metric-format/
 - github-action-benchmark's `customBiggerIsBetter`: https://github.com/benchmark-action/github-action-benchmark
 - PyTorch's records: https://github.com/pytorch/pytorch/wiki/How-to-integrate-with-PyTorch-OSS-benchmark-database
@@ -28,19 +28,19 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 
 CELLS, PROCESSES = "cells.csv", "processes.csv"
-MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher, without a dash and a part of a key
+MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher; 9 are for a dash and a part of a key
 
 
 class Metric(NamedTuple):
     """A number of a cell."""
 
     name: str  # in lower case with dashes, as Bencher's slugs
-    column: str  # those of its 95 % interval's bounds, where they exist, end in `_low` and `_high` besides
+    column: str  # its column; the columns of its 95 % interval add `_low` and `_high`, if they exist
     unit: str
 
 
 THROUGHPUT = Metric("throughput", "samples_per_s", "samples/s")
-TO_TARGET = Metric("time-to-target-s", "target_s", "s")  # of all seeds
+TO_TARGET = Metric("time-to-target-s", "target_s", "s")  # the median of all seeds
 METRICS = (
     THROUGHPUT,
     *(Metric(f"latency-{name}-ms", f"latency_{name}_ms", "ms") for name in ("p50", "p90", "p99")),
@@ -57,14 +57,14 @@ class Published(NamedTuple):
     benchmark: str  # the cell, with its sweep
     metric: Metric
     value: float
-    low: float | None  # of the 95 % interval; None if that is unknown
+    low: float | None  # lower end of the 95 % interval; None if unknown
     high: float | None
     raw: list[float]  # the number of each process that counts
     cell: MeasuredCell
 
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
-    """The numbers of ok cells, but for short processes of a search; of trainings the times to the target."""
+    """The numbers of ok cells, without short processes of a search. Trainings to a target have only their times."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok and not (cell.record and cell.record.of_search)]
     names = _names(cells)
     found = []
@@ -79,7 +79,7 @@ def published(sweeps: Iterable[Sweep]) -> list[Published]:
                 found.append(Published(names[id(cell)], metric, value, low, high, known, cell))
     for answer in target_answers(cells):
         for setting in answer.settings:
-            # The time of a setting is there if all its seeds arrived.
+            # A setting has a time only if all its seeds reached the target.
             if not setting.refused and not setting.missing and setting.num_arrived == len(setting.runs):
                 low, high = setting.interval or (None, None)
                 name = names[id(setting.cell)]
@@ -92,7 +92,7 @@ def _bound(cell: MeasuredCell, column: str) -> float | None:
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
-    """A name for each cell, by its `id`, whatever its processes; with a part of its key if two have one name."""
+    """`id` of a cell -> its name, without seed and repeat. Equal names get a part of the cell's key."""
     names = {}
     for cell in cells:
         of_process = cell.cell.label.removeprefix(replace(cell.cell, seed=0, repeat=0).label)
@@ -116,7 +116,7 @@ def bencher(numbers: Sequence[Published]) -> str:
 
 
 def github(numbers: Sequence[Published]) -> str:
-    """Speeds alone: in one file all numbers are better if they are bigger, or all if they are smaller."""
+    """Only speeds, because in one file either all numbers are better if bigger, or all are better if smaller."""
     found = []
     for number in numbers:
         entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}
@@ -127,7 +127,7 @@ def github(numbers: Sequence[Published]) -> str:
 
 
 def pytorch(numbers: Sequence[Published]) -> str:
-    """A record for each number, with that of every process that counts."""
+    """A record for each number, with the number of every process that counts."""
     found = []
     for number in numbers:
         cell = number.cell.cell
@@ -144,7 +144,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """The events of each training to a target; of every other process that counts its speed, as `tracked_stats`."""
+    """The events of each training to a target. Other processes that count get their speed, as `tracked_stats`."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     lines = []
     for cell in cells:
@@ -169,7 +169,7 @@ def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
 
 
 def columns(cell: Cell) -> list[str]:
-    """The columns of processes.csv, which are those of any cell."""
+    """The columns of processes.csv. They are the same for all cells."""
     return [*Process(cell=cell, name="", label="", record=None).row, CELL, COUNTS]
 
 
@@ -183,12 +183,12 @@ def _json(value: Any) -> str:
 
 
 OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
-# csv: cells.csv of the report, which has a row for every cell, also for those without numbers.
+# csv: the report's cells.csv, with a row for every cell, also for cells without numbers.
 OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps)[CELLS]), "json": everything}
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """The text in a format, and how many cells have a number there; None where all cells are there, or processes."""
+    """The text in a format, and the number of cells in it; None if the format has all cells or processes."""
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None
     numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]

@@ -13,7 +13,7 @@ from accelbench.errors import UserError
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table
 
-DPI = 130  # of the files of pictures
+DPI = 130  # of saved pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,36 +27,36 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """What is added to a suite's section: the page folds all but the sentence and the main table."""
+    """Additions to a suite's section. The page folds all of them but the sentence and the main table."""
 
-    sentence: str = ""  # what the measurements say to what was published
-    main: Table | None = None  # where published numbers stand beside ours
-    caveats: list[str] = field(default_factory=list)  # about the published numbers, and how they compare
+    sentence: str = ""  # compares the measurements with the published numbers
+    main: Table | None = None  # table with published numbers beside ours
+    caveats: list[str] = field(default_factory=list)  # remarks on the published numbers, and on the comparison
     tables: list[Table] = field(default_factory=list)
-    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # name of the file, what it shows, figure
+    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # file name, description, figure
 
 
 class Extension(Protocol):
-    """The functions of such a module.
+    """The functions of a project's module.
 
-    It may also have `tiles(sweeps)`: figures for the first screen, such as `14 of 20`, each with what it is of.
+    The module may also have `tiles(sweeps)`: figures for the first screen, such as `14 of 20`, each with a text.
     """
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
-        """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""
+        """The additions to a suite's section. `warning` must stand on each picture; it may be empty."""
 
     def unmeasured(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
-        """Sweeps without cells, of what was published and is not repeated: each has a section."""
+        """A sweep without cells for each published study that is not repeated. Each gets a section."""
 
     def headline(self, sweeps: Sequence[Sweep]) -> str:
-        """How the measurements stand to published ones, in one or two sentences; may be empty."""
+        """One or two sentences that compare the measurements with published ones; may be empty."""
 
     def of_page(self) -> list[Table]:
         """Tables at the end of the page."""
 
 
 def load(path: Path | None) -> Extension | None:
-    """The module in the file `path`, which lies in a package; None for none.
+    """The module in the file `path`, which lies in a package; None if `path` is None.
 
     Raises UserError: there is no such file, or it can't be imported.
     """
@@ -69,9 +69,9 @@ def load(path: Path | None) -> Extension | None:
             raise FileNotFoundError("no such file")
         module = import_module(f"{path.parent.name}.{path.stem}")
         for name in ("headline", "of_suite", "of_page", "unmeasured"):
-            getattr(module, name)  # raises if it is missing, as in one for an earlier release
+            getattr(module, name)  # raises if it is missing, as in modules for earlier releases
         return cast(Extension, module)
-    except Exception as error:  # a report without it is better than none
+    except Exception as error:  # a report without the extension is better than no report
         raise UserError(f"params.yaml: report_extension: {path}: {error}") from error
     finally:
         sys.path.remove(folder)

@@ -24,17 +24,18 @@ from accelbench.schema.serialize import grouped, writing
 from accelbench.schema.vocab import Verdict
 
 STYLE = Path(__file__).parent / "templates" / "figure.mplstyle"
-FORMATS = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}  # with what would make equal pictures differ
+# Format -> the metadata that would make equal pictures differ.
+FORMATS = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
 LEAST_WIDTH, SMALL, MOST_WIDTH = 3.0, 5.0, 20.0  # inches
 SMALL_STYLE = {"font.size": 6.5, "lines.markersize": 5}
-AXIS, ROW, CURVES = 0.45, 0.25, 2.6  # inches of height: of an axis, of a row, of curves
+AXIS, ROW, CURVES = 0.45, 0.25, 2.6  # height in inches of an axis, a row, a chart of curves
 LETTER, LEGEND_LINE, LEGEND_COLUMN = 0.0078, 0.02, 0.15  # inches for each point of the text's size
 MAX_ROWS = 24
 INK, FAINT, GAIN = "#1d2329", "#6b7680", "#e8f3ed"
 DASHED: Any = (0, (1.6, 1.2))
 
-# Engine, on another device than the reference's if it says so -> colour and marker. Readers that are colour-blind can
-# tell them apart, most colours being Okabe and Ito's, and so can those of a copy in grey.
+# Engine, with its device if the reference ran on another one -> colour and marker. Colour-blind readers, and readers of
+# a grey copy, can tell them apart. Most colours are Okabe and Ito's.
 LOOKS = {
     "PyTorch": ("#3b4252", "o"),
     "Lightning": ("#a0378a", "p"),
@@ -49,14 +50,14 @@ LOOKS = {
     "Lightning on GPU": ("#56B4E9", "X"),
 }
 OTHER = (FAINT, "<")
-# Word -> what its marks are filled with (None: their colour), their line, and what stands above them.
+# Word -> how its marks are filled (None: with their colour), their line, and the sign above them.
 SURENESS: dict[Word, tuple[str | None, Any, str]] = {
     Word.sure: (None, "-", ""),
     Word.same: (None, "-", ""),
     Word.likely: ("white", "-", ""),
     Word.cant_tell: ("white", DASHED, "?"),
 }
-# Of the parts of a bar, and of the settings of curves.
+# Colours of the parts of a bar, and of the settings of curves.
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#F0E442", "#999999", "#3b4252")
 HATCHES = ("", "////", "", "\\\\\\\\", "....", "", "xxxx", "----", "")
 MARKERS = "os^Dvp"
@@ -64,18 +65,18 @@ STROKES: dict[str, Any] = {"p99": "-", "p90": (0, (5, 2)), "p50": (0, (1, 1))}
 
 
 class Row(NamedTuple):
-    """A line of an axis: a name, what is drawn, and at the right end what it comes to."""
+    """A row of a chart: a name on the left, marks, and a text at the right end."""
 
     name: str
     text: str
     gaps: Sequence[Gap] = ()
     is_told: bool = True
-    gain: Gap | None = None  # that the text is about
-    notes: Sequence[str] = ("",)  # of the marks
+    gain: Gap | None = None  # the gain in the text at the right end
+    notes: Sequence[str] = ("",)  # a note for each mark
 
 
 def format_of(path: Path) -> str:
-    """The format that the end of a file's name stands for. Raises UserError: it stands for none."""
+    """The format for the suffix of a file's name. Raises UserError: no format has this suffix."""
     found = path.suffix.lower().removeprefix(".")
     if found not in FORMATS:
         raise UserError(f"--out {path}: should end in .svg, .pdf or .png")
@@ -83,7 +84,7 @@ def format_of(path: Path) -> str:
 
 
 def save(path: Path, width: float, draw: Callable[[float], Figure]) -> None:
-    """Draws a picture of a width in inches, and writes it in the format that the file's name ends in."""
+    """Draws a picture of a width in inches, and writes it in the format of the file's suffix."""
     kind = format_of(path)
     with style.context([STYLE, SMALL_STYLE if width < SMALL else {}]), writing(path) as file:
         figure = draw(width)
@@ -92,7 +93,7 @@ def save(path: Path, width: float, draw: Callable[[float], Figure]) -> None:
 
 
 def _add_legend(figure: Figure) -> None:
-    """Adds what the labels of all panels mean, above them, and room for it."""
+    """Adds a legend of all panels' labels above the panels, and makes room for it."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         of_panel = axes.get_legend_handles_labels()
@@ -106,7 +107,7 @@ def _add_legend(figure: Figure) -> None:
 
 
 def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
-    """A row for each job with gains: how many times as fast as its reference its other settings are."""
+    """A row for each job with gains: the gains of its settings over its reference."""
     rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain, notes_of(job)) for job in jobs]
     figure = Figure((width, ROW * len(rows) + AXIS))
     axes = figure.subplots()
@@ -141,7 +142,7 @@ def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCel
 
 
 def _draw_names(axes: Axes, rows: Sequence[Row]) -> None:
-    """The names of rows, and the texts at their right end: together at most two thirds of the width."""
+    """Draws the names of rows, and the texts at their right end. Together they take at most two thirds of the width."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     third = int(figure.get_figwidth() / (3 * LETTER * rcParams["font.size"]))
@@ -175,7 +176,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
         if row.is_told:
             colour, _ = LOOKS.get(kind_of(gain), OTHER)
             axes.plot([1, gain.ratio], [place, place], color=colour, linewidth=3, alpha=0.3)
-        is_below = False  # every other note, since neighbours may be close
+        is_below = False  # every second note is below its mark, since neighbours may be close
         for gap, note in zip(row.gaps, row.notes, strict=True):
             _draw_mark(axes, gap, place, note, is_below=is_below and bool(note))
             is_below ^= bool(note)
@@ -183,7 +184,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, *, is_below: bool) -> None:
-    """A mark with its interval; `note` tells it from another of its kind, above or below it."""
+    """Draws a mark with its interval. `note`, above or below it, distinguishes marks of one kind."""
     colour, marker = LOOKS.get(kind_of(gap), OTHER)
     fill, line, sign = SURENESS[gap.word]
     if gap.bounds:
@@ -197,7 +198,7 @@ def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, *, is_below: bool)
 
 
 def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
-    """Labels the looks that there are."""
+    """Adds a label for each kind of mark that is drawn."""
     kinds = dict.fromkeys(map(kind_of, gaps))
     for kind in sorted(kinds, key=[*LOOKS, *kinds].index):
         colour, marker = LOOKS.get(kind, OTHER)
@@ -243,7 +244,7 @@ def _spans(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> 
 
 
 def _draw_stacks(axes: Axes, section: QuestionSection, every: Sequence[Mapping[str, Value]]) -> None:
-    """A bar for each line, with its parts one after the other."""
+    """Draws a bar for each line, with its parts side by side."""
     lines = section.lines[:MAX_ROWS]
     parts = every[:MAX_ROWS]
     _draw_names(axes, [Row(line.name, line.text) for line in lines])
@@ -263,7 +264,7 @@ def _known(value: Value) -> float:
 
 
 def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Latency over the rate of requests; a mark for each probe, at the percentile that is limited."""
+    """Draws latency over the rate of requests: a mark for each probe, at the percentile that is limited."""
     row = columns[0]
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
@@ -291,7 +292,7 @@ def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
 
 
 def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """The share of a setting's seeds that have arrived, over seconds; hollow: how long one that did not was watched."""
+    """Draws each setting's share of arrived seeds over seconds. A hollow mark ends a run that did not arrive."""
     for name, runs, colour, marker in _settings(section):
         arrived = sorted(_known(run["seconds"]) for run in runs if run["seconds"])
         watched = [_known(run["watched_s"]) for run in runs if run["watched_s"]]
@@ -305,13 +306,13 @@ def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
 
 
 def _settings(section: QuestionSection) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
-    """The settings of curves, the best ones, each with what is drawn of it, a colour and a marker."""
+    """The best settings of a chart of curves, each with its lines, a colour and a marker."""
     by_setting = grouped(section.lines, lambda line: line.name)
     for (name, lines), colour, marker in zip(by_setting.items(), COLOURS, MARKERS, strict=False):
         yield name, [line.probe or {} for line in lines], colour, marker
 
 
-# Kind of a question -> what draws it, and whether that are curves instead of rows.
+# Kind of a question -> the function that draws it, and whether it draws curves instead of rows.
 CHARTS: dict[str, tuple[Callable[[Axes, QuestionSection, Sequence[Columns]], None], bool]] = {
     "times": (_times, False),
     "percent": (_percent, False),

@@ -1,4 +1,4 @@
-"""What a terminal draws of answers: the gain of each job over what its user runs today, and the cells of one job."""
+"""Text of answers for a terminal: the gain of each job over its reference, and the cells of one job."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ LEAST_BAR, MOST_BAR = 4, 40  # characters
 LEAST_NAME = 12
 MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
-NO_BREAK = "\N{NO-BREAK SPACE}"  # where `wrap` breaks no line
-FIGURES_WIDTH = 20  # of a mark, a ratio and a speed
+NO_BREAK = "\N{NO-BREAK SPACE}"  # `wrap` breaks no line at it
+FIGURES_WIDTH = 20  # columns of a mark, a ratio and a speed
 
 
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
-    """What all cells come to. `answers` are about `cells`, some of which may have no numbers."""
+    """Lines about all cells together. `answers` are about `cells`; some cells may have no numbers."""
     yield from of_jobs(answers, width)
     speeds = beside_speeds(cells, is_brief=True)
     if speeds:
@@ -45,7 +45,7 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
-    """A line for each job with a setting that is faster than its reference, the largest gain first; then the others."""
+    """A line for each job with a setting faster than its reference, the largest gain first; then other jobs."""
     every = jobs(answers)
     compared = [job for job in every if job.gains]
     faster = [job for job in compared if job.answer.best]
@@ -74,7 +74,7 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
 
 
 def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
-    """The parts behind each other, on as many lines as it takes."""
+    """The parts one after the other, on as many lines as needed."""
     if not parts:
         return
     more = [f"and {counted(len(parts) - MAX_LISTED, 'more job')}"] if len(parts) > MAX_LISTED else []
@@ -119,7 +119,7 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
 
 
 def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
-    """What to use for one job, and a bar for each of its fastest cells, `most` at most."""
+    """The recommendation for one job, and a bar for each of its fastest cells, `most` at most."""
     mark = f"{MARKS[answer.lead.word]} " if answer.lead else ""
     yield Text.assemble((answer.what, "bold"), f", {answer.data}: {mark}{answer.sentence}")
     cells = answer.group.cells
@@ -128,7 +128,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
     yield Text()
     rates = [speed_text(cell.cell, cell.speed) for cell in cells[:most]]
     rate_width = max(map(len, rates))
-    beside = width - rate_width - FIGURES_WIDTH - 7  # for names and bars
+    beside = width - rate_width - FIGURES_WIDTH - 7  # left for names and bars
     names = [shortened(answer.group.short_text(cell), max(LEAST_NAME, beside - LEAST_BAR)) for cell in cells[:most]]
     name_width = max(map(len, names))
     room = max(LEAST_BAR, min(MOST_BAR, beside - name_width))
@@ -147,7 +147,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
 
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
-    """A line each about doubts, stand-ins and cells without a number."""
+    """A line each about doubts, stand-in data, and cells without numbers."""
     ok = [cell for cell in cells if cell.is_ok]
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
         yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")

@@ -1,4 +1,4 @@
-"""What the page's first screen shows: the picture of gains, what larger batches gain, and a few figures."""
+"""The page's first screen: the picture of gains, the gains of larger batches, and a few figures."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,12 +17,12 @@ from accelbench.report.tables.all_cells import name_on_page
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode
 
-MAX_JOBS = 500  # of the picture
-Tile = tuple[str, str]  # a figure, and what it is of
+MAX_JOBS = 500  # in the picture
+Tile = tuple[str, str]  # a figure, and the text below it
 
 
 def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
-    """Those with gains as plain JSON values, for the page's script; `folder` of the results, as a command has it."""
+    """The jobs with gains as plain JSON values, for the page's script. `folder` is typed in their commands."""
     compared = [job for job in jobs if job.gains]
     rows = []
     for job in compared[:MAX_JOBS]:
@@ -38,7 +38,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """What tells the mark of each gain from others of its kind, such as `bf16` or `1 thread`; may be empty."""
+    """For each gain a note that distinguishes its mark from others of its kind, such as `bf16`; may be empty."""
     kinds = list(map(kind_of, job.gains))
     names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
     notes = []
@@ -50,7 +50,7 @@ def notes_of(job: Job) -> list[str]:
 
 
 def _mark(job: Job, gain: Gap) -> dict[str, Any]:
-    """A setting of a job, with its reference."""
+    """The picture's values for one setting of a job and its reference."""
     return _figures(job, gain, gain.first) | {
         "today": _figures(job, gain, gain.second),
         "kind": kind_of(gain),
@@ -67,7 +67,7 @@ def _mark(job: Job, gain: Gap) -> dict[str, Any]:
 
 
 def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
-    """What the panel shows of one of the two cells of a gain."""
+    """The figures that the panel shows for one of a gain's two cells."""
     p50_ms = cell.number("latency_p50_ms")
     return {
         "setting": job.name_of(cell),
@@ -84,7 +84,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
 
 
 def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
-    """The jobs of which a larger batch is faster with the setting of the reference, the largest gain first."""
+    """The jobs whose reference setting is faster with a larger batch, the largest gain first."""
     found = []
     for job in jobs:
         references = job.answer.group.references
@@ -96,7 +96,7 @@ def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
 
 
 def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
-    """The most telling figures first."""
+    """The figures of the first screen, the most important first."""
     for each in best_settings(capacities(cells)):
         if each.rates_text:
             yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"
@@ -111,7 +111,7 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """A tile for each value of a setting that makes a difference, with the number of pairs in which it gains."""
+    """A tile for each value of a setting with a sure or likely gain or loss, after its number of gains."""
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():
         gains, losses = told(alike)

@@ -1,4 +1,4 @@
-"""What users ask about the measurements: for each question a sentence, the lines of a chart, and a table."""
+"""Users' questions about the measurements: for each a sentence, the lines of a chart, and a table."""
 
 import math
 from collections import Counter
@@ -22,34 +22,34 @@ from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode, Phase
 from accelbench.stats.order_statistics import median
 
-MAX_VALUES = 4  # of a setting, that the sentence names
+MAX_VALUES = 4  # of a setting that the sentence names, at most
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 DRAWN = ("offered_per_s", "verdict", "miss_share", *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))  # of a probe
-ONE_COLOUR = 0.95  # of a step: a phase that takes more of it leaves nothing to see of the others
+ONE_COLOUR = 0.95  # share of a step: if one phase takes more, a bar does not show the others
 
 
 class Line(NamedTuple):
     """A line of a question's chart, about one cell."""
 
-    cell: str  # its name among the page's cells
+    cell: str  # the cell's name in the page's data
     name: str
     text: str  # beside the value
-    value: float = 0.0  # a ratio or percent; 0 where the chart shows columns of the cell: phases, or latencies
+    value: float = 0.0  # a ratio or percent; 0 if the chart shows columns of the cell, such as phases
     bounds: tuple[float, float] | None = None
-    probe: Mapping[str, Value] | None = None  # the columns that are drawn of one of several processes of the cell
+    probe: Mapping[str, Value] | None = None  # drawn columns of one process, if the line is about a single process
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSection:
-    """The part of the page on a question; the table has the figures behind the lines."""
+    """The page's section on one question. Its table has the figures of the lines."""
 
     name: str  # such as `batch`; the sections of several workloads share it
     title: str
     sentence: str
     kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
-    lines: list[Line]  # the page draws the first ones of several
-    gaps: Sequence[Gap] = ()  # those of the lines of kind `times`
+    lines: list[Line]  # the page draws only the first lines of many
+    gaps: Sequence[Gap] = ()  # the gaps of the lines, if `kind` is `times`
     table: Table | None = None
 
 
@@ -105,7 +105,7 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
-    """The questions that the measurements answer."""
+    """A section for each question that the measurements answer."""
     cells = cells_in(sweeps)
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
@@ -114,7 +114,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """A section for each workload that served requests, of which the page's script draws a line for each setting."""
+    """A section for each workload that served requests. The page's script draws a line for each setting."""
     by_workload = grouped(capacities(cells), lambda capacity: capacity.what)
     for what, settings in by_workload.items():
         lines = []
@@ -135,7 +135,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """A section for each workload that was trained to a target, with a line for each run, and one on its spans."""
+    """Two sections for each workload that was trained to a target: a line for each run, and spans of the median run."""
     answers = target_answers(cells)
     for answer in answers:
         about = f" {answer.what}" if len(answers) > 1 else ""
@@ -170,7 +170,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _target_table(answer: TargetAnswer) -> Table | None:
-    """A line for each setting, the fastest first, with how it compares with that one."""
+    """A row for each setting, the fastest first, compared with the fastest."""
     leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure})" for lead in answer.leads}
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
     columns = [*TARGET_COLUMNS[:4], against, *TARGET_COLUMNS[4:]]
@@ -191,7 +191,7 @@ def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
 
 
 def _ends(run: Run) -> dict[str, Value]:
-    """When it arrived, or for how long it was watched; None if neither."""
+    """When a run reached the target, or how long it ran without reaching it; None if neither is known."""
     ends = {"seconds": run.seconds, "watched_s": run.watched_s}
     return {name: value if math.isfinite(value) else None for name, value in ends.items()}
 
@@ -215,7 +215,7 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
 
 
 def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
-    """How each value of the setting does on each device; of batches the largest one of each pair's base."""
+    """The gains of each value of the setting on each device. Of batch sizes, only the largest of each base counts."""
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
 

@@ -1,4 +1,4 @@
-"""What sweeps planned and what became of it, read from their folders.
+"""Reads sweeps from their folders: the plans, and the records of planned cells.
 
 Each record is read once, and its raw samples are dropped (`Process.without_samples`): ten
 thousand whole records take a gigabyte of memory.
@@ -25,11 +25,11 @@ from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
-# Cells that a page shows, and how many of the newest sweep where there are more: a page of 2,000 opens in two seconds
-# (`make bench BENCH=report`).
+# A page shows at most `MANY` cells. If there are more, it shows the last `SHOWN` cells of the newest sweep. A page of
+# 2,000 cells opens in two seconds (`make bench BENCH=report`).
 MANY, SHOWN = 5_000, 2_000
 MAX_NAMED = 3  # records in a note
-SPEEDS = ("flops_per_s", "disturbed", "launch_s", *RATES)  # of ceilings: what a cell is judged by
+SPEEDS = ("flops_per_s", "disturbed", "launch_s", *RATES)  # fields of ceilings by which a cell is judged
 Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
 
@@ -38,16 +38,16 @@ NO_COSTS: Costs = MappingProxyType({})
 class Sweep:
     """One suite's plan and its records."""
 
-    folder: str  # its name, unique among the sweeps of a report
+    folder: str  # the folder's name, unique among the sweeps of a report
     suite: str
     title: str
     study: str | None = None  # the published study that the suite repeats, such as `001`
-    profile: str | None = None  # which of params.yaml's profiles it was planned with
+    profile: str | None = None  # the profile of params.yaml that the plan used
     cells: list[MeasuredCell] = field(default_factory=list)  # in the plan's order, each with its published speed
-    # The planned ones in the plan's order, and those that confirm an answer about one of these cells.
+    # The planned processes in the plan's order, and processes that confirm an answer about one of these cells.
     processes: list[Process] = field(default_factory=list)
-    race: RaceFile | None = None  # how the search went that measured them
-    # Sentences about records that can't be read or that the plan does not name, and about a plan that is missing.
+    race: RaceFile | None = None  # the course of the search that measured the cells
+    # Sentences about unreadable records, records that the plan does not name, and a missing plan.
     notes: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)  # a line for each record, or whole folder, that can't be read
 
@@ -72,13 +72,14 @@ def read_all(
 ) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
 
-    Of the folders below it only those of the suites `wanted` are read, and a note names the others; None: all are.
+    Of the folders below `results`, only the suites in `wanted` are read, and a note names the others; None: all are
+    read.
 
-    The processes in the folder `confirmed` beside results/ are joined with the sweeps whose cells they repeat. Each is
-    judged by the highest ceilings that any record has of its device. Of a suite in results/, the figures are those of
-    all suites together; `alone`: of its own processes and the confirming ones.
+    The processes in the folder `confirmed` beside results/ are joined with the sweeps whose cells they repeat. Each
+    process is judged by the highest ceilings that any record has for its device. The figures of a suite in results/
+    count the processes of all suites; with `alone`, only its own processes and the confirming ones.
 
-    Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
+    If nothing in a folder can be read, its sweep has no cells, and a note with the reason.
 
     Raises UserError: there is no sweep, none is wanted, or none can be read.
     """
@@ -99,7 +100,7 @@ def read_all(
     planned = {folder: refused for folder, refused in folders.items() if names[folder] not in others}
     if not planned:
         raise UserError(f"{results}: nothing to show. {unwanted}")
-    confirming = {  # without a plan, its question is not asked any more
+    confirming = {  # a folder without a plan belongs to a question that is no longer asked
         folder: refused
         for folder, refused in plan_file.sweep_folders(confirmed_of(results)).items()
         if refused is not None or os.path.lexists(folder / PLAN)
@@ -111,7 +112,7 @@ def read_all(
     found = []
     for folder in planned:
         is_deep = results not in (folder, folder.parent)
-        # Not resolved, since its links may form a circle.
+        # The path is not resolved, since its links may form a circle.
         name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
         found.append(replace(_shown(folder, sweeps[folder]), folder=name))
     if others:
@@ -131,13 +132,13 @@ def read_all(
 
 
 def confirmed_of(results: Path) -> Path:
-    """The folder of the processes that confirm answers about the records in `results`: results/, or a suite in it."""
+    """The folder of processes that confirm answers about `results`, which is results/ or a suite in it."""
     above = results.absolute().parent
     return (above.parent if above.name == RESULTS else above) / CONFIRMED
 
 
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
-    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
+    """The sweep in `folder`: the cells of its plan; without a plan, the cells of all its records.
 
     Raises UserError: neither the plan nor any record is readable.
     """
@@ -206,7 +207,7 @@ def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process
 
 
 def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
-    """The process of a planned cell, whose record is at `path` once there is one."""
+    """The process of a planned cell. Its record is at `path`, if it exists."""
     if path in made:
         return changed(made[path], label=wanted.label)
     return Process(
@@ -222,7 +223,7 @@ def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unrea
 def _without_plan(
     folder: Path, error: UserError, made: Mapping[Path, Process], unread: Mapping[Path, str], short: Collection[str]
 ) -> list[Process]:
-    """The processes of all records but a search's short ones, in the order in which they ran; `error` is the plan's.
+    """The processes of all records but a search's short ones, in order of their start; `error` is why there is no plan.
 
     Raises UserError: there are none.
     """
@@ -239,7 +240,7 @@ def _without_plan(
 
 
 def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
-    """The sweep; for a folder in which nothing can be read, one without cells that says why."""
+    """The sweep; if nothing in its folder can be read, a sweep without cells, with the reason."""
     if isinstance(sweep, Sweep):
         return sweep
     why = str(sweep)
@@ -261,7 +262,7 @@ def _notes(
     unread: Sequence[str],
     error: UserError | None = None,
 ) -> Iterator[str]:
-    """What a reader should know of a folder's records, and of its plan, which can't be read if there is an `error`."""
+    """Notes for the reader on a folder's records and plan; `error` is why the plan can't be read, if it can't."""
     place = _place(folder)
     yield from listed(unread)
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -289,9 +290,9 @@ def _notes(
 
 
 def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps; each process is judged by the highest ceilings that any has of its device."""
-    probed: dict[str, Ceilings | None] = {}  # by environment
-    best: dict[str, Ceilings] = {}  # by device
+    """The same sweeps. Each process is judged by the highest ceilings that any process has for its device."""
+    probed: dict[str, Ceilings | None] = {}  # environment key -> ceilings
+    best: dict[str, Ceilings] = {}  # device key -> the highest ceilings
     for sweep in sweeps:
         for process in sweep.processes:
             key, device = process.environment_key, process.device_key
@@ -316,7 +317,7 @@ def _speeds(ceilings: Ceilings) -> list[object]:
 
 
 def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps with the cells of their processes: processes of one cell may be of several sweeps."""
+    """The same sweeps, with cells made from all their processes: processes of one cell may lie in several sweeps."""
     named = [[changed(process, folder=sweep.folder) for process in sweep.processes] for sweep in sweeps]
     # A confirming process may stand in several sweeps.
     once = {("" if each.is_confirming else each.folder, each.name): each for of_sweep in named for each in of_sweep}
@@ -331,7 +332,7 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """What a page shows cell by cell, of very many cells the newest of a sweep, and then a notice that says so."""
+    """The sweeps to show cell by cell. If there are too many cells, only the newest, with a notice."""
     # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:

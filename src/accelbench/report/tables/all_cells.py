@@ -1,9 +1,9 @@
 """Every cell with its main figures: what the page's script draws, filters and lists.
 
-templates/columns.json has the columns of its table: `name` is that of a column of `cells.csv` or a key that `extension`
-adds, `kind` is word, number, count, percent (of a share), percent2 (two digits), or time, which may be estimated. The
-table shows those of `main` at once; the charts show those of which it is known what is `better`. Kind bar is a share
-that the table draws. `series` are the columns in which cells of one line of a chart are equal.
+templates/columns.json has the columns of the page's table. `name` is a column of `cells.csv` or a key that `extension`
+adds. `kind` is word, number, count, percent (of a share), percent2 (two digits), time (which may be estimated), or bar
+(a share that the table draws). The table shows the columns with `main` at once. The charts show the columns with
+`better`. `series` are columns in which all cells of one line of a chart are equal.
 """
 
 import json
@@ -27,7 +27,7 @@ from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
-# Cells with such an outcome share a line for each reason.
+# Cells with one of these outcomes share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
 MAX_GAPS = 2000  # each takes 2 ms if it takes a bootstrap
 
@@ -36,14 +36,14 @@ MAX_GAPS = 2000  # each takes 2 ms if it takes a bootstrap
 class Cells:
     """Every planned cell."""
 
-    columns: list[dict[str, str]]  # those of the table that hold a value for any cell
+    columns: list[dict[str, str]]  # columns of the table in which any cell has a value
     rows: list[Row] = field(repr=False)  # the rows of `cells.csv`, with what `extension` adds
     csv_columns: list[str]  # of `cells.csv`, in order
-    gaps: list[list[Any]] = field(repr=False)  # what can be said of two cells (`_gaps`), `MAX_GAPS` at most
+    gaps: list[list[Any]] = field(repr=False)  # comparisons of two cells (`_gaps`), `MAX_GAPS` at most
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's script needs, as plain JSON values."""
+        """The data for the page's script, as plain JSON values."""
         names = list(self.rows[0]) if self.rows else []
         metrics = []
         for column in self.columns:
@@ -79,7 +79,7 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
 
 
 def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
-    """The cell's name in its job, its speed over the fastest there, and the command that measures it; None without."""
+    """The cell's name in its job, its share of the job's fastest speed, and its command; None if it is in no job."""
     if job is None:
         return dict.fromkeys(("job", "setting", "command", "share", "against"))
     return {
@@ -102,12 +102,12 @@ def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def name_on_page(cell: MeasuredCell) -> str:
-    """What the page's script knows the cell by: two suites may hold the same cell."""
+    """The cell's unique name for the page's script. Two suites may have the same cell."""
     return f"{cell.folder}/{cell.name}"
 
 
 def extension(cell: MeasuredCell) -> Row:
-    """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, remarks."""
+    """Values of a cell that the page needs besides its row of `cells.csv`: names, options, outcome, remarks."""
     row = cell.row
     measured = cell.record.measurement if cell.record else None
     return {

@@ -1,4 +1,4 @@
-"""What to use: the fastest settings with their sureness, and the best cells by each criterion."""
+"""Recommendations: the fastest settings, how sure their gains are, and the best cells by each criterion."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ NOTE = (
 COMPARED = (
     "Reference: the setting that was asked for first, at the same batch; it and the setting are what the doubts count."
 )
-# A cell that is worth choosing, and what it is best by, such as `throughput, latency`.
+# A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 
 
@@ -39,7 +39,7 @@ def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
     return sum(len(warnings_of(cell.row)) for cell in cells) or None
 
 
-# What a cell achieved.
+# Figures of a cell.
 FIGURES: list[Column[MeasuredCell]] = [
     Column("samples/s", lambda cell: None if cell.cell.mode == Mode.generate else cell.speed, number),
     Column("tokens/s", "tokens_per_s", number),
@@ -61,7 +61,7 @@ OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """The cells that are worth choosing beside the fastest of each model and mode; None without any."""
+    """The cells that are best by another criterion than speed, for each model and mode; None if there are none."""
     chosen: list[Choice] = []
     for answer in answers:
         chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]
@@ -69,7 +69,7 @@ def by_criterion(answers: Sequence[Answer]) -> Table | None:
 
 
 def of_jobs(jobs: Sequence[Job]) -> Table | None:
-    """A line for each job: its largest gain over the reference; its fastest cell, if nothing compares with it."""
+    """A row for each job: its largest gain over the reference; if it has no gains, its fastest cell."""
     columns: list[Column[Job]] = [
         Column("job", lambda job: job.name),
         Column("setting", lambda job: job.choice),

@@ -1,4 +1,4 @@
-"""What became of what was planned: which devices were there, and which cells are not ok, and why."""
+"""The outcomes of planned cells: the devices that were measured, the cells that are not ok, and the reasons."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from accelbench.schema.vocab import UNEXPECTED, Device, Status
 LABELS_SHOWN = 2
 # Outcomes, in the order in which they are shown.
 ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, OLDER, UNREADABLE, NOT_RUN, Status.skipped]
-REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # of cells that share an outcome and its reason
+REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # a row is about cells with one outcome and reason
     Column("status", lambda same: same[0].outcome),
     Column("cells", len, count),
     Column("reason", lambda same: same[0].reason),
@@ -31,13 +31,13 @@ FAILURE_COLUMNS: list[Column[Process]] = [
 
 
 def counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
-    """How many cells have each outcome, the ok ones first."""
+    """Outcome -> number of cells, ok first."""
     nums = Counter(cell.outcome for cell in cells)
     return {word: nums[word] for word in (Status.ok, *ORDER) if nums[word]}
 
 
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
-    """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
+    """A row for each reason why cells are not ok, unexpected failures first; None if all cells are ok."""
     bad = (cell for cell in cells_in(sweeps) if not cell.is_ok)
     groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
     same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
@@ -58,7 +58,7 @@ def _last_line(process: Process) -> str | None:
 
 
 def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
-    """Each device that was measured, with its name: `cpu: AMD EPYC`; the headline says why others were not."""
+    """Each device that was measured, with its name: `cpu: AMD EPYC`; the headline has the reasons for others."""
     names: dict[Device, dict[str, None]] = {}
     for cell in cells_in(sweeps):
         if cell.is_ok:

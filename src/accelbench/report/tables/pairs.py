@@ -1,4 +1,4 @@
-"""Pairs of cells that differ in one setting alone: their speeds, and of two devices the accuracies over seeds."""
+"""Pairs of cells that differ in only one setting: their speeds, and, for two devices, accuracies over seeds."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -39,7 +39,7 @@ COLUMNS_OF_OPTIONS: list[Column[Pair]] = [
 
 
 def table(title: str, found: Sequence[Pair]) -> Table | None:
-    """A line for each pair; None without pairs."""
+    """A row for each pair; None without pairs."""
     if all(pair.axis is OPTIONS for pair in found):
         return tabulate_known(title, COLUMNS + COLUMNS_OF_OPTIONS, found, [NOTE, ERROR])
     return tabulate_known(title, COLUMNS, found, [NOTE])
@@ -47,14 +47,14 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
 
 def verdict(difference: MeanDifference) -> str:
     """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`."""
-    # As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
+    # This test of equivalence is conservative: TOST (Schuirmann 1987) uses the 90 % interval.
     if difference.low > -MARGIN and difference.high < MARGIN:
         return f"equal within {100 * MARGIN:g} point"
     return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
 
 
 def accuracies(sweep: Sweep) -> Table | None:
-    """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without such a pair."""
+    """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without pairs."""
     trained = [process for process in sweep.planned if process.is_ok and process.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []

@@ -20,14 +20,14 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Entry:
-    """What one cell of a table shows, and the number or text that it is sorted by; None if unknown."""
+    """The text in one cell of a table, and the number or text to sort by; None if unknown."""
 
     text: str
     key: float | str | None
 
 
 def word(value: object) -> Entry:
-    """An entry that is text; what is an entry already stays as it is."""
+    """A text entry. A value that is already an entry is returned unchanged."""
     if isinstance(value, Entry):
         return value
     return Entry(str(value), str(value)) if value else Entry(UNKNOWN, None)
@@ -57,9 +57,9 @@ def speed(cell: MeasuredCell) -> Entry:
 
 @dataclass(frozen=True)
 class Column(Generic[Subject]):
-    """A column of a table: its heading, the value that it takes from what a row is about, and its format.
+    """A column of a table: its heading, the function that computes its value from the row's subject, and its format.
 
-    The value may be the name of a number, which what a row is about has by its method `number`.
+    Instead of a function, it may have a name. The value is then `subject.number(name)`.
     """
 
     heading: str
@@ -67,12 +67,12 @@ class Column(Generic[Subject]):
     format: Callable[[Any], Entry] = word
 
     def entry(self, subject: Any) -> Entry:
-        """What the column shows of `subject`."""
+        """The column's entry for `subject`."""
         return self.format(subject.number(self.value) if isinstance(self.value, str) else self.value(subject))
 
 
 def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]]) -> list[Column[Subject]]:
-    """The same columns, about a part of each subject."""
+    """The same columns, applied to a part of each subject."""
 
     def of(column: Column[Part]) -> Column[Subject]:
         return Column(column.heading, lambda subject: column.entry(part(subject)))
@@ -81,7 +81,7 @@ def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]])
 
 
 class Dot(NamedTuple):
-    """What the page draws at a place in percent along an axis; its look is a device, for the colour, and `hollow`."""
+    """A dot that the page draws at a place in percent along an axis. A device gives its colour."""
 
     place: float
     what: str
@@ -90,7 +90,7 @@ class Dot(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table; its notes are what a reader must know to read it. The page draws each row's `dots` on one axis."""
+    """A table. Its notes explain it. The page draws the `dots` of each row on one axis."""
 
     title: str
     headings: list[str]
@@ -108,7 +108,7 @@ class Table:
 def tabulate(
     title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
 ) -> Table:
-    """The table with a row per subject and every column."""
+    """The table with all columns and a row for each subject."""
     rows = [[column.entry(subject) for column in columns] for subject in subjects]
     return Table(title=title, headings=[column.heading for column in columns], rows=rows, notes=list(notes))
 
@@ -124,11 +124,11 @@ def tabulate_known(
     return replace(made, headings=headings, rows=rows) if made.rows else None
 
 
-WORD_WIDTH = 12  # of words that stay whole on a narrow terminal; names of cells are longer ones
+WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 
 
 def rendered(table: Table, width: int) -> RichTable:
-    """`table` for rich to print on `width` columns: the cells with the most room beside their words fold first."""
+    """`table` for rich, `width` columns wide. The columns with the most room beside their words fold first."""
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
     words = [[word for text in texts for word in text.split()] for texts in columns]
