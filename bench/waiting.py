@@ -39,14 +39,14 @@ def main() -> None:
 
 
 def _one_cell() -> None:
-    """From Enter to the card, in turns with the framework's import alone, which the goal allows."""
+    """Prints the seconds from Enter to the card, without the framework's import and the windows of the cell."""
     beyond = []
     with new_folder() as folder:
         for number in range(NUM_ROUNDS + 1):
             import_s = _seconds_of([sys.executable, "-c", "import torch"])
             card_s = _seconds_to_card([*CELL, f"seed={number}", f"out={folder}"])
             beyond.append(card_s - import_s - windows_s(records_in(folder)[-1]))
-    # The first round may have to probe the device.
+    # The first round is left out, because it may probe the device.
     _show("one cell, Enter to card, beyond the import and its windows", 1.5, beyond[1:])
 
 

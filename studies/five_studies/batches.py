@@ -1,4 +1,4 @@
-"""Study 003's best batch beside ours: the fastest, and the one with the most samples/s for the device's memory."""
+"""Study 003's best batch beside ours: the fastest batch, and the batch with the most samples/s per memory."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ NOTES = [
 
 
 def table(sweep: Sweep) -> Table | None:
-    """The best batch of each network on each device, ours and the study's; None if the study named none."""
+    """The best batch of each network on each device, ours and the study's. None if the study named no best batch."""
     optimal = next((entry for entry in published.load(sweep.study) if entry.metric == "optimal_batch"), None)
     if optimal is None:
         return None
@@ -45,7 +45,7 @@ def table(sweep: Sweep) -> Table | None:
 
 
 def claim(sweep: Sweep) -> str:
-    """The study's best batch, and what is the fastest here of the same network and precision; empty without one."""
+    """A sentence with the study's best batch, and our fastest batch of the same network and precision. May be empty."""
     optimal = next((entry for entry in published.load(sweep.study) if entry.metric == "optimal_batch"), None)
     if optimal is None:
         return ""
@@ -62,10 +62,10 @@ def _ours(sweep: Sweep, optimal: int) -> Iterator[list[Any]]:
     groups: dict[tuple[str | None, ...], dict[int, MeasuredCell]] = defaultdict(dict)
     for each in one_per_setting(each for each in sweep.cells if each.is_ok and each.cell.mode == Mode.infer):
         cell = each.cell
-        # All that differs is shown: options have the engine, the threads and the number of devices.
+        # The texts show all settings that differ. Options include the engine, the threads and the number of devices.
         groups[cell.model.name, cell.device, cell.precision, options_text(each.row)][cell.batch_size] = each
     for settings, by_batch in groups.items():
-        if len(by_batch) > 1:  # else there is nothing to choose
+        if len(by_batch) > 1:  # a single batch is no choice
             fastest = max(by_batch.values(), key=lambda each: each.speed or 0.0)
             per_mb = {
                 each: (each.speed or 0.0) / mb for each in by_batch.values() if (mb := each.number("peak_device_mb"))
@@ -83,7 +83,7 @@ def _ours(sweep: Sweep, optimal: int) -> Iterator[list[Any]]:
 
 
 def _theirs(sweep: Sweep, optimal: int) -> Iterator[Line]:
-    """From the study's times: on each device, the batch with the most samples/s."""
+    """The study's batch with the most samples/s on each device, computed from the study's times."""
     rates: dict[tuple[str, str | None, str], dict[int, float]] = defaultdict(dict)
     for entry in published.load(sweep.study):
         if entry.metric == "latency" and entry.batch_size:

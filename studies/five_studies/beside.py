@@ -1,4 +1,4 @@
-"""The main part of a study's section: each published time beside ours of the same job, and what that comes to."""
+"""The main part of a study's section: each published time beside our time of the same job, and a summary."""
 
 import math
 from collections import defaultdict
@@ -27,29 +27,29 @@ from five_studies.comparison import (
 from five_studies.published import Published
 
 MAX_ROWS = 24
-LOOKS = ("filled", "hollow", "square", "square hollow", "small", "small hollow")  # of the dots of each engine
+LOOKS = ("filled", "hollow", "square", "square hollow", "small", "small hollow")  # of the dots, one for each engine
 WHAT = {Mode.train: "training", Mode.infer: "testing"}
 
 
 class Pair(NamedTuple):
-    """A published time and ours of the same job, precision, batch and kind of device, by engine."""
+    """A published time, and our time of the same job, precision, batch and kind of device with each engine."""
 
     network: str
     job: str
     device: str
     published: Published
     ours: Mapping[Engine, Entry]
-    cells: Mapping[Engine, MeasuredCell]  # which ours are of
+    cells: Mapping[Engine, MeasuredCell]  # engine -> the cell that our time is from
 
     def time(self, engine: Engine) -> Entry:
-        """Our time, and as a multiple of the published one, such as `~33.5 (0.468x)`."""
+        """Our time, followed by its ratio to the published time, such as `~33.5 (0.468x)`."""
         if engine not in self.ours:
             return number(None)
         ours = self.ours[engine]
         return Entry(f"{ours.text} ({self.ratio(engine).text.removeprefix('~')}x)", ours.key)
 
     def ratio(self, engine: Engine) -> Entry:
-        """Our time over the published one; `~` before that of an estimate."""
+        """Our time over the published time, with `~` if our time is an estimate."""
         ours = self.ours[engine]
         assert isinstance(ours.key, float)
         found = number(ours.key / self.published.value)
@@ -57,12 +57,12 @@ class Pair(NamedTuple):
 
     @property
     def own_ratio(self) -> Entry:
-        """That with the study's own framework, if there is one."""
+        """The ratio with the first engine: the study's own framework, if it was measured."""
         return self.ratio(next(iter(self.ours)))
 
     @property
     def cells_text(self) -> str:
-        """The cells that ours are of; one text for those that differ in the engine only."""
+        """The cells that our times are from. Cells that differ only in the engine share one text."""
         texts = {engine: describe(cell).removesuffix(f", {STAND_IN}") for engine, cell in self.cells.items()}
         by_others = grouped(texts, lambda engine: texts[engine].replace(f", {engine}", "", 1))
         is_single = len(by_others) > 1
@@ -72,18 +72,18 @@ class Pair(NamedTuple):
 
     @property
     def stand_in(self) -> str:
-        """`stand-in` if any of our cells read one; else empty."""
+        """`stand-in` if any of our cells read a stand-in of its data set, else empty."""
         return max(map(stand_in, self.cells.values()))
 
 
-@lru_cache(8)  # the headline asks again
+@lru_cache(8)  # the headline needs the pairs, too
 def every_pair(sweep: Sweep) -> list[Pair]:
-    """Every published time of which we have the like."""
+    """Every published time for which we have a time of the same job."""
     return [*_of_jobs(sweep), *_of_one_epoch(sweep), *_of_steps(sweep)]
 
 
 def pairs(sweep: Sweep) -> list[Pair]:
-    """The same; of too many, one of each network, device and source."""
+    """The pairs to show. If there are more than `MAX_ROWS`, one for each network, device and source."""
     found = every_pair(sweep)
     if len(found) <= MAX_ROWS:
         return found
@@ -99,7 +99,7 @@ def _machine(pair: Pair) -> str:
 
 
 def _of_jobs(sweep: Sweep) -> Iterator[Pair]:
-    """Training, and of testing evaluations alone: inference computes less."""
+    """The pairs of training and testing. Our testing times are from evaluations, because inference computes less."""
     for each in (each for mode in METRICS for each in compare_with_published(sweep, mode)):
         known: dict[Engine, Entry] = {}
         cells: dict[Engine, MeasuredCell] = {}
@@ -121,7 +121,7 @@ def _of_one_epoch(sweep: Sweep) -> Iterator[Pair]:
 
 
 def _of_steps(sweep: Sweep) -> Iterator[Pair]:
-    """Of PyTorch without options, as the studies had them."""
+    """The pairs of single steps, only without options, because the studies used none."""
     for line in (line for name in ("time_per_image", "latency") for line in steps.lines(sweep, name)):
         cell = line.reported.cell
         if line.published and line.value is not None and options_text(line.reported.row) is None:
@@ -131,7 +131,7 @@ def _of_steps(sweep: Sweep) -> Iterator[Pair]:
 
 
 def table(found: Sequence[Pair]) -> Table | None:
-    """The pairs, with a dot for each ratio; None without any."""
+    """The pairs as a table, with a dot for each ratio. None without pairs."""
     if not found:
         return None
     own = list(dict.fromkeys(engine for each in found for engine in each.ours))
@@ -167,7 +167,7 @@ def table(found: Sequence[Pair]) -> Table | None:
 
 
 def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
-    """A dot for each ratio, on a logarithmic axis around 1."""
+    """The dots and the axis of a table: a dot for each ratio, on a logarithmic axis around 1."""
     ratios = [{engine: each.ratio(engine) for engine in each.ours} for each in found]
     values = [float(ratio.key or 1) for each in ratios for ratio in each.values()]
     low = min(0.5, *values) / 1.1
@@ -189,12 +189,12 @@ def _drawn(found: Sequence[Pair], own: Sequence[Engine]) -> dict[str, Any]:
 
 
 def sentence(sweep: Sweep, found: Sequence[Pair]) -> str:
-    """What our measurements say to the study's claims; empty without a study."""
+    """Sentences that compare our measurements with the study's claims. Empty without a study."""
     return " ".join(filter(None, [speedups.claim(sweep), *_of_times(sweep, found), batches.claim(sweep)]))
 
 
 def _of_times(sweep: Sweep, found: Sequence[Pair]) -> Iterator[str]:
-    """The range of our times over the published ones on each device; without any, our time of the study's job."""
+    """Sentences with the range of our times over the published times, by device. Without pairs: our time of the job."""
     ratios: dict[str, list[Entry]] = defaultdict(list)
     marks: dict[str, str] = defaultdict(str)
     for each in found:

@@ -1,4 +1,4 @@
-"""Our times and a study's published ones: which of our cells is compared, and the speed-ups of both."""
+"""Compares our times with a study's published times: chooses the compared cells, and computes speed-ups."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,16 @@ from five_studies import published
 from five_studies.published import Published
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
-# A study's testing time is of an evaluation; ours of inference, with our evaluation beside it where one was timed.
+# A study's testing time is the time of an evaluation. Our testing time is the time of inference. If an evaluation was
+# timed here, its time is shown beside it.
 TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
-# From the precision of most studies to the one least like it.
+# The precision of most studies comes first, then the others by how much they differ from it.
 PRECISIONS = [Precision(word) for word in ("fp32", "tf32", "fp64", "bf16_mixed", "fp16_mixed", "bf16", "fp16", "int8")]
-USUAL_BATCH = 128  # study 001's
+USUAL_BATCH = 128  # batch size of study 001
 
 
 class Seconds(NamedTuple):
-    """A time in seconds, whether it is an estimate, and what it is of, such as `5 x 60,000 samples`."""
+    """A time in seconds, whether it is an estimate, and the job that it is for, such as `5 x 60,000 samples`."""
 
     value: float
     estimated: bool
@@ -34,41 +35,41 @@ class Seconds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OurTime:
-    """The time of the study's job by one of our cells; what is not known is None."""
+    """The time of the study's job by one of our cells. Unknown values are None."""
 
     cell: MeasuredCell | None  # the ok cell nearest to the study's settings; if none is ok, the nearest planned one
     seconds: Seconds | None
-    evaluation: Seconds | None  # of one evaluation on the test set
-    tested: MeasuredCell | None  # the cell of it: the nearest training cell that timed any
-    speedup: float | None  # the CPU's time / this device's time, of cells that differ only in the device
+    evaluation: Seconds | None  # time of one evaluation on the test set
+    tested: MeasuredCell | None  # cell that `evaluation` is from: the nearest training cell that timed an evaluation
+    speedup: float | None  # the CPU's time over this device's time, from cells that differ only in the device
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedComparison:
-    """One network in one mode on one or several devices: our time with each engine and the published one."""
+    """One network in one mode on one or several devices: our time with each engine, and the published time."""
 
     model: str
     mode: Mode
     device: Device
-    devices: int  # how many of them computed
-    job: str  # what the seconds are of: the study's job, else that of our cell; may be empty
+    devices: int  # number of devices that computed
+    job: str  # the job that was timed: the study's, else that of our cell; may be empty
     ours: Mapping[Engine, OurTime]  # the study's own framework first
     published: Published | None  # the published time
-    published_speedup: float | None  # the published CPU time / the published time of this device
+    published_speedup: float | None  # the published CPU time over the published time of this device
 
     @property
     def device_text(self) -> str:
-        """The device, and how many if several: `tpu x 8`."""
+        """The device, with the number of devices if there are several: `tpu x 8`."""
         return self.device + (f" x {self.devices}" if self.devices > 1 else "")
 
 
 def measurement_of(reported: MeasuredCell | None) -> Measurement | None:
-    """What an ok cell measured; None of another."""
+    """The measurement of an ok cell. None if the cell is not ok."""
     return reported.record.measurement if reported is not None and reported.is_ok and reported.record else None
 
 
 def _job(study: str | None, model: str, mode: Mode) -> tuple[int, int] | None:
-    """Epochs and samples of the study's job; None if it published no time of one, and then a cell's own job counts."""
+    """Epochs and samples of the study's job. None if the study published no job; then the cell's own job is used."""
     trains = mode == Mode.train
     samples = published.find(study, model, "train_samples" if trains else "test_samples", None)
     epochs = published.find(study, model, "epochs", None) if trains else None
@@ -78,7 +79,7 @@ def _job(study: str | None, model: str, mode: Mode) -> tuple[int, int] | None:
 
 
 def _own_job(cell: Cell, measured: Measurement) -> tuple[int, int] | None:
-    """Epochs and samples of a cell's job; None for random images, which have none."""
+    """Epochs and samples of a cell's job. None for random images, which have no data set."""
     trains = cell.mode == Mode.train
     num_samples = measured.num_train_samples if trains else measured.num_test_samples
     num_epochs = len(measured.epochs) or (cell.epochs if trains else 1)
@@ -90,7 +91,7 @@ def _job_text(job: tuple[int, int] | None) -> str:
 
 
 def _seconds(reported: MeasuredCell | None, job: tuple[int, int] | None) -> Seconds | None:
-    """The time of `job` by a cell: what the cell took for its own, and what the rest takes at its speed."""
+    """The time of `job` by a cell: the measured time of its own job, and an estimate of the rest from its samples/s."""
     measured = measurement_of(reported)
     if reported is None or measured is None:
         return None
@@ -107,37 +108,37 @@ STAND_IN = "stand-in"
 
 
 def stand_in(reported: MeasuredCell | None) -> str:
-    """`stand-in` if the cell read a stand-in of the data set that it is named after; else empty."""
+    """`stand-in` if the cell read a stand-in instead of its data set, else empty."""
     return STAND_IN if reported is not None and reported.row["stand_in"] else ""
 
 
 def describe(reported: MeasuredCell | None) -> str:
-    """Which cell a number belongs to, or why there is no number."""
+    """The cell that a number belongs to, in words, or the reason why there is no number."""
     if reported is None:
         return "not planned"
     cell = reported.cell
     measured = measurement_of(reported)
     if measured is None:
         return reported.outcome
-    job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # of a window only as an estimate
+    job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # for a window, the job is only estimated
     parts = [choice_text(reported, has_engines=True), job, cell.protocol.value, stand_in(reported)]
     return ", ".join([cell.precision, f"batch {cell.batch_size}", *filter(None, parts)])
 
 
 def published_for_sweep(sweep: Sweep) -> list[Published]:
-    """The study's published numbers for the networks in the sweep's plan: several suites may share a study."""
+    """The study's published numbers for the networks in the sweep's plan. Several suites may share a study."""
     models = {reported.cell.model.name for reported in sweep.cells}
     return [entry for entry in published.load(sweep.study) if entry.model in models or not models]
 
 
 def num_published_devices(study: str | None, model: str, device: str) -> int:
-    """How many devices a study's numbers of this one are of."""
+    """The number of devices that a study used for its numbers of this kind of device."""
     found = published.find(study, model, "devices", device)
     return int(found.value) if found else 1
 
 
 def compare_with_published(sweep: Sweep, mode: Mode) -> list[PublishedComparison]:
-    """One comparison per network and device that was published or planned, the study's networks first."""
+    """A comparison for each network and device that was published or planned. The study's networks come first."""
     entries = [entry for entry in published_for_sweep(sweep) if entry.metric == METRICS[mode]]
     cells = [reported.cell for reported in sweep.cells if reported.cell.mode == mode]
     models = dict.fromkeys([entry.model for entry in entries] + [cell.model.name for cell in cells])
@@ -145,13 +146,13 @@ def compare_with_published(sweep: Sweep, mode: Mode) -> list[PublishedComparison
     known |= {(cell.model.name, cell.device, cell.devices) for cell in cells}
     numbers = sorted({num for _, _, num in known})
     places = [place for place in product(models, Device, numbers) if place in known]
-    # A sweep over random images alone has no whole job, and so no time to compare.
+    # A sweep that uses only random images has no whole job, and so no time to compare.
     has_jobs = entries or any(cell.data.name != RANDOM for cell in cells)
     return [_compare(sweep, model, mode, device, num) for model, device, num in places] if has_jobs else []
 
 
 def engines(sweep: Sweep) -> list[Engine]:
-    """Those of the sweep's cells and the study's own framework, which comes first."""
+    """The engines to compare: the study's own framework first, then the engines of the sweep's cells."""
     own = published.framework(sweep.study)
     return list(dict.fromkeys([*([own] if own else []), *(reported.cell.engine for reported in sweep.cells)]))
 
@@ -180,7 +181,7 @@ def _compare(sweep: Sweep, model: str, mode: Mode, device: Device, devices: int)
 def _our_time(
     sweep: Sweep, model: str, mode: Mode, device: Device, devices: int, engine: Engine, beside: OurTime | None
 ) -> OurTime:
-    """Our time with an engine; `beside` is that with the first engine, whose settings go before the study's."""
+    """Our time with an engine. `beside`: our time with the first engine; its settings are preferred to the study's."""
     job = _job(sweep.study, model, mode)
     like = beside.cell if beside else None
     ours = nearest_cell(sweep, model, mode, device, engine, devices=devices, beside=like)
@@ -202,7 +203,7 @@ def _our_time(
 
 
 def _evaluation(tested: MeasuredCell | None, job: tuple[int, int] | None) -> Seconds | None:
-    """The time of one evaluation on the study's test set, by a cell's own."""
+    """The time of one evaluation on the study's test set, computed from an evaluation by the cell `tested`."""
     measured = measurement_of(tested)
     if tested is None or measured is None or measured.evaluation is None:
         return None
@@ -223,10 +224,12 @@ def nearest_cell(
     known: str | None = None,
     beside: MeasuredCell | None = None,
 ) -> MeasuredCell | None:
-    """The cell nearest to the study's settings, an ok cell first; never a mean over cells.
+    """The cell nearest to the study's settings. An ok cell is preferred. It is always one cell, never a mean.
 
-    With `known`, only among those that have a value in this column of `cells.csv`; first one that differs in the engine
-    alone from `beside`, the cell of another engine whose number stands beside.
+    Args:
+        known: a column of `cells.csv`. If it is set, only cells with a value in this column count.
+        beside: the cell of another engine whose number is shown beside. A cell that differs from it only in the engine
+            is preferred.
     """
     wanted = beside.all_but(*OF_ENGINE) if beside is not None else None
     cells = [
@@ -237,10 +240,10 @@ def nearest_cell(
     ]
     cells = [
         reported for reported in cells if reported.cell.protocol != Protocol.target
-    ]  # of as many epochs as it took
+    ]  # its number of epochs is not fixed
     if known is not None:
         cells = [reported for reported in cells if reported.row[known] is not None]
-    # The study's own settings, of this device if it names them; study 001's where it names none.
+    # The study's own settings, for this device if it has such. If it names no batch size, study 001's.
     named = [entry for entry in published.load(sweep.study) if entry.model == model and entry.batch_size]
     entry = min(named, key=lambda entry: entry.device != device, default=None)
     precision = entry.precision if entry else Precision.fp32
@@ -248,7 +251,7 @@ def nearest_cell(
     epochs = published.find(sweep.study, model, "epochs", None)
 
     def distance(reported: MeasuredCell) -> tuple[float, ...]:
-        """The most important setting first."""
+        """A sort key with the most important setting first."""
         cell = reported.cell
         return (
             not reported.is_ok,
@@ -269,7 +272,7 @@ def nearest_cell(
 
 
 def equal_on(device: Device, reported: MeasuredCell, cells: Iterable[MeasuredCell]) -> MeasuredCell | None:
-    """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device."""
+    """The ok cell on another device, `device`, with the other settings of `reported`. None if there is none."""
     if reported.cell.device == device:
         return None
     there = [each for each in cells if each.cell.device == device and each.is_ok]
@@ -278,17 +281,17 @@ def equal_on(device: Device, reported: MeasuredCell, cells: Iterable[MeasuredCel
 
 
 def ratio(first: MeasuredCell, second: MeasuredCell | None, column: str = "samples_per_s") -> float | None:
-    """The first's number over the second's; None if either is unknown."""
+    """The first cell's number over the second's. None if either is unknown."""
     value = first.number(column)
     base = second.number(column) if second is not None else None
     return value / base if value is not None and base else None
 
 
 def one_per_setting(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """One cell per network, mode, devices, precision, engine, options and batch, for tables and pictures of one each.
+    """One cell for each network, mode, device, precision, engine, option and batch, for tables and pictures.
 
-    The first that is ok, else the first. The table of every cell shows the other seeds, repeats, inputs and step
-    counts.
+    It is the first ok cell, or if none is ok, the first. Cells with other seeds, repeats, inputs or numbers of steps
+    are only in the table of all cells.
     """
     first: dict[tuple[object, ...], MeasuredCell] = {}
     for reported in cells:

@@ -1,4 +1,4 @@
-"""The devices of a study beside ours."""
+"""Compares the devices of a study with our devices."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ NOTES = [
 
 
 def table(sweep: Sweep) -> Table | None:
-    """The study's devices, and those that computed ours; None if the study names none."""
+    """The study's devices, and the devices of our cells. None if the study names no devices."""
     theirs: list[Line] = [["published", *each, None, None, None] for each in published.devices(sweep.study)]
     return tabulate_known("Devices", COLUMNS, [*theirs, *_ours(sweep)], NOTES) if theirs else None
 
@@ -51,7 +51,7 @@ def _ours(sweep: Sweep) -> Iterator[Line]:
 
 
 def _has(machine: Machine, device: Device) -> str:
-    """What a record's machine says of the device."""
+    """The description of a device, from the machine in a record."""
     if device == Device.tpu:
         chips = machine.get("tpus", [])
         return counted(len(chips), "chip") if chips else ""

@@ -36,7 +36,7 @@ NOTES = [
 
 
 def table(sweep: Sweep) -> Table | None:
-    """The study's expected performance beside ours; None if it published no frames per second."""
+    """The study's expected performance beside ours. None if the study published no frames per second."""
     entries = published.load(sweep.study)
     lines = list(_lines(sweep, [each for each in entries if each.metric == "low_frames_per_s"]))
     return tabulate_known("Frames per second, as the study counts them", COLUMNS, lines, NOTES) if lines else None
@@ -69,16 +69,17 @@ def _lines(sweep: Sweep, entries: Sequence[Published]) -> Iterator[Line]:
 
 
 def _range(entry: Published, metric: str, device: Device) -> str | None:
-    """Such as `20 to 30`; None if the study has no such bounds."""
+    """The bounds of a published number, such as `20 to 30`. None if the study has no such bounds."""
     ends = [published.find(entry.study, entry.model, f"{end}_{metric}", device) for end in ("low", "high")]
     known = [f"{each.value:g}" for each in ends if each]
     return " to ".join(known) or None
 
 
 def comparison(sweep: Sweep, title: str, warning: str) -> Figure | None:
-    """Its `inference_comparison` with our cells of the smallest network: four panels; None without two of them.
+    """The study's figure `inference_comparison`, drawn with our cells of the smallest network.
 
-    The spread of the time of a batch as boxes, images per second as bars, and the time and the speed-up by the batch.
+    Its four panels have the spread of a batch's time as boxes, images per second as bars, and the time and the speed-up
+    by batch size. None for fewer than two cells.
     """
     entries = [each for each in published.load(sweep.study) if each.metric == "latency"]
     cells = [each for each in plain(sweep.cells) if entries and each.cell.model.name == entries[0].model]
@@ -120,7 +121,7 @@ def comparison(sweep: Sweep, title: str, warning: str) -> Figure | None:
 
 
 def _beside(number_of_device: int, num: int) -> float:
-    """How far from the place of its batch a device's bar is."""
+    """The horizontal distance of a device's bar from the place of its batch."""
     return 0.8 * ((number_of_device + 0.5) / num - 0.5)
 
 
@@ -133,7 +134,7 @@ def _draw_line(axes: Axes, points: Sequence[tuple[int, float | None]], device: D
 def _draw_boxes(
     axes: Axes, cells: Sequence[MeasuredCell], places: Sequence[float], width: float, look: dict[str, Any]
 ) -> None:
-    """A box of the single steps of each cell, which are read from its record: a report keeps none."""
+    """Draws a box for the single steps of each cell. They are read from the records, because a report keeps none."""
     steps = [[1e3 * seconds for seconds in _latencies(each)] for each in cells]
     drawn = axes.boxplot(steps, positions=places, widths=0.9 * width, patch_artist=True, manage_ticks=False)
     for box in drawn["boxes"]:

@@ -1,4 +1,4 @@
-"""How our measurements stand to the five studies, in the report's headline."""
+"""Compares our measurements with the five studies, in the report's headline."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,16 +12,16 @@ from five_studies.speedups import beside_ours, span
 
 
 def headline(sweeps: Sequence[Sweep]) -> str:
-    """Our times over the published ones by device, and the speed-ups between devices that can be compared."""
+    """Our times over the published times for each device, and the number of speed-ups that can be compared."""
     return " ".join(filter(None, [*_times(sweeps), _speedups(sweeps)]))
 
 
 def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
-    """Of each device, our times over the published ones, with the study's own framework where it was measured."""
+    """For each device, our times over the published times. The study's own framework is used if it was measured."""
     found: dict[str, dict[tuple[str, ...], list[Entry]]] = defaultdict(lambda: defaultdict(list))
     of_stand_ins = Counter[str]()
     for sweep in sweeps:
-        for each in beside.every_pair(sweep):  # several machines may have published a time of one job
+        for each in beside.every_pair(sweep):  # one job may have published times of several machines
             of_job = found[each.device][str(sweep.study), each.network, each.job]
             of_stand_ins[each.device] += bool(each.stand_in and not of_job)
             of_job.append(each.own_ratio)
@@ -37,7 +37,7 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 
 def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
-    """For the report's first screen: of how many published jobs ours took less time."""
+    """For the report's first screen: the number of published jobs that took less time here."""
     found: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
     of_stand_ins = set[tuple[str, ...]]()
     for sweep in sweeps:
@@ -52,19 +52,19 @@ def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
 
 
 def _caveats(jobs: Iterable[Sequence[Entry]], num_of_stand_ins: int) -> str:
-    """Such as `; 13 of ours estimated; 2 of ours of a stand-in`; empty without any."""
+    """The end of a sentence, such as `; 13 of ours estimated; 2 of ours of a stand-in`. Empty without such jobs."""
     num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs)
     counts = {"estimated": num_estimated, f"of a {STAND_IN}": num_of_stand_ins}
     return "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
 
 
 def _num_less(jobs: Iterable[Sequence[Entry]]) -> int:
-    """How many took less time than on any machine that published one."""
+    """The number of jobs that took less time than on every machine with a published time."""
     return sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs)
 
 
 def _speedups(sweeps: Sequence[Sweep]) -> str:
-    """How many of the published speed-ups over the CPU have one of ours beside them."""
+    """The number of published speed-ups over the CPU for which we have a matching speed-up."""
     theirs = [each for sweep in sweeps for each in beside_ours(sweep)]
     theirs = [each for each in theirs if each.is_over_cpu]
     both = [each for each in theirs if each.ours]

@@ -1,4 +1,4 @@
-"""Pictures that single studies had, redrawn with our ok cells; None if there is nothing to show."""
+"""Pictures of single studies, redrawn with our ok cells."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
@@ -16,10 +16,10 @@ from five_studies.comparison import equal_on, one_per_setting, ratio
 from five_studies.style import COLOURS, MARKERS, WARNING_COLOUR, finished, log_ticks, sized, tidy
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
-MIN_DOTS = 8  # fewer values are read better from their table
+MIN_DOTS = 8  # fewer values are easier to read in a table
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
-MAX_BATCHES = 6  # of a picture
-Setting = tuple[Device, Precision]  # what one entry of a legend stands for
+MAX_BATCHES = 6  # batches in a picture
+Setting = tuple[Device, Precision]  # device and precision of an entry in a legend
 Value = Callable[[MeasuredCell], float | None]
 
 
@@ -29,12 +29,12 @@ def setting_of(reported: MeasuredCell) -> Setting:
 
 
 def plain(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
-    """The ok cells of one device and PyTorch without options, as the studies had them, one of each setting."""
+    """The ok cells of PyTorch on one device without options, as in the studies; one for each setting."""
     return one_per_setting(each for each in cells if each.is_ok and options_text(each.row) is None)
 
 
 def distinct_settings(cells: Iterable[MeasuredCell]) -> list[Setting]:
-    """The setting of each cell once, in the vocabulary's order."""
+    """The different settings of the cells, in the order of `vocab`."""
     known = {setting_of(reported) for reported in cells}
     return [setting for setting in product(Device, Precision) if setting in known]
 
@@ -64,14 +64,14 @@ def _mark(axes: Axes, x: float, y: float, *, is_doubtful: bool) -> None:
 
 
 def has_warnings(reported: MeasuredCell | None) -> bool:
-    """Whether a cell's numbers have warnings, which its row in the report names."""
+    """Whether a cell's row in the report has warnings."""
     return reported is not None and bool(reported.row["warnings"])
 
 
 def families(cells: Sequence[MeasuredCell], value: Value | Device, title: str, warning: str) -> Figure | None:
-    """Dots of a value of the ok cells, or of their speed-up over a device: a column per batch, a line per network.
+    """Dots for a value of the ok cells: a column for each batch, a line for each network.
 
-    None for fewer than `MIN_DOTS`.
+    If `value` is a device, the dots are speed-ups over this device. None for fewer than `MIN_DOTS` dots.
     """
     known = []
     for each in plain(cells):
@@ -102,13 +102,13 @@ def families(cells: Sequence[MeasuredCell], value: Value | Device, title: str, w
 
 
 def _place(model: str) -> tuple[int, str]:
-    """The family of a network, by its name, and the name: the order of the lines."""
+    """A sort key for the lines: the network's family, then its name."""
     found = (number for number, family in enumerate(FAMILIES) if model.startswith(family))
     return next(found, len(FAMILIES)), model
 
 
 def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
-    """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per cell.
+    """Accuracy and loss over the epochs, in training and on the test set: a row per network, a line per cell.
 
     None if no cell was tested after more than one epoch.
     """
@@ -137,7 +137,7 @@ def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
 
 
 def _marker(engine: Engine) -> str:
-    """Of an engine's points on the curves."""
+    """The marker of an engine's points on the curves."""
     return "." if engine == Engine.pytorch else "x"
 
 

@@ -1,4 +1,4 @@
-"""What study 000's settings change: the GPU's power by batch and precision, the time per image by number of steps."""
+"""The effect of study 000's settings: batch and precision on the GPU's power, steps on the time per image."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from five_studies.published import by_place
 
 
 class _Step(NamedTuple):
-    """A setting that grows, and the ratio of the powers that the study's text has for it."""
+    """A change of one setting, and the ratio of the powers after and before it in the study's text."""
 
     setting: str
     base: Any
@@ -48,7 +48,7 @@ NOTES = [
 
 
 def table(sweep: Sweep) -> Table | None:
-    """The ratios that the study prints, what its raw data gives, and ours; None of another study."""
+    """The ratios in the study's text, those from its raw data, and ours. None for other studies."""
     if sweep.study != raw.STUDY:
         return None
     lines = []
@@ -69,7 +69,7 @@ def _of_raw_data(step: _Step) -> float:
 
 
 def _ours(cells: Sequence[MeasuredCell], step: _Step, value: Callable[[MeasuredCell], float | None]) -> Iterator[float]:
-    """The ratio of each pair of ok cells that differ only in the setting, as the study's two values of it do."""
+    """The ratio of each pair of ok cells with the study's two values of the setting, and all others equal."""
     values: list[Any] = [step.base, step.other]
     if step.setting == "precision":
         values = [Precision.tf32 if each == "float32" else raw.PRECISIONS[each] for each in values]
@@ -81,7 +81,7 @@ def _ours(cells: Sequence[MeasuredCell], step: _Step, value: Callable[[MeasuredC
             yield from (other / base for other_cell, other in known if other_cell == wanted)
 
 
-# What is measured of a run; the rest are its settings.
+# The measured fields of a run. All other fields are settings.
 UNCOMPARED: dict[str, Any] = dict.fromkeys(("launch_ms", "copying_ms", "total_ms"), 0.0)
 UNCOMPARED |= dict.fromkeys(("utilization", "power", "temperature", "peak_memory"))
 NUM_STEPS = [(32, 512), (512, 1024)]
@@ -107,7 +107,7 @@ NUM_STEPS_NOTES = [
 
 
 def num_steps_table(sweep: Sweep) -> Table | None:
-    """What the number of steps changes, in the study's raw data and in ours; None of another study."""
+    """The effect of the number of steps, in the study's raw data and in our cells. None for other studies."""
     if sweep.study != raw.STUDY:
         return None
     lines = []

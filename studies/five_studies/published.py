@@ -1,4 +1,4 @@
-"""What the studies published: their numbers, and what was wrong with them."""
+"""The published numbers of the studies, and the errors in them."""
 
 import csv
 from collections.abc import Sequence
@@ -25,14 +25,15 @@ class Published:
 
     Attributes:
         device: None if the source does not say.
-        model: the network; `all` for a mean over all of the study's.
+        model: the network; `all` for a mean over all networks of the study.
         batch_size: None if the source does not say.
         metric: `train_time`, `test_time` (s), `accuracy` (of the test set), `train_accuracy` (of the last epoch; %),
             `loss` (of training), `validation_loss`, `epochs`, `train_samples`, `test_samples` (of one pass), `devices`
-            (how many its numbers are of; 1 unless given), `one_epoch_time` (s), `time_per_image`, `latency` (ms),
+            (number of devices; by default 1), `one_epoch_time` (s), `time_per_image`, `latency` (ms),
             `communication_share` (%), `peak_memory` (MB), `utilization` (%), `power` (W), `temperature` (°C);
-            `speedup_over_<device>` (x), or its bounds with `low_` and `high_` before it; `optimal_batch`, `max_batch`.
-        assumed: which of these the source does not say: `batch_size`, `metric` or `value`.
+            `speedup_over_<device>` (x), or its bounds with the prefixes `low_` and `high_`; `optimal_batch`,
+            `max_batch`.
+        assumed: the field that the source does not state: `batch_size`, `metric` or `value`; None: it states all.
         source: where the number was published.
     """
 
@@ -50,7 +51,7 @@ class Published:
 
 @cache
 def load(study: str | None) -> tuple[Published, ...]:
-    """The numbers of `study`, in the order of its tables; empty for a study without numbers here."""
+    """The numbers of `study`, in the order of its tables. Empty for a study without numbers in published.csv."""
     with (FOLDER / "published.csv").open(encoding="utf-8") as file:
         rows: list[dict[str, Any]] = [row for row in csv.DictReader(file) if row["study"] == study]
     rows += raw.numbers() if study == raw.STUDY else []
@@ -62,28 +63,28 @@ def load(study: str | None) -> tuple[Published, ...]:
 
 
 def find(study: str | None, model: str, metric: str, device: str | None) -> Published | None:
-    """The published number; None if the study has no such number."""
+    """The published number. None if the study has no such number."""
     wanted = (model, metric, device)
     return next((entry for entry in load(study) if (entry.model, entry.metric, entry.device) == wanted), None)
 
 
 def entry(number: Published | None) -> Entry:
-    """A published number with every digit that it was published with."""
+    """A published number with all its published digits."""
     value = number.value if number else None
     return Entry(exact(value), value)
 
 
-# What a study timed, and its speed-ups: what stands for it where nothing was measured.
+# The metrics that are times. If nothing was measured here, a report shows these and the speed-ups.
 TIMES = ("train_time", "test_time", "one_epoch_time", "time_per_image", "latency")
-MANY = 100  # numbers; of more, those in float32 and the smallest batch are shown
+MANY = 100  # if there are more numbers, only those in float32 with the smallest batch are shown
 
 
 def table(numbers: Sequence[Published]) -> Table | None:
-    """The times and speed-ups among a study's numbers; None if there are none."""
+    """A table of the times and speed-ups among a study's numbers. None if there are none."""
     known = [each for each in numbers if each.metric in TIMES or "speedup" in each.metric]
     if len(known) > MANY:
         least = min(each.batch_size for each in known if each.batch_size)
-        precisions = (Precision.fp32, Precision.tf32)  # as a study's float32 on a GPU may be
+        precisions = (Precision.fp32, Precision.tf32)  # on a GPU, a study's float32 may be TF32
         known = [each for each in known if each.precision in precisions and each.batch_size in (None, least)]
     columns: list[Column[Published]] = [
         Column("network", lambda each: each.model),
@@ -98,27 +99,27 @@ def table(numbers: Sequence[Published]) -> Table | None:
     return tabulate_known("Published, and not measured here", columns, known)
 
 
-Line = Sequence[object]  # of a table: entries, or what `word` makes one of
+Line = Sequence[object]  # a line of a table: entries, or values that `word` turns into entries
 
 
 def by_place(*headings: str) -> list[Column[Line]]:
-    """The columns of lines that hold their entries in this order."""
+    """Columns for lines whose entries have the order of these headings."""
     return [Column(heading, itemgetter(place)) for place, heading in enumerate(headings)]
 
 
 def mark(number: Published, what: str) -> str:
-    """Says so if the source does not say `what`."""
+    """` (assumed)` if the source does not state the field `what`, else empty."""
     return " (assumed)" if number.assumed == what else ""
 
 
 def epochs_text(study: str | None, model: str) -> str:
-    """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
+    """The epochs for which a study trained a network, such as `, 5 epochs`. Empty if the study does not state them."""
     epochs = find(study, model, "epochs", None)
     return f", {counted(int(epochs.value), 'epoch')}{mark(epochs, 'value')}" if epochs else ""
 
 
 class Remedy(StrEnum):
-    """What accelbench does about a way to publish a false number."""
+    """The way in which accelbench prevents a false number."""
 
     impossible = "impossible"
     invalid = "invalid"
@@ -127,7 +128,7 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownError:
-    """A way in which a study published a false number, where that is seen, what is done about it here, and its test."""
+    """An error of a study that made a number false, the place where it shows, accelbench's remedy, and its test."""
 
     study: str
     done: str
@@ -139,19 +140,19 @@ class KnownError:
 
 @cache
 def studies() -> dict[str, Any]:
-    """What studies.yaml has: by the study's number its name, caveats and errors."""
+    """The contents of studies.yaml: number of a study -> its name, caveats and errors."""
     found: dict[str, Any] = yaml.safe_load((FOLDER / "studies.yaml").read_text(encoding="utf-8"))
     return found
 
 
 def framework(study: str | None) -> Engine | None:
-    """The engine of ours that is the study's own framework; None if the study has none or no whole job."""
+    """Our engine for the study's own framework. None if we have no such engine, or if the study has no whole job."""
     name = studies().get(study or "", {}).get("framework")
     return Engine(name) if name else None
 
 
 def devices(study: str | None) -> list[tuple[str, str, str]]:
-    """The devices that a study ran on: their word, their name, and what is known of them."""
+    """The devices of a study: the word of the setting `device`, the name, and known details."""
     return [(each["device"], each["name"], each["has"]) for each in studies().get(study or "", {}).get("devices", [])]
 
 
@@ -161,7 +162,7 @@ def caveats(study: str | None) -> list[str]:
 
 
 def known_errors() -> list[KnownError]:
-    """What was wrong with the five studies, in their order."""
+    """The errors of the five studies, in the order of the studies."""
     return [
         KnownError(study=number, **error | {"here": Remedy(error["here"])})
         for number, study in studies().items()

@@ -1,4 +1,4 @@
-"""Study 000's raw data, a row per run, which its published numbers and its headline are computed from."""
+"""Study 000's raw data, with a row for each run. The study's published numbers are computed from it."""
 
 import csv
 from collections.abc import Collection, Iterator, Sequence
@@ -19,11 +19,11 @@ PRECISIONS = {
     "float32": Precision.fp32,
     "float64": Precision.fp64,
 }
-# Its text says 32 on the TPU; its own comparison takes the runs of 10 (plot/plottinglib/prints.py).
+# The study's text states 32 steps on the TPU. Its comparison uses the runs with 10 (plot/plottinglib/prints.py).
 STEPS = {I7: 512, EPYC: 512, A100: 512, TPU_V2: 10}
 READ_ONCE = ("utilization", "power", "temperature")
-MB_PER_MIB = 1.048576  # it calls 1024^2 bytes a MB
-MODELS = {"xception": "legacy_xception"}  # as timm calls it now
+MB_PER_MIB = 1.048576  # the study's MB are 1024^2 bytes
+MODELS = {"xception": "legacy_xception"}  # the present name in timm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,12 @@ class Run:
     """One run, in the order in which the study's code ran them.
 
     Attributes:
-        precision: as the study calls it; its float32 on the GPU is TF32.
-        launch_ms: what it calls inference time, per image: nothing waited for the device.
-        copying_ms: what it calls communication, both ways, per image; it holds the wait for the device.
-        total_ms: both, per image.
-        utilization: in percent, as `power` (W) and `temperature` (°C) read once after the run; of three GPUs the mean.
+        precision: the study's word for it; its float32 on the GPU is TF32.
+        launch_ms: the study's "inference time" per image; nothing waited for the device.
+        copying_ms: the study's "communication" per image, in both directions; it includes the wait for the device.
+        total_ms: sum of both, per image.
+        utilization: in percent. Utilization, power (W) and temperature (°C) were read once after the run; for three
+            GPUs they are means.
         peak_memory: MiB, the most that the process had held until then; only on the GPU.
     """
 
@@ -55,7 +56,7 @@ class Run:
 
 @cache
 def runs() -> tuple[Run, ...]:
-    """All runs that the study's repository has."""
+    """All runs in the study's repository."""
     kinds = {"machine": str, "model": str, "precision": str, "batch_size": int, "steps": int}
     with (Path(__file__).parent / "raw_000.csv").open(encoding="utf-8") as file:
         rows: list[dict[str, Any]] = list(csv.DictReader(file))
@@ -65,20 +66,20 @@ def runs() -> tuple[Run, ...]:
 
 
 def compared(machine: str, precision: str | None = None, models: Collection[str] = ()) -> list[Run]:
-    """The machine's runs of the number of steps that the study compares; only of a precision, or of some networks."""
+    """The machine's runs with the number of steps that the study compares, for one precision or some networks."""
     found = [run for run in runs() if run.machine == machine and run.steps == STEPS[machine]]
     found = [run for run in found if precision in (None, run.precision)]
     return [run for run in found if not models or run.model in models]
 
 
 def times_as_fast(fast: Sequence[Run], slow: Sequence[Run], time: str = "total_ms") -> float:
-    """The mean time of `slow` over that of `fast`, per image."""
+    """The mean time per image of `slow` over the mean time per image of `fast`."""
     first, second = (fmean(getattr(run, time) for run in each) for each in (fast, slow))
     return second / first
 
 
 def set_a_peak() -> list[Run]:
-    """The runs whose memory is their own: each other's is what an earlier run of the process had held."""
+    """The runs that raised the peak of memory. The peak of any other run is from an earlier run of its process."""
     found: list[Run] = []
     for run in runs():
         if run.peak_memory is not None and (not found or run.peak_memory > (found[-1].peak_memory or 0.0)):
@@ -87,7 +88,7 @@ def set_a_peak() -> list[Run]:
 
 
 def numbers() -> Iterator[dict[str, Any]]:
-    """The numbers of the compared runs as the rows of published.csv: a value has four digits."""
+    """The numbers of the compared runs, as rows of published.csv. A value has four digits."""
     own_peak = set_a_peak()
     for run in (run for machine in DEVICES for run in compared(machine)):
         device = DEVICES[run.machine]

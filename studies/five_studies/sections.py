@@ -1,4 +1,4 @@
-"""What the five studies add to the report: their published numbers beside ours, and their pictures redrawn."""
+"""The five studies' additions to the report: their published numbers beside ours, and their pictures redrawn."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from five_studies.comparison import METRICS, published_for_sweep
 from five_studies.headline import headline as headline
 from five_studies.headline import tiles as tiles
 
-# File name of a picture, what it shows, and the picture; None if there is nothing to draw.
+# File name of a picture, its description, and the picture (None if there is nothing to draw).
 Drawn = Iterator[tuple[str, str, Figure | None]]
 
-# Study 000's figures by family of networks: name of the file, what it shows, and a cell's value.
+# Study 000's figures by family of networks: name of the file, description, and the value of a cell.
 FAMILIES: Sequence[tuple[str, str, pictures.Value | Device]] = (
     ("families", "Throughput by family (samples/s)", lambda each: each.speed),
     ("utilisation", "Utilisation of the device by family (%)", steps.utilisation_percent),
@@ -31,7 +31,7 @@ FAMILIES: Sequence[tuple[str, str, pictures.Value | Device]] = (
 
 
 def of_suite(sweep: Sweep, warning: str) -> Addition:
-    """The study's part of a suite's section; `warning`, which may be empty, stands on each picture."""
+    """The study's part of a suite's section. `warning` is printed on each picture; it may be empty."""
     found = beside.pairs(sweep)
     main = beside.table(found)
     tables = (
@@ -65,7 +65,7 @@ def of_suite(sweep: Sweep, warning: str) -> Addition:
 
 
 def _why_not_measured(sweep: Sweep) -> str:
-    """Why a study's sweep has no number; empty if it has one, or is of no study."""
+    """Why a study's sweep has no number. Empty if it has a number, or if it belongs to no study."""
     if not sweep.study or any(each.is_ok for each in sweep.cells):
         return ""
     reasons = Counter(str(each.row["reason"] or each.outcome).partition(" (")[0] for each in sweep.cells)
@@ -74,7 +74,7 @@ def _why_not_measured(sweep: Sweep) -> str:
 
 
 def unmeasured(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """A sweep without cells for each study that no sweep repeats, where others are repeated."""
+    """An empty sweep for each study that no sweep repeats. Empty if no study is repeated."""
     repeated = {sweep.study for sweep in sweeps if sweep.study}
     left = [number for number in published.studies() if number not in repeated] if repeated else []
     names = {number: f"Study {number}: {published.studies()[number]['name']}" for number in left}
@@ -82,7 +82,7 @@ def unmeasured(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def of_page() -> list[Table]:
-    """What was wrong with the studies."""
+    """The tables at the end of the page: the errors of the studies."""
     return [published.known_errors_table()]
 
 

@@ -1,4 +1,4 @@
-"""Device against device: speed-ups between cells that differ only in the device, and the published ones."""
+"""Speed-ups between devices: ours, from cells that differ only in the device, and the published ones."""
 
 import math
 from collections import defaultdict
@@ -17,9 +17,9 @@ from five_studies.published import Published, by_place
 Devices = tuple[Device, Device]  # the first one's speed over the second's
 CPU, GPU, TPU = Device.cpu, Device.gpu, Device.tpu
 PAIRS: Sequence[Devices] = ((GPU, CPU), (TPU, CPU), (TPU, GPU), (GPU, TPU))
-# Times that a study published of several devices, from which its speed-ups follow where it prints none itself.
+# Published times of several devices. If a study prints no speed-ups, they are computed from these.
 TIMES = {"time_per_image": Mode.infer, "train_time": Mode.train, "test_time": Mode.infer, "one_epoch_time": Mode.train}
-UNEQUAL_BATCHES = {"002"}  # studies whose batch was not the same on both devices
+UNEQUAL_BATCHES = {"002"}  # studies with different batches on the two devices
 ALL = "all"  # the network of a published number that is a mean over all networks
 NOTES = [
     "Ours: the samples/s of the first device over those of the second, of two cells that differ only in the device; "
@@ -45,7 +45,7 @@ HEADLINE_COLUMNS = by_place(
     "ours: pairs of cells",
 )
 MACHINES = {GPU: raw.A100, TPU: raw.TPU_V2}
-PRECISIONS = ("float32", "float64")  # those that study 000 ran on each device
+PRECISIONS = ("float32", "float64")  # precisions that study 000 used on all devices
 HEADLINE_PAIRS: Sequence[Devices] = ((GPU, CPU), (TPU, CPU), (GPU, TPU))
 
 
@@ -55,15 +55,15 @@ def _pairs(sweep: Sweep, devices: Devices) -> list[tuple[MeasuredCell, MeasuredC
 
 
 def table(sweep: Sweep) -> Table | None:
-    """Our speed-ups between devices and the published ones; None if there is neither."""
+    """A table of our speed-ups between devices and the published ones. None if there are no speed-ups."""
     return tabulate_known("Device against device", COLUMNS, _lines(sweep), NOTES)
 
 
 def _lines(sweep: Sweep) -> list[list[Any]]:
-    # A GPU over a TPU in study 000, which prints it so; else a TPU over a GPU.
+    # Study 000 prints speed-ups of the GPU over the TPU. Other studies print the TPU over the GPU.
     left_out = (TPU, GPU) if sweep.study == "000" else (GPU, TPU)
     entries = published_for_sweep(sweep)
-    if sweep.study == raw.STUDY:  # which has many: those of the batches here
+    if sweep.study == raw.STUDY:  # it has many speed-ups; only those with batches of the sweep are shown
         batches = {(reported.cell.model.name, reported.cell.batch_size) for reported in sweep.cells}
         entries = [each for each in entries if not each.batch_size or (each.model, each.batch_size) in batches]
     shown: list[list[Any]] = []
@@ -76,14 +76,14 @@ def _lines(sweep: Sweep) -> list[list[Any]]:
     names = list(map(_name, PAIRS))
 
     def place(line: Sequence[Any]) -> tuple[float, ...]:
-        """A published speed-up follows ours of the same batch."""
+        """A sort key. A published speed-up comes after our speed-up of the same batch."""
         return models.index(line[0]), names.index(line[2]), line[6].key or math.inf
 
     return sorted(shown, key=place)
 
 
 class PublishedGain(NamedTuple):
-    """A published speed-up, and ours of the same network, mode, devices, precision, and batch if it has one."""
+    """A published speed-up, and ours of the same network, mode, devices and precision, and batch if it is known."""
 
     devices: str  # such as `gpu over cpu`
     gain: Entry
@@ -95,7 +95,7 @@ class PublishedGain(NamedTuple):
 
 
 def beside_ours(sweep: Sweep) -> list[PublishedGain]:
-    """Each published speed-up of the networks and batches of the sweep, printed or the ratio of two times."""
+    """Each published speed-up of the sweep's networks and batches. It was printed, or is a ratio of two times."""
     ours: dict[tuple[object, ...], list[Entry]] = defaultdict(list)
     lines = _lines(sweep)
     for model, mode, devices, whose, gain, precision, batch, _ in lines:
@@ -110,10 +110,10 @@ def beside_ours(sweep: Sweep) -> list[PublishedGain]:
 
 
 def claim(sweep: Sweep) -> str:
-    """The study's speed-ups between devices, and ours of the same networks and batches; empty without any of its."""
+    """A sentence with the study's speed-ups between devices, and ours. Empty if the study has no speed-up."""
     if sweep.study == raw.STUDY:
         return _headline_claim(sweep)
-    compared = [each for each in beside_ours(sweep) if " to " not in each.gain.text]  # not what it expected
+    compared = [each for each in beside_ours(sweep) if " to " not in each.gain.text]  # without expected ranges
     said, here = [], []
     for name in dict.fromkeys(each.devices for each in compared if sweep.study != "001" or each.is_over_cpu):
         of_pair = [each for each in compared if each.devices == name]
@@ -136,7 +136,7 @@ def _headline_claim(sweep: Sweep) -> str:
 
 
 def span(found: Sequence[Entry], digits: int = 3) -> str:
-    """The lowest and the highest number, such as `3.29 to 34.3`."""
+    """The range of the numbers, such as `3.29 to 34.3`."""
     values = [float(each.key) for each in found if each.key is not None]
     return " to ".join(dict.fromkeys(number(end(values), digits).text for end in (min, max)))
 
@@ -169,8 +169,8 @@ def _printed(entries: Sequence[Published], devices: Devices, mode: Mode) -> Iter
 
 
 def _from_times(entries: Sequence[Published], devices: Devices) -> Iterator[list[Any]]:
-    """The ratio of two published times of the same network, of float32, and of the same batch unless it was unequal."""
-    # What a study calls float32 is TF32 on study 000's GPU.
+    """Ratios of two published times in float32 of the same network and batch. In `UNEQUAL_BATCHES`, batches differ."""
+    # On study 000's GPU, float32 is TF32.
     times = [e for e in entries if e.metric in TIMES and e.precision in (Precision.fp32, Precision.tf32)]
     first, second = ([entry for entry in times if entry.device == device] for device in devices)
     for one in first:
@@ -178,7 +178,7 @@ def _from_times(entries: Sequence[Published], devices: Devices) -> Iterator[list
         for other in second:
             same = (one.model, one.metric) == (other.model, other.metric)
             if same and (is_unequal or one.batch_size == other.batch_size):
-                # The end of a source names what the number was measured on.
+                # The end of a source is the name of the measured machine.
                 machines = " / ".join(dict.fromkeys(entry.source.rpartition(": ")[2] for entry in (other, one)))
                 source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {machines}"
                 settings = (Precision.fp32, count(None if is_unequal else one.batch_size), source)
@@ -187,7 +187,7 @@ def _from_times(entries: Sequence[Published], devices: Devices) -> Iterator[list
 
 
 def headlines(sweep: Sweep) -> Table | None:
-    """Study 000's headline speed-ups over all networks, beside its own raw data and ours; None of another study."""
+    """Study 000's headline speed-ups over all networks, its own raw data, and ours. None for other studies."""
     if sweep.study != raw.STUDY:
         return None
     found = []
@@ -201,7 +201,7 @@ def headlines(sweep: Sweep) -> Table | None:
 
 
 def end_to_end(devices: Devices, cpus: Sequence[str], precision: str | None = None, *, same: bool = False) -> float:
-    """The ratio of study 000's mean times per image; with `same`, only over the networks that it ran on these CPUs."""
+    """The ratio of study 000's mean times per image. With `same`, only networks that it ran on these CPUs count."""
     models = {run.model for cpu in cpus for run in raw.compared(cpu)} if same else set()
 
     def runs(device: Device) -> list[raw.Run]:
@@ -212,7 +212,7 @@ def end_to_end(devices: Devices, cpus: Sequence[str], precision: str | None = No
 
 
 def like_for_like(sweep: Sweep) -> Table | None:
-    """Study 000's speed-ups end to end, a precision and a CPU at a time; None of another study."""
+    """Study 000's end-to-end speed-ups for each precision and CPU. None for other studies."""
     if sweep.study != raw.STUDY:
         return None
 

@@ -1,4 +1,4 @@
-"""A step's published numbers and ours, of the same network, device, precision and batch; and the devices' load."""
+"""Published and our numbers of a step, for equal network, device, precision and batch; and the load of devices."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -21,12 +21,12 @@ SETTINGS: list[Column[MeasuredCell]] = [
     Column("batch", lambda reported: reported.cell.batch_size, count),
     Column("options", lambda reported: options_text(reported.row)),
 ]
-# The input shapes of the studies of random images: numbers of another shape are not comparable.
+# The input shapes of the studies with random images. Numbers of another shape are not comparable.
 INPUT_SHAPES = {"000": (3, 224, 224), "003": (3, 64, 64)}
 
 
 class StepMetric(NamedTuple):
-    """A published number of a step: its table's title, and the same number of one of our cells, None if unknown."""
+    """A kind of published number of a step: the title of its table, and the same number of our cells."""
 
     title: str
     ours: Callable[[MeasuredCell], float | None]
@@ -34,23 +34,23 @@ class StepMetric(NamedTuple):
         "Ours is the median over single steps that were each waited for; where fewer than 6 were, as steps are long, "
         "it follows from samples/s, of steps without a wait between them."
     )
-    from_rate: Callable[[MeasuredCell, float], float] | None = None  # the same from samples/s, where too few were
+    from_rate: Callable[[MeasuredCell, float], float] | None = None  # from samples/s, for few single steps
 
 
 def _time_per_image(reported: MeasuredCell) -> float | None:
     latency = reported.number("latency_p50_ms")
-    num_batches = reported.cell.keras.steps_per_execution if reported.cell.keras else 1  # in one timed step
+    num_batches = reported.cell.keras.steps_per_execution if reported.cell.keras else 1  # batches in one timed step
     return None if latency is None else latency / (reported.cell.batch_size * num_batches)
 
 
 def copying_ms(reported: MeasuredCell) -> float | None:
-    """Milliseconds of copying to the device and back per step; None if nothing is copied."""
+    """Milliseconds to copy to the device and back, per step. None if nothing is copied."""
     known = [value for column in ("copy_in_ms", "copy_out_ms") if (value := reported.number(column)) is not None]
     return sum(known) if known else None
 
 
 def communication_percent(reported: MeasuredCell) -> float | None:
-    """Copying in and out in percent of a waited-for step; None if nothing is copied."""
+    """The time of copying in and out, in percent of a single step with a wait. None if nothing is copied."""
     copying = copying_ms(reported)
     latency = reported.number("latency_p50_ms")
     return None if latency is None or copying is None else 100 * copying / latency
@@ -80,18 +80,18 @@ METRICS: Mapping[str, StepMetric] = {
 
 
 class Line(NamedTuple):
-    """One of our cells with one published number of its settings, if there is any."""
+    """One of our cells, and one published number for its settings, if there is any."""
 
     reported: MeasuredCell
     value: float | None
-    source: str | None  # of our value, where a metric has two
+    source: str | None  # source of our value, if the metric has two sources
     published: Published | None
 
 
 def lines(sweep: Sweep, name: str) -> list[Line]:
-    """Our cells with each published number of their settings, and our cells that have no published one.
+    """A line for each of our cells and each published number for its settings. Cells without such a number have one.
 
-    None of them if the study published no such number, which is one of `METRICS`.
+    Empty if the study published no number of this name. `name`: one of `METRICS`.
     """
     entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
     found: list[Line] = []
@@ -103,7 +103,7 @@ def lines(sweep: Sweep, name: str) -> list[Line]:
 
 
 def table(sweep: Sweep, name: str) -> Table | None:
-    """`lines` as a table; None if there are none."""
+    """The `lines` as a table. None if there are no lines."""
     metric = METRICS[name]
     columns: list[Column[Line]] = [
         *columns_of(lambda line: line.reported, [each for each in SETTINGS if each.heading != "mode"]),
@@ -120,7 +120,7 @@ def table(sweep: Sweep, name: str) -> Table | None:
 
 
 def _ours(metric: StepMetric, reported: MeasuredCell) -> tuple[float | None, str | None]:
-    """Our value, and what it is from: single steps, else the published samples/s."""
+    """Our value and its source: single steps, or if there are too few, the cell's samples/s."""
     value = metric.ours(reported) if reported.is_ok else None
     if metric.from_rate is None or not reported.is_ok:
         return value, None
@@ -130,7 +130,7 @@ def _ours(metric: StepMetric, reported: MeasuredCell) -> tuple[float | None, str
 
 
 def has_same_settings(entry: Published, reported: MeasuredCell) -> bool:
-    """Whether a published number is of the settings of one of our cells."""
+    """Whether a published number was measured with the settings of one of our cells."""
     cell = reported.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)
@@ -143,12 +143,12 @@ LOAD_NOTES = [
     "Of a CPU: the processor time of the cell's processes, in percent of all cores that it may use.",
     "Published: read once after each run; of a GPU the mean over three, of which one was used.",
 ]
-# One of our ok cells, and by metric what was published of its settings by one source.
+# One of our ok cells, and the numbers that one source published for its settings: metric -> number.
 Load = tuple[MeasuredCell, Mapping[str, Published]]
 
 
 def utilisation_percent(reported: MeasuredCell) -> float | None:
-    """How busy the cell's device was: the GPU, or all usable cores of the CPU; None if unknown."""
+    """The utilisation of the GPU, or of all usable cores of the CPU, in percent. None if unknown."""
     if reported.cell.device == Device.gpu:
         return reported.number("gpu_utilization_percent")
     if reported.cell.device != Device.cpu or reported.record is None:
@@ -175,7 +175,7 @@ LOADS: list[Column[Load]] = [
 
 
 def load_table(sweep: Sweep) -> Table | None:
-    """The load of each ok cell's device beside the published; None if the study published none."""
+    """The load of each ok cell's device beside the published load. None if the study published no load."""
     metrics = ("utilization", "power", "temperature")
     entries = [entry for entry in published.load(sweep.study) if entry.metric in metrics]
     ok = one_per_setting(reported for reported in sweep.cells if reported.is_ok)
@@ -185,7 +185,7 @@ def load_table(sweep: Sweep) -> Table | None:
 
 
 def _loads(reported: MeasuredCell, entries: list[Published]) -> Iterator[Load]:
-    """The cell with each source's numbers; the cell alone if there is no source."""
+    """The cell with the numbers of each source. Without a source, the cell with no numbers."""
     by_source: dict[str, dict[str, Published]] = defaultdict(dict)
     for entry in entries:
         if has_same_settings(entry, reported):

@@ -1,4 +1,4 @@
-"""Training and testing time per network and device, ours and the published, with speed-ups."""
+"""Training and testing times per network and device, ours and the published ones, with speed-ups."""
 
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
@@ -21,7 +21,7 @@ WHAT_IS_TIMED = {
     Mode.infer: "Inference alone: the outputs of the whole test set. An evaluation also computes loss and accuracy, as "
     "Keras' evaluate does; it is timed where whole epochs are trained (protocol fit), else it is a dash.",
 }
-PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
+PERCENT_STUDIES = {"001"}  # studies that print speed-ups in percent
 Columns = list[Column[PublishedComparison]]
 
 
@@ -35,7 +35,7 @@ def _percent_faster(compared: PublishedComparison) -> int | None:
 
 
 def _cells(compared: PublishedComparison) -> str:
-    """The cells that ours are of, those of evaluations first; without any, why."""
+    """The cells that our times are from, with cells of evaluations first; or the reason why there is no time."""
     tested = [ours.tested for ours in compared.ours.values() if ours.evaluation]
     timed = tested + [ours.cell for ours in compared.ours.values() if ours.seconds]
     return "; ".join(dict.fromkeys(map(describe, timed or [ours.cell for ours in compared.ours.values()])))
@@ -57,7 +57,7 @@ def _columns_of(engine: Engine, mode: Mode) -> Columns:
 
 
 def table(sweep: Sweep, mode: Mode) -> Table | None:
-    """The published time per network and device beside ours; None if there is neither."""
+    """The published time per network and device beside ours. None if there is no time."""
     found = compare_with_published(sweep, mode)
     timed = [any(ours.seconds or ours.evaluation for ours in each.ours.values()) for each in found]
     comparisons = [each for each, is_timed in zip(found, timed, strict=True) if each.published or is_timed]
@@ -91,7 +91,7 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
 
 
 def _settings(compared: PublishedComparison, study: str | None) -> str | None:
-    """What the published network ran with, such as `fp32, batch 128, 5 epochs`."""
+    """The settings of the published network, such as `fp32, batch 128, 5 epochs`."""
     if (theirs := compared.published) is None:
         return None
     epochs = published.epochs_text(study, compared.model) if compared.mode == Mode.train else ""

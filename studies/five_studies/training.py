@@ -1,4 +1,4 @@
-"""What networks learnt beside the published, the times of first epochs, and the speed by the size of the data set."""
+"""Published and our accuracy and loss, times of first epochs, and speeds by the size of the data set."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ SIZE_NOTES = [
 
 
 def quality(sweep: Sweep) -> Table | None:
-    """Accuracy and loss in training and on the test set, ours and published; None if there is neither."""
+    """Accuracy and loss in training and on the test set, ours and published. None if there are no values."""
     models = dict.fromkeys([entry.model for entry in published_for_sweep(sweep)])
     models |= dict.fromkeys(reported.cell.model.name for reported in sweep.cells)
     found = [each for model in models for each in (*_our_quality(sweep, model), *_published_quality(sweep, model))]
@@ -82,7 +82,7 @@ def _published_quality(sweep: Sweep, model: str) -> Iterator[Line]:
 
 
 def by_size(sweep: Sweep) -> Table | None:
-    """How fast each device trains on more and more images; None if no cell has a part of the data set."""
+    """The training speed of each device by number of images. None if no cell uses a part of the data set."""
     groups: dict[tuple[object, ...], list[MeasuredCell]] = defaultdict(list)
     parts = [reported for reported in sweep.cells if reported.cell.data.train_images and reported.speed]
     for reported in sorted(parts, key=lambda reported: reported.cell.data.train_images or 0):
@@ -101,9 +101,10 @@ def by_size(sweep: Sweep) -> Table | None:
 
 
 def first_epochs(sweep: Sweep, wanted: Published) -> dict[Engine, tuple[MeasuredCell, Entry]]:
-    """By engine, seconds of building and of the first epoch with its compilation, on the samples of the study's job.
+    """Engine -> the cell nearest to the settings of a published number, and its seconds of building and first epoch.
 
-    Each with the cell nearest to the settings of a published number; those without such a time are left out.
+    The seconds include compilation, and are for the samples of the study's job. An engine without such a time is left
+    out.
     """
     found: dict[Engine, tuple[MeasuredCell, Entry]] = {}
     samples = published.find(sweep.study, wanted.model, "train_samples", None)
