@@ -54,11 +54,11 @@ class Comparison(list[PairVerdict]):
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
-    """Whether `b` is as fast as `a`, for each pair of cells. The answer is that of `accelbench compare` on records.
+    """Compares the speed of `b` with `a` for each pair of cells, as `accelbench compare` does with records.
 
     Args:
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
-        b: the same.
+        b: as `a`.
         margin: largest difference that counts as the same, as a share: 0.02 for 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 

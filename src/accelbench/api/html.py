@@ -1,4 +1,4 @@
-"""Figures that all results have, and HTML tables with bars for notebooks. They have no scripts and suit any theme."""
+"""The figures of all results, and HTML tables with bars for notebooks. The tables need no script and fit any theme."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -7,7 +7,7 @@ from html import escape
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.text import clean
 
-# Text has the theme's colour, so it is readable on light and dark pages. The blue of bars contrasts with both.
+# Text has the theme's colour, so it is readable on light and dark pages. Blue bars are visible on both.
 BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
 BAR_WIDTH = 120  # pixels of the longest bar
 CELL = "style='text-align:left;padding:2px 10px;vertical-align:top;{}'"
@@ -18,7 +18,7 @@ SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
 class Figures:
     """The figures of a measurement or of a cell's result. They are columns of `cells.csv`; None if unknown."""
 
-    samples_per_s: float | None  # median of the blocks of a process; for several processes, the median of these
+    samples_per_s: float | None  # median of a process's blocks; for several processes, the median of their medians
     samples_per_s_low: float | None  # 95 % interval
     samples_per_s_high: float | None
     # Percentiles of the time of a single step, with a wait at its end, in milliseconds; None with too few steps.
@@ -43,8 +43,8 @@ def page(
     """Lines of text above a table of texts.
 
     Args:
-        lengths: of each row, the length of its bar; empty: no bars.
-        marked: numbers of bold rows. The last column stays normal; it has long texts, which are wrapped.
+        lengths: length of each row's bar; empty: no bars.
+        marked: numbers of the bold rows. Their last column is not bold. It has long texts, which are wrapped.
     """
     longest = max((length for length in lengths if length), default=1.0)
 
@@ -68,5 +68,5 @@ def page(
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """An interval as text, such as `98.1 to 102`; a dash if it is unknown."""
+    """An interval as text, such as `98.1 to 102`. A dash if the interval is unknown."""
     return UNKNOWN if low is None or high is None else f"{significant(low)} to {significant(high)}"

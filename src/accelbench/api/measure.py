@@ -43,7 +43,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for comparing the output with that of fp32 on the CPU
-OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments that functions lack
+OF_NETWORKS = ("batch", "mode", "precision", "loss", "optimizer", "learning_rate")  # arguments that only networks have
 SENDER = "accelbench.api.sent"  # module that runs the sent objects
 SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # a setting in a message, shortened to the argument
 
@@ -176,7 +176,7 @@ def measure(
         status=vocab.Status.ok,
         started_at=started_at,
         wall_s=time.perf_counter() - start_s,
-        # Nothing waits for a quiet machine here. Other load becomes a doubt.
+        # A call does not wait for a quiet machine. Other load becomes a doubt in the result.
         environment={**environment, "ceilings": plain(ceilings), BUSY: ALLOWED},
         measurement=outcome.measurement,
         system=outcome.system,
@@ -213,7 +213,7 @@ def _check_network(arguments: dict[str, Any]) -> None:
         raise UserError("batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)")
     if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
         raise UserError("loss: a function of (output, batch) that returns a scalar; needed for mode='train' only")
-    # The defaults would measure the network on another device, or in another format, than its own.
+    # With the defaults, the network would be measured on another device or in another number format than its own.
     weights = arguments["model_or_function"].parameters()
     first = next((weight for weight in weights if weight.is_floating_point()), None)
     if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
@@ -226,7 +226,7 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
     """The cell of a function or of a network.
 
     Args:
-        named: object whose name the cell gets, if the user chose none.
+        named: object that the cell is named after if the user chose no name.
         tensors: the tensors of the batch; empty for a function.
 
     Raises UserError: the number of samples in the batch is unknown.

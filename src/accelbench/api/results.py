@@ -1,4 +1,4 @@
-"""Results as a Python sequence: those of a call of `run`, or those read from a folder of records."""
+"""Results as a Python sequence. They come from a call of `run`, or from a folder of records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 class Result(html.Figures):
     """The result of one cell. Numbers are None if they are unknown, or if the cell is not ok.
 
-    The speed is that of all its processes (repeats and seeds). Other numbers are those of the process nearest to it.
+    The speed is computed from all processes of the cell (repeats and seeds). All other numbers are from one process:
+    the process whose speed is nearest.
     """
 
     label: str  # short name of the cell, such as `cnn-cpu-fp32-b128-infer`
@@ -49,7 +50,7 @@ class Result(html.Figures):
     request_p90_ms: float | None
     request_p99_ms: float | None
     miss_share: float | None
-    # Columns of a training to a target, from the middle one of its seeds; None if it missed the target.
+    # Columns of a training to a target, from the seed with the median time; None if this training missed the target.
     target_s: float | None  # from the start of the process to the end of the evaluation that reached the target
     target_epochs: float | None
     target_tested: float | None  # metric on the test set
@@ -181,8 +182,8 @@ class Results(list[Result]):
 def read(folder: str | Path) -> Results:
     """The results of a folder of records, such as `runs/mine` or `results`, and of the folders below it.
 
-    The path is relative to the current folder, or if it is not there, to the project's. Raises UserError: no sweep
-    there is readable.
+    A relative path starts at the current folder. If there is no such folder, it starts at the project's folder.
+    Raises UserError: no sweep in the folder is readable.
     """
     from accelbench.settings.params import wanted_suites  # not at the top: it imports OmegaConf
 

@@ -16,7 +16,7 @@ from accelbench.errors import UserError
 
 MULTIRUN = ("-m", "--multirun")
 PLAIN = re.compile(r"[A-Za-z_./][\w./:@+-]*", re.ASCII)  # a text that Hydra takes as it is
-# Hydra's state is that of all threads: one at a time composes.
+# All threads share Hydra's state. So only one thread at a time composes settings.
 _COMPOSING = threading.Lock()
 
 
@@ -25,7 +25,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 
     `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`. It
     leaves the same records in ./runs (or in the folder `out`), and uses the same trackers and rules. This process
-    imports no framework. Its arguments, environment variables, current folder and signal handlers stay.
+    imports no framework. Its arguments, environment variables, folder and signal handlers do not change.
 
     Args:
         settings: words of the command line, or a list of such words.

@@ -100,7 +100,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """The claims of a bundle: of each group the largest gain over its reference, then of each group the next one."""
+    """The claims of a bundle. First comes each group's largest gain over its reference, then each second largest."""
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
@@ -118,7 +118,7 @@ def _claims(group: Group) -> Iterator[Claim]:
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
-    """Why a cell is not measured here; None if it is."""
+    """Why a cell is not measured here. None if it is measured."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
     for name, num in (("threads", cell.threads), ("server.workers", cell.num_instances)):

@@ -2,8 +2,8 @@
 
 The controller divides the cells among jobs, shows records as they arrive, and collects them in the sweep's folder. It
 measures nothing. Each node decides which cells can't run there, because it may have devices that this machine lacks.
-The
-controller and its jobs share files in a folder on the shared file system, which only its owner can read:
+
+The controller and its jobs share a folder on the shared file system. Only its owner can read it. It contains:
 
     .accelbench/runs/mine/<round>/part-<n>.json        the cells of a job
     .accelbench/runs/mine/<round>/part-<n>/finished/   records that the job has finished; work/ has unfinished ones
@@ -41,7 +41,7 @@ from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
-OF_NODE = ("nvidia-driver",)  # versions that belong to the node; all others belong to packages that nodes share
+OF_NODE = ("nvidia-driver",)  # versions that may differ between nodes; nodes share all packages
 REPLACED = "replaced"  # folder for records of cells that were measured again
 POLL_S = 5.0
 

@@ -22,8 +22,8 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 
-# A scheduler sends a signal to all processes of a job at once. If it ended a cell's process, it arrives here within
-# this.
+# A scheduler sends a signal to all processes of a job at once. If the signal ended a cell's process, it also reaches
+# this process within this time.
 SIGNAL_S = 2.0
 NODE_NAME = "SLURMD_NODENAME"  # environment variable with the node's name; without it, the host's name is used
 PROBLEM = ".problem"  # suffix of the file with the reason why a job could not continue
@@ -80,7 +80,7 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
             for item in todo:
                 record = session.measure(item)
                 if record.status in UNEXPECTED:
-                    time.sleep(SIGNAL_S)  # if the job is being ended, and the cell did not fail, this raises
+                    time.sleep(SIGNAL_S)  # raises if a signal to the job, and not a failure, ended the cell
                 for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # finished files are never changed
                     if (work / f"{record.name}{ending}").exists():
                         (work / f"{record.name}{ending}").replace(done / f"{record.name}{ending}")

@@ -22,7 +22,7 @@ from accelbench.settings.config import RayConfig
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, but without Ray the environment lacks it
+THREADS = "OMP_NUM_THREADS"  # Ray sets this variable to the CPUs of a task; without Ray it is not set
 
 
 class RayEngine(ClusterEngine):

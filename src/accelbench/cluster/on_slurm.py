@@ -60,8 +60,8 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, all jobs are `UNKNOWN`; without jobs, so is `job_name`."""
-        # This lists all jobs of the user. If squeue gets job numbers and has forgotten one, it lists none.
+        """See the base class. If Slurm does not answer, each of `jobs` is `UNKNOWN`; without `jobs`, `job_name` is."""
+        # squeue lists all jobs of the user. With job numbers, it would list none if it has forgotten one of them.
         command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout

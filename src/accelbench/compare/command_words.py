@@ -81,14 +81,15 @@ def _model_words(cell: Cell) -> list[str] | None:
         return None
     content = {} if is_own else _content(path)
     shipped: dict[str, Any] = content.get("model", content)
-    # Fields that other words decide: those of the data set, or of the user's batches, with which any output works.
+    # Fields that other words decide: the words of the data set or of the user's batches. With the latter, any output is
+    # allowed.
     decided = {"name", "library"}
     if is_own:
         decided |= {"network", "inputs", "output"} if model.batch else {"network", "inputs"}
     elif cell.data.name != vocab.RANDOM:
         decided |= {"input_shape", "num_classes"}
         if "input_shape" in shipped and SHAPES.get(cell.data.name) != tuple(shipped["input_shape"]):
-            return None  # the network needs images of its own shape, and this data set has another one
+            return None  # the network needs images of another shape than those of this data set
     changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()

@@ -1,6 +1,7 @@
 """The answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair.
 
-Also that of `accelbench regressions`: which of many cells changed. A cell is hardly ever named by chance.
+This module also computes the answer of `accelbench regressions`: which of many cells changed. It bounds the probability
+that an unchanged cell is named.
 """
 
 import math
@@ -47,7 +48,7 @@ class Terms:
     margin: float = MARGIN  # see `SpeedRatio.verdict`
     max_slower: float | None = None  # share; the exit status is 1 if a pair's whole interval is below minus this share
     anyway: bool = False  # whether to compare if data or work differ, or if processes were not interleaved
-    may_pass_undecided: bool = False  # if `max_slower` can't be decided: exit status 0, not 2
+    may_pass_undecided: bool = False  # exit status if `max_slower` can't be decided: 0 if true, 2 if false
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
@@ -187,7 +188,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         part, _, inner = name.partition(".")
         a, b = (values.get(name, NONE) for values in sides)
-        # Each engine has its own code. A cell does without a package that it lacks, unless it would use it unasked.
+        # The code may be missing on a side, because each engine has its own. A version may be missing, too, unless
+        # cells use the package without a setting.
         may_lack = part == "code" or (part == "versions" and has_several and inner not in UNASKED)
         is_alike = (a == b and len(a) == 1) or (may_lack and NONE in (a, b))
         if not is_alike and part != "git" and name != "node.job":

@@ -50,7 +50,7 @@ class SpeedRatio:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    interleaved: bool = True  # whether drift affected both sides alike; or the user wants a verdict anyway
+    interleaved: bool = True  # whether drift affected both sides alike, or the user wants a verdict in any case
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """The verdict that the interval supports.

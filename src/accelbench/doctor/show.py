@@ -72,7 +72,7 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
 
 
 def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mode = Mode.infer) -> Cell:
-    """A small cell of this kind. Its answers hold for all cells that differ only in other settings."""
+    """A small cell with these settings, for questions whose answer does not depend on other settings."""
     return Cell(
         suite="",
         engine=Engine.pytorch,

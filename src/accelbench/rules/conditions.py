@@ -62,7 +62,7 @@ class Asked:
         return getattr(self, name) if hasattr(type(self), name) else self._place(name)[1]
 
     def _place(self, name: str) -> tuple[Any, Any]:
-        """The section of a setting, and the setting's value; None without such a section."""
+        """The section of a setting, and the setting's value. The value is None if there is no such section."""
         section = None
         value = self.whole
         for part in self.places.get(name, name).split("."):
@@ -70,7 +70,7 @@ class Asked:
         return section, value
 
     def is_given(self, name: str) -> bool:
-        """Whether a setting differs from its default, or a setting of a section does, or a fact holds."""
+        """Whether a setting differs from its default, any setting of a section does, or a fact holds."""
         if hasattr(type(self), name):
             return bool(getattr(self, name))
         section, value = self._place(name)

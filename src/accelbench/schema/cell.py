@@ -253,7 +253,7 @@ UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that have the same names on the command line. A field added here is in both places."""
+    """The settings of a cell that have the same names on the command line. A new field here is added to both."""
 
     mode: vocab.Mode = _shown(help="train, infer or generate. Default: train; infer for protocols that serve")
     precision: vocab.Precision = _shown(help="number format that the network computes in")
@@ -285,7 +285,7 @@ class RunSettings:
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
     repeat: Count = _shown(0, "number of the process: several processes of a cell differ in it")
-    # of the cell's process; the fewest steps that a published speed needs are measured in any case
+    # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
         0.0, "protocol=window, steps: seconds for a cell; slow cells get less warm-up and fewer steps; 0: no limit"
     )
@@ -376,7 +376,7 @@ class Cell(RunSettings):
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:
-        """As `label`, with another name for the environment that it runs in."""
+        """The `label` with another name for the environment that the cell runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:
@@ -409,7 +409,7 @@ class Cell(RunSettings):
         ]
         if model.library != vocab.Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
             parts += [argument_text(name, value) for name, value in self.arguments]
-        # The rate stands near the end: a narrow terminal cuts the middle of a name.
+        # The rate is near the end, because a narrow terminal cuts the middle of a name.
         parts += self.server.words(self.protocol) if self.protocol in vocab.SERVING else []
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))

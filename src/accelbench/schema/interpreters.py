@@ -31,7 +31,7 @@ def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[
     torch requires do not count. A package that an environment lacks does not count either, except one of `UNASKED`. If
     several packages differ, names are folders.
 
-    `environments`: of each, its `Cell.python` and the environment in its records.
+    `environments`: for each environment, its `Cell.python` and the environment in its records.
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)

@@ -250,9 +250,9 @@ class Generation:
     A step is one generation: one sequence for each sample of the batch.
     """
 
-    # of each generation, seconds until all its sequences have their first token
+    # for each generation, the seconds until all its sequences have their first token
     prefill_s: list[Duration] = field(default_factory=list)
-    # of each generation, seconds of each decode step; a decode step gives one token to each sequence
+    # for each generation, the seconds of each decode step; a decode step adds one token to each sequence
     decode_s: list[list[Duration]] = field(default_factory=list)
     cache_bytes: Count  # size of the key-value cache after the last token
 
@@ -287,7 +287,7 @@ class Measurement(Observed):
     dropped_s: Seconds | None = None  # seconds of the steady state that are in no block and no single step
     # single steps of the steady state, each with a wait; in Keras each holds `steps_per_execution` batches
     latency_s: list[Duration] = field(default_factory=list)
-    launch_s: list[Seconds] = field(default_factory=list)  # of each single step, the time until the call returned
+    launch_s: list[Seconds] = field(default_factory=list)  # time until the call of each single step returned
     data_s: list[Seconds] = field(default_factory=list)  # time to get the batch; empty if the step itself fetches it
     copy_in_s: list[Seconds] = field(default_factory=list)  # time to copy the batch to the device
     copy_out_s: list[Seconds] = field(default_factory=list)  # time to copy the result back
@@ -305,8 +305,8 @@ class Measurement(Observed):
     # norm of the output minus the reference output, over the norm of the reference output. The reference ran in fp32 on
     # the CPU with the same samples. None in training, and for plain fp32 on the CPU.
     output_error: Number | None = None
-    peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; of several devices the largest
-    peak_host_bytes: Count | None = None  # the kernel's high-water mark when measuring ended, of all processes
+    peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
+    peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring
     allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or another library's name
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
     checks: list[Check] = field(default_factory=list)  # what was observed about each promise

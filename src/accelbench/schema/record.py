@@ -33,7 +33,7 @@ from accelbench.schema.text import MAX_REASON, beginning, one_line
 from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
-# Errors of reading a file with other contents.
+# Errors when a file is read that is missing or has other contents than expected.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError)
 # The entries of `Record.environment` that are measurements of the devices, or describe accelbench's own environment.
 # All others are the machine's fingerprint, and part of an identity.
@@ -41,7 +41,8 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "trac
 
 TRACKING, UNTRACKED = "tracking", "none"  # entry of the environment, and its value if no tracker gets the record
 
-# Entries of an environment. Records with equal `PLACE` ran in one place. Records with equal `CODE` measured equal code.
+# Entries of an environment. Records with equal `PLACE` are from one machine with equal software. Records with equal
+# `CODE` measured equal code.
 PLACE = ("machine", "versions", "variables")
 CODE = ("code", "files")
 

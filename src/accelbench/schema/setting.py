@@ -47,7 +47,7 @@ class Declared:
         return self.texts.column if isinstance(self.texts.column, str) else self.field.name
 
     def value(self, whole: Any) -> Any:
-        """The setting's value in an instance of the dataclass; None if its group of settings is None there."""
+        """The setting's value in an instance of the dataclass. None if the field that contains the setting is None."""
         for name in self.path.split("."):
             whole = None if whole is None else getattr(whole, name)
         return whole

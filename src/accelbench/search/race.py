@@ -35,8 +35,8 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
 NUM_LAST = 2  # cells that are compared at the end
-NUM_FEW, MIN_SHORT = 8, 3  # this few cells first get this many short processes each: one may be slow by chance
-MIN_LEAD = 3  # processes of a cell that can be recommended
+NUM_FEW, MIN_SHORT = 8, 3  # if there are this few cells, each first gets this many short processes
+MIN_LEAD = 3  # fewest processes of a recommended cell
 # Numbers of full processes after which the ratio is tested. More tests would find more differences by chance.
 LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]
 KEPT_SHARE = 0.4  # share of the time that is kept for the rounds and the comparison
@@ -45,7 +45,7 @@ UNKNOWN_S = 1.0  # assumed duration of a process if nothing similar was measured
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
 # What a search can look for -> the unit of its values. More throughput is better, but less latency and energy.
 UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
-# Long enough to tell cells apart that differ by a few per cent. If steps are slow, it has two of them.
+# A window that is long enough to detect differences of a few per cent. With slow steps, it has two steps.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
 
 
@@ -66,7 +66,10 @@ class Goal:
         return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
     def value(self, record: Record) -> float | None:
-        """Samples/s, ms of the median step, or J/sample. None if it is not ok, or partial. Raises UserError."""
+        """Samples/s, ms of the median step, or J/sample. None unless the record is ok and complete.
+
+        Raises UserError: the search is for energy, and this machine has no energy counter.
+        """
         measured = record.measurement
         if record.status != Status.ok or measured is None or measured.is_partial:
             return None
@@ -80,7 +83,7 @@ class Goal:
         return joules
 
     def turned(self, value: float) -> float:
-        """A value -> a value of which more is better, and the reverse."""
+        """Turns a value into one that is higher for a better cell, or back: the reciprocal of latency and energy."""
         return value if self.by == "throughput" else 1 / value
 
 
@@ -95,7 +98,7 @@ class Candidate:
 
     item: Planned
     outcome: RaceOutcome = RaceOutcome.untried
-    # The only rate of each process is the value, turned so that more is better.
+    # Each process has one rate: its value after `Goal.turned`.
     short: list[ComparedProcess] = field(default_factory=list)
     full: list[ComparedProcess] = field(default_factory=list)
     latencies_ms: list[float] = field(default_factory=list)  # median step of each process
@@ -368,6 +371,6 @@ class _Search(BaseSearch):
 
 
 def _plainness(item: Planned) -> tuple[object, ...]:
-    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the cell nearest to it."""
+    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the most similar cell."""
     cell = item.cell
     return cell.engine != Engine.pytorch, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size

@@ -12,7 +12,7 @@ from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit
 MIN_S = 5.0  # shortest probe
 NUM_PROBES = 5  # probes of the leading setting, for which the time is divided
 FIRST_PART = 0.1  # share of the time for the first probe of a setting, which only gives a direction
-LONGER = 2.0  # longest probe, as a multiple of the longest before: so a long search can end once the answer is close
+LONGER = 2.0  # limit of a probe's duration over the longest earlier one, so that a long search can end early
 # Distance of a probe from the highest rate: a share of the way to the offline throughput, but at least and at most
 # these shares of the rate. Above the rate, where waiting times vary more, the distance is multiplied by `ABOVE`.
 DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6

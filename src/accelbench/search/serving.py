@@ -106,7 +106,7 @@ class _Search(BaseSearch):
         """The records of this setting's probes that earlier searches left in this folder, by name."""
         probes = list[Planned]()
         for wanted in self.context.earlier:
-            cell = replace(wanted.cell, timeout_s=item.cell.timeout_s)  # in the record it is the rest of a budget
+            cell = replace(wanted.cell, timeout_s=item.cell.timeout_s)  # a record has the rest of its budget
             if setting_of(cell) == setting_of(item.cell):
                 probes.append(self.ready.process(cell, wanted.label))
         records = self.earlier(probes)
@@ -114,7 +114,7 @@ class _Search(BaseSearch):
         return records
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
-        """Requests/s if all are there at the start. None: not measurable, or a single request misses the limit."""
+        """Requests/s if all requests are issued at the start. None: not measurable, or a single request is too slow."""
         asked = item.cell.server
         server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
         single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))

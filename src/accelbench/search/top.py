@@ -40,7 +40,7 @@ class Question:
 
     @property
     def tracking(self) -> str:
-        """Where its records are delivered; nowhere if the records of its cells were delivered nowhere."""
+        """The setting `tracking` for the question's records: `none` if no tracker got the records of its cells."""
         return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
 
     @property
