@@ -1,4 +1,4 @@
-"""`accelbench best`: what to use, from records or by a search that measures; or the largest batch that fits."""
+"""`accelbench best`: the fastest setting, from records or by a search, or the largest batch that fits."""
 
 import shlex
 from argparse import Namespace
@@ -27,7 +27,7 @@ from accelbench.project import workplace
 from accelbench.rules.conditions import Rule
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
-MOST_PERCENTILE = 99.9  # the largest percentile of --serve: a larger one takes more than 50,000 requests for each probe
+MOST_PERCENTILE = 99.9  # largest percentile of --serve; a larger one takes over 50,000 requests for each probe
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
     *to_target.RULES,
@@ -196,7 +196,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
 
 
 def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> Iterator[str]:
-    """A line with the number of ok cells whose latency is unknown, and the settings that would measure it."""
+    """A line with the number of ok cells of unknown latency, and the settings that would measure the latency."""
     from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
     if limit is None:

@@ -1,4 +1,4 @@
-"""What a command of `accelbench` declares: its usage, help and shell completion follow from it.
+"""The declaration of a command of `accelbench`. Usage, help and shell completion are made from it.
 
 A command's module imports only what its help needs. It imports the rest, such as Hydra, when the command runs.
 """
@@ -18,11 +18,11 @@ from accelbench import presentation
 from accelbench.errors import Parser, asking
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
-ALL = "all"  # the topic of --help that has all others
+ALL = "all"  # the topic of --help that prints all other topics
 VERBOSE = "verbose=true"  # the setting that -v stands for
 
 
-# Runs a command with what the parser read, and prints on the console; returns the exit status.
+# Runs a command with the parsed words, and prints on the console. Returns the exit status.
 Run = Callable[[Namespace, Console], int]
 
 
@@ -36,11 +36,11 @@ class Flag(NamedTuple):
     """A flag or an argument, as argparse declares it."""
 
     names: tuple[str, ...]
-    settings: dict[str, Any]  # of `add_argument`
+    settings: dict[str, Any]  # keyword arguments of `add_argument`
 
 
 def flag(*names: str, **settings: Any) -> Flag:
-    """A flag; an argument if its name has no dash. A flag that has only a help text is a switch."""
+    """A flag, or an argument if its name has no dash. A flag with only a help text is a switch."""
     if names[0].startswith("-") and settings.keys() == {"help"}:
         settings["action"] = "store_true"
     return Flag(names, settings)
@@ -55,12 +55,12 @@ class Command:
     run: Run
     flags: tuple[Flag, ...] = ()
     usage: str = ""  # without the program's name; by default, usage is made from the flags
-    description: str = ""  # stands in --help between the summary and the flags
+    description: str = ""  # printed by --help between the summary and the flags
     epilog: Callable[[str], str] | None = (
-        None  # the text of --help TOPIC; without a topic, and for ALL, it follows the flags
+        None  # the text of --help TOPIC; printed after the flags without a topic, and for ALL
     )
     takes_settings: bool = False  # whether name=value words are among its arguments
-    has_hydra_words: bool = False  # whether words that are not its flags go to Hydra, as `words`, in order
+    has_hydra_words: bool = False  # whether words that are not flags go to Hydra, in order, as `words`
 
     def parse(self, words: Sequence[str]) -> Namespace:
         """Reads the words that follow the command's name. Raises UserError: one is unknown, missing or malformed."""

@@ -1,4 +1,4 @@
-"""`accelbench compare`, `regressions` and `bisect`: is B as fast as A, and which commit changed that?"""
+"""`accelbench compare`, `regressions` and `bisect`: is B as fast as A, and which commit changed the speed?"""
 
 import dataclasses
 import json
@@ -102,7 +102,7 @@ def compare(chosen: Namespace, console: Console) -> int:
 
 
 def _measure_top(chosen: Namespace, console: Console) -> int:
-    """Measures again, interleaved, what a folder's answers compare. `best` and `report` count these records."""
+    """Measures the best cells of a folder's answers again, interleaved. `best` and `report` count these records."""
     from accelbench.isolation.hosts import Hosts
     from accelbench.report import read
     from accelbench.search import top
@@ -226,5 +226,5 @@ def bisect(chosen: Namespace, console: Console) -> int:
     from accelbench.lifeline import ending_as_ctrl_c
     from accelbench.search.bisect import bisect, commits
 
-    with ending_as_ctrl_c():  # so that it removes its worktrees
+    with ending_as_ctrl_c():  # so that the search removes its worktrees
         return bisect(commits(chosen.good, chosen.bad), words_of(chosen), budget_s, console)

@@ -1,4 +1,4 @@
-"""`accelbench doctor` and `selfcheck`: what this machine has, and how small a difference it can tell."""
+"""`accelbench doctor` and `selfcheck`: this machine's devices, and the smallest difference that it can tell."""
 
 from argparse import Namespace
 

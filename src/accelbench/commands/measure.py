@@ -1,4 +1,4 @@
-"""`accelbench run`, the default, measures cells; `accelbench plan` shows what it would measure."""
+"""`accelbench run` (the default) measures cells. `accelbench plan` shows the cells that it would measure."""
 
 import math
 import textwrap
@@ -41,15 +41,15 @@ examples:
   accelbench compare --run "model=cnn" "model=cnn precision=bf16"
 """
 MAX_LISTED = 20  # cells
-MAX_NAMED = 4  # so many skipped cells are named for each reason
+MAX_NAMED = 4  # skipped cells that are named for each reason, at most
 LABEL_WIDTH = 42
-# Ratios of times to a target that may be told apart, and the relative deviation of times from seed to seed.
+# Ratios of times to a target that seeds may prove, and the relative deviation of times between seeds.
 RATIOS = (1.1, 1.2, 1.3, 1.5)
 SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
-    """The help on settings: those of a `topic`; without one, those that every cell has, and the names of all others.
+    """The help on the settings of a `topic`; without a topic, on those of every cell, with the names of all others.
 
     Raises UserError: no topic and no setting has this name.
     """
@@ -111,7 +111,7 @@ def _lines(setting: "About") -> str:
     has_hydra_words=True,
 )
 def run(chosen: Namespace, console: Console) -> int:
-    """Measures what the words ask for, through Hydra."""
+    """Composes the words with Hydra, and measures the cells."""
     if chosen.resolve and not chosen.cfg:
         raise UserError("--resolve: goes with --cfg")
     flags = []
@@ -244,7 +244,7 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
 
 
 def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:
-    """How many cells there are, how many will run, and for how long; `length_of` has the length of each, by `id`."""
+    """How many cells there are, how many will run, and for how long. `length_of`: `id` of a cell -> its length."""
     lengths = [length_of[id(item)] for item in planned if item.skip_reason is None]
     length = ""
     if lengths:
@@ -258,7 +258,7 @@ def _of_one(length: "Length") -> str:
 
 
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
-    """A line about how small a difference the seeds of trainings to a target can tell."""
+    """A line with the smallest ratio that the seeds of trainings to a target can show."""
     from accelbench.schema.vocab import Protocol
     from accelbench.stats.arrivals import num_seeds_for
 

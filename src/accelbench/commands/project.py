@@ -1,4 +1,4 @@
-"""`accelbench sync`, `ui`, `init` and `completion`: for MLflow, for a new project, and for the shell."""
+"""`accelbench sync` and `ui` for MLflow, `init` for a new project, and `completion` for the shell."""
 
 import os
 from argparse import Namespace
@@ -14,7 +14,7 @@ from accelbench.project import PARAMS, workplace
 from accelbench.sinks.location import PORT
 
 STARTER = Path(__file__).parent / "starter"
-# The name of a new file -> the file in `STARTER` with its text.
+# Name of a new file -> the file in `STARTER` with its text.
 FILES = {
     PARAMS: "params.yaml",
     "dvc.yaml": "dvc.yaml",
@@ -22,7 +22,7 @@ FILES = {
     ".gitignore": "gitignore.txt",
 }
 NEXT = f"git init && dvc init && dvc repro  ({how_to_install('dvc')}); then open report/index.html"
-# The script contains all words. If it called accelbench at each Tab, this would take a second, for Hydra's import.
+# The script contains all words. A call of accelbench at each Tab would take a second, because it imports Hydra.
 COMPLETION = Path(__file__).parent / "completion.bash"
 
 

@@ -1,4 +1,4 @@
-"""All commands, the choice of one from a command line, and what `accelbench --help` prints."""
+"""All commands, the choice of a command by the command line, and the text of `accelbench --help`."""
 
 import importlib
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError, asking, did_you_mean
 
-# Module -> the names of the commands in it. The first of all is the default.
+# Module -> the names of its commands. The very first command is the default.
 MODULES = {
     "measure": ("run", "plan"),
     "compare": ("compare", "regressions", "bisect"),
@@ -33,12 +33,12 @@ def load_all() -> list[Command]:
 
 
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
-    """The command that a command line names, `run` if none, and the words after the name. Raises UserError."""
+    """The command that a command line names (default: `run`), and the words after its name. Raises UserError."""
     named = bool(words) and words[0] in NAMES
     command = load(words[0] if named else NAMES[0])
     rest = list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
-        from accelbench.settings.libraries import typed_for  # here, since few runs meet a mistake
+        from accelbench.settings.libraries import typed_for  # imported here, since only mistakes need it
 
         word = rest[0][:MAX_SHOWN]
         meant = asking(f"accelbench {words}" for words in typed_for(word)) or did_you_mean(word, NAMES)

@@ -1,4 +1,4 @@
-"""`accelbench export`, `bundle`, `verify`, `replay` and `merge`: records for others, and records of others."""
+"""`accelbench export`, `bundle`, `verify`, `replay` and `merge`: share records, and use records of others."""
 
 import os
 from argparse import Namespace
@@ -12,7 +12,7 @@ from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
 
-# As in `report.export`, which takes too long to import for a help text.
+# The same as in `report.export`. Help texts do not import that module, since it takes long.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
 SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
 LOCK = "requirements.lock"
@@ -51,7 +51,7 @@ def export(chosen: Namespace, console: Console) -> int:
         return 0
     if chosen.format not in FORMATS:
         raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)
-    if chosen.out is None:  # since only the numbers go to the standard output
+    if chosen.out is None:  # the standard output must have only the numbers
         console = Console(stderr=True)
     place = workplace()
     sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
@@ -93,7 +93,7 @@ def bundle(chosen: Namespace, console: Console) -> int:
 
 
 def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
-    """Files for a bundle besides the records, by their names there: settings, packages, and a built report."""
+    """Further files for a bundle, by their names in it: settings, packages, and a built report."""
     root = place.project or folder
     report = (root if folder == root / RESULTS else folder) / "report"
     files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
@@ -113,7 +113,7 @@ BUNDLE_HELP = "a file that `accelbench bundle` wrote"
     description="Nothing of the bundle is run. Exit status 1: something in it is wrong.",
 )
 def verify(chosen: Namespace, console: Console) -> int:
-    """Prints what the bundle shows by itself."""
+    """Checks the bundle without measuring, and prints the results."""
     from accelbench.bundle.verify import NOT_SHOWN, verify
     from accelbench.schema.record import listed
 

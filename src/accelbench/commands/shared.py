@@ -1,4 +1,4 @@
-"""What several commands share: `--budget`, the folder of records that is read by default, and `--price-per-hour`."""
+"""Code that several commands share: `--budget`, the default folder of records, and `--price-per-hour`."""
 
 import re
 from argparse import Namespace
@@ -45,7 +45,7 @@ def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
 
 
 def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
-    """Prints how the cells of a sweep ended, and the fastest."""
+    """Prints how the cells of a sweep ended, and the fastest settings."""
     from accelbench.sweep import terminal
 
     terminal.conclude(result, console)
@@ -53,7 +53,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
 
 def words_of(chosen: Namespace) -> list[str]:
-    """The words of the command line that are not flags; and the setting that -v stands for."""
+    """The words of the command line that are not flags, and, with -v, the setting that -v stands for."""
     words = [word for word in chosen.words if word != "--"]
     return [*words, VERBOSE] if chosen.verbose else words
 
@@ -64,10 +64,10 @@ def names_of(words: Iterable[str]) -> set[str]:
 
 
 def default_folder(place: Workplace, console: Console) -> str:
-    """The folder of records that is read by default, below `place.root`. Prints its name if it may vary.
+    """The default folder of records, below `place.root`. Prints its name if the folder may vary.
 
-    In a project with results it is results/, elsewhere the folder under runs/ with the newest record. Raises UserError:
-    there are no records.
+    In a project with results, it is results/. Elsewhere, it is the folder under runs/ with the newest record. Raises
+    UserError: there are no records.
     """
     from accelbench.schema.plan_file import sweep_folders
     from accelbench.schema.record import read_all
@@ -90,7 +90,7 @@ def default_folder(place: Workplace, console: Console) -> str:
 
 
 def is_results(place: Workplace, name: str) -> bool:
-    """Whether the folder `name` is that of the project's results."""
+    """Whether the folder `name` is the project's results/."""
     return place.project is not None and Path(name) == Path(RESULTS)
 
 

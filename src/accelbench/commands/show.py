@@ -51,7 +51,7 @@ def build_report(
     say: Callable[[str], object],
     check: "Callable[[Sequence[Sweep]], object]" = len,
 ) -> Path:
-    """Builds the report of the records in `results`, and adds it to their runs in MLflow. Returns the page's path."""
+    """Builds the report of the records in `results`, adds it to their runs in MLflow, and returns the page's path."""
     from accelbench.report.build import build
     from accelbench.settings.params import for_report
     from accelbench.sinks.delivery import relate
@@ -70,7 +70,7 @@ def build_report(
 
 
 def address(page: Path) -> str:
-    """The address of the viewer in a report's page."""
+    """The URL of the viewer in a report's page."""
     return f"{page.resolve().as_uri()}#viewer"
 
 

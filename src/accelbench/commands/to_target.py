@@ -1,4 +1,4 @@
-"""What `best --target` and `compare --run --target` share: they find the setting that reaches a target first."""
+"""Code that `best --target` and `compare --run --target` share: finds the setting that reaches a target first."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ DEFAULT_BUDGET = "10m"
 
 
 def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
-    """Trains the settings of each side, interleaved by seed, and prints which reaches the target first.
+    """Trains the settings of each side, interleaved by seed, and prints which setting reaches the target first.
 
     Returns the exit status: 1 if none reaches it, or if a training failed. Raises UserError: settings can't be trained
     to a target.

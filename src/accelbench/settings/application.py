@@ -1,4 +1,4 @@
-"""The command line as an application of Hydra's, with the plugins in `hydra_plugins/accelbench.py`."""
+"""Runs the command line as a Hydra application, with the plugins in `hydra_plugins/accelbench.py`."""
 
 import os
 import sys
@@ -15,10 +15,10 @@ LAUNCHER = "accelbench"
 
 
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
-    """Lets Hydra compose the words and call `measure`, or do what `flags` ask for.
+    """Hydra composes the words and calls `measure`, or does what `flags` ask for.
 
-    `measure` gets the configurations and the folder of the records; it returns the samples/s of each. Raises UserError:
-    a word is not a setting, or there are several values without -m.
+    `measure` gets the configurations and the folder of the records. It returns the samples/s of each configuration.
+    Raises UserError: a word is not a setting, or there are several values without -m.
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]

@@ -31,15 +31,15 @@ from accelbench.settings.config import GROUPS, LISTS, RunConfig
 from accelbench.settings.hydra_errors import user_error_behind
 from accelbench.settings.suites import parse
 
-NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need it named
+NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need a named device
 MULTIRUN = {"-m", "--multirun"}
-# Groups whose files set only their own section. Files of model/ may also choose data and engine.
+# Groups whose files set only their own section. Files in model/ may also set data and engine.
 ALONE = {"engine", "device", "tracking", "executor"}
 Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """The cells of a sweep, with repeats, and its options. Raises UserError: the configurations are no valid sweep."""
+    """A sweep's cells, with repeats, and its options. Raises UserError: the configurations make no valid sweep."""
     pairs = []
     for run in configs:
         try:
@@ -75,7 +75,7 @@ def check_read(configs: Iterable[config.RunConfig]) -> None:
 
 
 def compose(words: Sequence[str]) -> list[RunConfig]:
-    """The configurations that `words` ask for: one, or with -m one for each combination of values.
+    """The configurations for `words`: one, or with -m one for each combination of values.
 
     Raises UserError: a word is not a setting, a value is not one of its choices, or there are too many combinations.
     """
@@ -85,7 +85,7 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
-    """`words` as Hydra takes them. Raises UserError: one is not readable, or there are several values without -m."""
+    """`words` in Hydra's syntax. Raises UserError: a word is not readable, or has several values without -m."""
     for at, word in enumerate(words):
         text = " ".join([word, *takewhile(lambda following: not re.match(r"[-+~]|[^=]+=", following), words[at + 1 :])])
         if text != word and (written := config.mended(text)):
@@ -104,13 +104,13 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
 
 
 def asked(words: Sequence[str]) -> list[suites.Line]:
-    """The words of each cell that `words` ask for; Hydra must be initialised. Raises UserError."""
+    """The words for each cell that `words` ask for. Hydra must be initialised. Raises UserError."""
     return list(suites.jobs_of(suites.lines_in(words, params.load(project.workplace().project))))
 
 
 @contextmanager
 def resolvers() -> Iterator[None]:
-    """Registers resolvers for conf/. Environment variables are not resolved in settings that records show."""
+    """Registers resolvers for conf/. Settings that records show can't use environment variables."""
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
@@ -121,7 +121,7 @@ def resolvers() -> Iterator[None]:
 
 
 def _device(values: Mapping[str, str]) -> list[str]:
-    """`device=auto` if the words leave the device open and this machine has a faster one than the CPU; else nothing."""
+    """`device=auto` if the words leave the device open and this machine has a faster device than the CPU; else none."""
     if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
@@ -134,7 +134,7 @@ def _fastest_for(engine: str, executor: str) -> str:
 
 
 def register_resolvers() -> None:
-    """Registers those of conf/: protocol -> the mode that it has unless one is given, engine -> the device for it."""
+    """Registers the resolvers of conf/: protocol -> its default mode, and engine -> its default device."""
     modes = {protocol: (Mode.infer if protocol in SERVING else Mode.train).value for protocol in Protocol}
     OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
     OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
@@ -147,7 +147,7 @@ def register_resolvers() -> None:
 
 
 def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
-    """Yields the configuration of each job, which is a list of words; Hydra must be initialised.
+    """Yields the configuration of each job. A job is a list of words. Hydra must be initialised.
 
     Raises UserError: a value is wrong; the message names the line of params.yaml with it.
     """
@@ -182,7 +182,7 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
     """A new configuration of `choices`.
 
-    Hydra takes 170 ms for one. So a section of `ALONE` is composed once, whatever else is chosen.
+    Hydra takes 170 ms for a configuration. So each section in `ALONE` is composed once, and used for all choices.
     """
     alone = [word for word in choices if word.partition("=")[0] in ALONE]
     config: DictConfig = copy.deepcopy(_composed(tuple(word for word in choices if word not in alone), files))
@@ -193,31 +193,31 @@ def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
 
 
 def _contents() -> Files:
-    """All files that Hydra composes. They are read each time, since they may have changed; 50 files take 3 ms."""
+    """All files that Hydra composes. They are read each time, since they may have changed. 50 files take 3 ms."""
     places = [place.path or "" for place in GlobalHydra.instance().config_loader().get_search_path().get_path()]
     paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
     files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
-    if any(b"searchpath" in content for _, content in files):  # since files elsewhere may have changed
+    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed
         _composed.cache_clear()
     return files
 
 
 @lru_cache(maxsize=128)
 def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """What Hydra composes of the files. It is cached, so callers must not change it."""
+    """The configuration that Hydra composes from the files. It is cached, so callers must not change it."""
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
 
 def _is_value(word: str) -> bool:
-    """Whether `word` sets a value; other words choose a file."""
+    """Whether `word` sets a value. Other words choose a file."""
     name = word.partition("=")[0]
     return name not in GROUPS and not name.startswith(("+", "~")) and not set("/@") & set(name)
 
 
 @cache  # it takes 60 ms, and Hydra copies it
 def structure() -> DictConfig:
-    """The schema as Hydra takes it, first of the defaults in conf/config.yaml. Callers must not change it."""
+    """The schema for Hydra, the first of the defaults in conf/config.yaml. Callers must not change it."""
 
     def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
         OmegaConf.set_readonly(section, None)
@@ -231,7 +231,7 @@ def structure() -> DictConfig:
 
 
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """The value of an environment variable, for a setting that no record keeps; for others, a UserError."""
+    """The value of an environment variable. Raises UserError: a record would keep the setting."""
     setting = _node_._get_full_key(None)
     if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
         return oc.env(name, *default)
@@ -252,8 +252,8 @@ def words_in(text: str) -> list[str]:
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The cell that `words`, separated as in a shell, describe, and the options of its run.
 
-    Raises UserError: they describe no cell, several cells, or one without a speed; or they have a flag, repeats, or an
-    executor of a cluster.
+    Raises UserError: they describe no cell, several cells, or a cell without a speed; or they have a flag, repeats,
+    or an executor of a cluster.
     """
     separate = words_in(words)
     for word in separate:

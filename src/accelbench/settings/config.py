@@ -22,15 +22,15 @@ from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
 
-MISSING: Any = "???"  # OmegaConf's mark: a file in conf/ must set the value
-GROUP = "group"  # of a field's metadata
+MISSING: Any = "???"  # OmegaConf's mark for a value that a file in conf/ must set
+GROUP = "group"  # key of a field's metadata
 T = TypeVar("T")
 
 Optimizer = StrEnum("Optimizer", ["adam", "adamw", "sgd"])  # how a model is trained
 LrScale = StrEnum("LrScale", ["none", "linear", "sqrt"])  # how the learning rate grows with the batch
 Retry = StrEnum("Retry", ["none", "failed"])  # which cells with a record are run again
 Profile = StrEnum("Profile", ["quick", "full"])  # of params.yaml
-Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # what runs the cells of a sweep
+Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # where the cells of a sweep run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class DeviceConfig:
     """conf/device."""
 
     name: Device = MISSING
-    is_auto: bool = False  # whether accelbench has chosen it
+    is_auto: bool = False  # whether accelbench chose the device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class ModelConfig(ModelSpec):
     target: str | None = setting(None, "your own class, such as my_package.nets.MyNet")
     batch_size: AtLeastOne = setting(128, "the default of batch_size")
     epochs: AtLeastOne = setting(1, "the default of epochs")
-    # a study's network has the shape that the study made it for
+    # a study's network has the shape of the study's images
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
         None, "shape of one sample without a data set, such as '[3,224,224]'; unless given, the model's own, or 28x28"
     )
@@ -93,7 +93,7 @@ class TrackingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmConfig:
-    """The settings of executor=slurm, with submitit's names; None: Slurm's default. `nodes` counts jobs."""
+    """Settings of executor=slurm, with submitit's names. None: Slurm's default. `nodes` is the number of jobs."""
 
     partition: str | None = setting(None, "Slurm's partition; this and the next three as submitit and sbatch name them")
     constraint: str | None = setting(None, "the features of a node, such as h100")
@@ -165,15 +165,15 @@ class RunConfig(Options, RunSettings):
         30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: never"
     )
     verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
-    # The line of params.yaml that asked for it; no setting.
+    # The line of params.yaml that asked for the run. It is no setting.
     where: str = field(default="", metadata={"omegaconf_ignore": True})
-    # The words that ask for it, without those of a profile; no setting.
+    # The words that asked for the run, without the words of a profile. It is no setting.
     words: tuple[str, ...] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
 
 
-# Settings that choose a file in conf/<setting>/ -> what they choose.
+# Setting that chooses a file in conf/<setting>/ -> the kind of thing that it chooses.
 GROUPS: dict[str, str] = {group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata}
-# The paths of all settings; and the sections that choose no file, such as `window` and `optimizer`.
+# The paths of all settings, and the sections without files in conf/, such as `window` and `optimizer`.
 PATHS = [*GROUPS, *(setting.path for setting in declared(RunConfig)), "model.batch_args.seq_len"]
 SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
@@ -211,7 +211,7 @@ def check_known(name: str, value: str) -> None:
 
 
 def mended(text: str) -> list[str]:
-    """A setting as it should be written: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if right or unknown."""
+    """The correct form of a setting: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if it is correct or unknown."""
     parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
     if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
@@ -252,12 +252,12 @@ class SweepOptions:
     verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
     is_auto: bool = False  # whether accelbench chose the device
-    waits_s: float | None = None  # how long to wait for another measurement to end; None: any time
-    ends_after_s: float | None = None  # seconds from the start of measuring after which no further cell starts
+    waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
+    ends_after_s: float | None = None  # seconds after the start of measuring; later, no cell starts
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """The names of options that differ, without those that depend on the suite or the device."""
+    """The names of options that differ, except options that depend on the suite or the device."""
     others = asdict(second)
     of_cells = ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
@@ -273,7 +273,7 @@ def check_local(executor: ExecutorConfig) -> None:
         )
 
 
-# Topic -> the class that declares its settings. Other settings without a group are of the whole sweep.
+# Topic -> the class that declares its settings. Other settings without a group belong to the whole sweep.
 PLAIN_TOPICS = {"options": Options, "cell": RunSettings}
 SWEEP = "sweep"
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
@@ -283,14 +283,14 @@ MAPPING = "names with values"
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a user reads about a setting."""
+    """The documentation of a setting."""
 
     name: str
     meaning: str
-    choices: list[str]  # the values that are words
-    kind: str  # the kind of other values
+    choices: list[str]  # its values, if they are words
+    kind: str  # the kind of values that are not words
     default: Any
-    is_needed: bool = False  # whether every cell has a value, which a file in conf/ sets
+    is_needed: bool = False  # whether every cell needs a value, which a file in conf/ sets
 
     @property
     def topic(self) -> str:
@@ -302,7 +302,7 @@ class About:
 
 
 def every_setting(conf: Path) -> Iterator[About]:
-    """Yields all settings: those that choose a file in the folder `conf`, then plain ones, then those in sections."""
+    """Yields all settings: settings that choose a file in `conf`, then plain settings, then settings in sections."""
     for group, meaning in GROUPS.items():
         files = sorted(path.stem for path in (conf / group).glob("*.yaml"))
         yield About(name=group, meaning=meaning, choices=files, kind="", default=None, is_needed=True)

@@ -15,7 +15,7 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError among its causes, or a translation; None for a defect."""
+    """The user's mistake behind `error`: a UserError among its causes, or its translation; None if it is a defect."""
     chain = _chain(error)
     for cause in chain:
         if isinstance(cause, UserError):
@@ -23,7 +23,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(cause, MissingConfigException) and cause.missing_cfg_file and cause.options:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             return UnknownChoiceError(group, name, cause.options, _meant(group, name, cause.options))
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # from `os.getcwd`
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
         return UserError("the current folder was removed: change to another one")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
@@ -33,7 +33,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 
 def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
-    """A UserError for the libraries' texts, which name the setting in a line of its own; None for unknown texts."""
+    """A UserError for an error text of the libraries, which has the setting in its own line; None for other texts."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
@@ -54,18 +54,18 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
         return UserError(f"{name}: unknown setting.{hint}")
     if key:
         return UserError(f"{key}: {problem}")
-    match = re.search(r"Error merging override (.*)", text)  # a number was given for a section, or the other way round
+    match = re.search(r"Error merging override (.*)", text)  # a number for a section, or a section for a number
     return UserError(f"{match[1]}: not a value of this setting") if match else None
 
 
 def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
-    """What to type for an unknown value of a setting that chooses a file."""
+    """A suggestion for an unknown value of a setting that chooses a file."""
     networks = words_for(name) if group == "model" else []
     return networks or meant_by(name, choices) or ANY.get(group, [])
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, what caused it, and so on. Each is there once, since causes may form a circle."""
+    """The error, its cause, the cause of that cause, and so on; each once, since causes may form a circle."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

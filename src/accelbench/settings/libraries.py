@@ -26,9 +26,10 @@ ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["dat
 
 
 def words_for(name: str) -> list[str]:
-    """The settings of each network that `name` may mean, of a library or in the user's file; empty if unknown.
+    """The settings of each network, in a library or in the user's file, that `name` may mean; empty if unknown.
 
-    resnet18 -> `model=torchvision model.name=resnet18`. transformers has architectures: bert-base-uncased -> bert.
+    resnet18 -> `model=torchvision model.name=resnet18`. For transformers, the name is an architecture:
+    bert-base-uncased -> bert.
     """
     if name.endswith((*TORCH_FILES, SAFETENSORS)):
         return [f"{OWN}{EXAMPLE} model.weights={name}"]

@@ -21,7 +21,7 @@ MAX_NAME = 40  # characters of a name for the user's data
 def checked(run: RunConfig) -> RunConfig:
     """The settings with a name and absolute paths for the user's own network and data.
 
-    Data at another path, or with another image size, get another name, so that they are prepared in another folder.
+    If the path or the image size of the data differs, so does their name, so that they are prepared in another folder.
     Raises UserError: a setting is malformed, or an argument of the user's code holds a secret, which records would
     show.
     """

@@ -1,4 +1,4 @@
-"""params.yaml: what `dvc repro` runs."""
+"""params.yaml: the file that declares what `dvc repro` runs."""
 
 import io
 import re
@@ -27,10 +27,10 @@ Section = dict[str, dict[str, Any]]  # name -> settings
 
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. `suites.Suite` checks a suite once it is used."""
+    """The content of params.yaml. `suites.Suite` checks a suite only when it is used."""
 
     profile: Profile = Profile.quick
-    profiles: dict[Profile, str] = {}  # words for each line of all suites
+    profiles: dict[Profile, str] = {}  # profile -> words that are added to each line of all suites
     retry: Retry = Retry.none
     strict: bool = True  # whether an unexpected failure gives exit status 1
     confirm_s: Seconds | str | dict[Profile, Seconds | str] = 0.0
@@ -46,7 +46,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def load(project: Path | None) -> Params:
-    """Reads `project`/params.yaml; without a project (None) it is empty. Raises UserError: it is not valid."""
+    """Reads `project`/params.yaml; if `project` is None, returns empty ones. Raises UserError: it is not valid."""
     if project is None:
         return Params()
     try:
@@ -79,14 +79,14 @@ def _parsed(text: str) -> Any:
 
 
 def suite_names(project: Path | None) -> list[str]:
-    """The names of the suites of params.yaml, in its order. Raises UserError: it is not valid."""
+    """The names of the suites in params.yaml, in order. Raises UserError: the file is not valid."""
     return list(load(project).suites)
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
-    """The suites that a report on `folder` shows: for results/ those of params.yaml; None: all.
+    """The suites that a report on `folder` shows: for results/ the suites of params.yaml; None: all suites.
 
-    For the folder of one suite in results/, they are the same, so that its numbers are equal in both reports.
+    For a suite's folder in results/, they are the same as for results/, so that its numbers are equal in both reports.
     """
     if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
         return None
@@ -94,7 +94,7 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`; `profile` is by default the one in params.yaml.
+    """The settings of data set `name`, such as its `source`. The default of `profile` is the profile in params.yaml.
 
     Raises UserError: params.yaml has no such data set.
     """
@@ -107,7 +107,7 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
 
 
 def confirm_s(project: Path | None) -> float:
-    """Seconds for measuring the best cells again, interleaved; 0: none. Raises UserError: it is not a time."""
+    """Seconds for measuring the best cells again, interleaved; 0: they are not. Raises UserError: it is not a time."""
     params = load(project)
     value = params.of_profile(params.confirm_s)
     seconds = seconds_of(value) if isinstance(value, str) else value
@@ -123,7 +123,7 @@ def report_extension(project: Path | None) -> Path | None:
 
 
 def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
-    """The arguments of `report.build.build` that the project decides."""
+    """The arguments of `report.build.build` that depend on the project."""
     return {
         "costs": costs(place.project),
         "cache": place.cache,

@@ -1,4 +1,4 @@
-"""The words of a command line as Hydra reads them, and the lines of words in a suite of params.yaml."""
+"""The words of a command line in Hydra's syntax, and the lines of words in a suite of params.yaml."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from accelbench.settings.params import Params
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
 AXES = [name for name in NAMES if name not in NOT_AXES]
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # arguments of the user's own code
-OPTIONS = "executor.slurm.additional_parameters."  # with sbatch's own names
+OPTIONS = "executor.slurm.additional_parameters."  # followed by sbatch's name of an option
 PATHS = ("out", "data.root")  # settings that are paths
 AXES_OF_PATHS = ("data.path", "model.weights", "python")  # settings that are paths, and may have several values
 NO_SUITE = "adhoc"
@@ -38,7 +38,7 @@ MAX_CELLS = 10_000  # of a sweep; composing a cell takes some 5 ms
 class Line(list[str]):
     """Words that ask for each combination of their values.
 
-    `where` is the line of params.yaml that they are from. `of_profile` names the settings that only the profile has.
+    `where` is their line of params.yaml. `of_profile` names the settings that only the profile sets.
     """
 
     def __init__(self, words: Iterable[str], where: str = "", of_profile: Collection[str] = ()) -> None:
@@ -53,17 +53,17 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: str  # its data set
     title: str | None = None
     study: str | None = None
-    always: str | None = None  # words for each line
+    always: str | None = None  # words that are added to each line
     quick: list[str] = []
     full: list[str] = []
-    override: dict[str, Any] | None = None  # settings that win over the lines, for `dvc exp run -S`
+    override: dict[str, Any] | None = None  # settings that replace those of the lines, for `dvc exp run -S`
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     """The lines of the suite that `words` name; without a suite, one line with the words.
 
-    Words win over the suite's `override`, `override` over the line, the line over `always`, and `always` over the
-    profile. Raises UserError: the suite or the profile is unknown, or the suite is malformed; the message names the
+    If several set a value, the first of these counts: `words`, the suite's `override`, the line, `always`, the profile.
+    Raises UserError: the suite or the profile is unknown, or the suite is malformed; the message names the
     line and the word.
     """
     values = given_in(words)
@@ -140,7 +140,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The words for a suite's `override`. In it, null sets nothing, and a list has several values or is one list."""
+    """The words for a suite's `override`. A null sets nothing. A list has several values, or is one list value."""
     words = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -159,12 +159,12 @@ def _word(value: Any) -> str:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it: paths get quotes if Hydra would not read them as they are."""
+    """`word` in Hydra's syntax: a path gets quotes if Hydra can't read it without."""
     # A comma in a path may also separate values. So a setting with several values gets quotes only if its path exists.
     name, _, path = word.partition("=")
     if name == "suite" or (
         name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)
-    ):  # names, though YAML would read them as numbers or booleans
+    ):  # these are names, although YAML reads them as numbers or booleans
         return f"{name}={quoted(path.strip(QUOTES))}"
     is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
     if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
@@ -173,7 +173,7 @@ def readable(word: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` as a quoted value of Hydra's, which may have any characters."""
+    """`text` as a quoted value for Hydra, which may have any characters."""
     escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
     return f"'{escaped}'"
 
@@ -188,7 +188,7 @@ def with_arguments_added(words: list[str]) -> list[str]:
 
 
 def parse(word: str) -> Override:
-    """`word` as Hydra reads it. Raises UserError: it is not of the form `name=value`."""
+    """`word` as Hydra's parser reads it. Raises UserError: it is not of the form `name=value`."""
     try:
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError) as error:
@@ -235,7 +235,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
     num = 0
     parser = OverridesParser.create(
         hydras.config_loader() if hydras.is_initialized() else None
-    )  # which choices with globs need
+    )  # choices with globs need it
     for line in lines:
         axes = {override.get_key_element(): _values(override) for override in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
@@ -244,7 +244,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _values(override: Override) -> list[str]:
-    """The words for each value of an override; one more than a sweep may have, at most."""
+    """The words for each value of an override; at most one more than a sweep may have."""
     word = str(override.input_line)
     key = override.get_key_element()
     if not override.is_sweep_override():

@@ -1,4 +1,4 @@
-"""Makes a frozen cell and the options of its sweep from a composed configuration, after checking its limits."""
+"""Makes a frozen cell and the options of its sweep from a composed configuration, and checks the limits of values."""
 
 import math
 import re
@@ -29,7 +29,7 @@ BOUNDS = {">=": "at least", ">": "above", "<=": "at most"}  # msgspec's words fo
 
 
 class RunFacts(Asked):
-    """The settings of a run, including those that have no effect."""
+    """The settings of a run, including settings without effect."""
 
     places = {**{group: f"{group}.name" for group in GROUPS}, "model": "model.word"}
 
@@ -43,7 +43,7 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The threads that the workers of a server share. A cluster's node may have more than this machine."""
+        """The number of threads that a server's workers share. A cluster's node may have more than this machine."""
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -79,7 +79,7 @@ class RunFacts(Asked):
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """The frozen cell of a composed configuration, and the options of its sweep.
 
-    Raises UserError: a value is out of range, or does not go with another one; the message names the setting.
+    Raises UserError: a value is out of range, or does not go with another setting. The message names the setting.
     """
     check_limits(run)
     facts = RunFacts(run)
@@ -125,7 +125,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """A `kind` with the values of `settings`, but for `others`. It makes tuples of OmegaConf's lists again."""
+    """A `kind` with the values of `settings`, except `others`. OmegaConf's lists become tuples."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
@@ -142,7 +142,7 @@ def _learning_rate(run: RunConfig) -> float:
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
-    """The settings of Keras; None for another engine. On JAX, `jit_compile` is true by default."""
+    """The settings of Keras; None for other engines. With JAX, the default of `jit_compile` is true."""
     engine = run.engine
     if engine.name != vocab.Engine.keras:
         return None
@@ -151,7 +151,7 @@ def _keras(run: RunConfig) -> KerasSettings | None:
 
 
 def _without_unused(run: RunConfig) -> RunConfig:
-    """The run with the defaults of settings that have no effect, so that they do not change the cell's id."""
+    """The run, with settings without effect set to their defaults, so that they do not change the cell's id."""
     facts = RunFacts(run)
     for name, _ in facts.unread(NEEDS):
         if facts.is_given(name):
@@ -160,14 +160,14 @@ def _without_unused(run: RunConfig) -> RunConfig:
 
 
 def _with_default(section: Any, path: list[str]) -> Any:
-    """`section` with the default of the setting, or section, at a path in it."""
+    """`section`, with the setting or section at a path in it set to its default."""
     name, *inner = path
-    default = getattr(type(section), name, {})  # the default of a mapping is empty, and each section makes its own
+    default = getattr(type(section), name, {})  # a mapping, which has no class attribute, is empty by default
     return replace(section, **{name: _with_default(getattr(section, name), inner) if inner else default})
 
 
 def _served(run: RunConfig) -> RunConfig:
-    """The run with the batch that its server makes, and with the direction of its target."""
+    """The run, with the size of its server's batches, and the direction of its target's metric."""
     if run.protocol == vocab.Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
     if run.protocol not in vocab.SERVING:
@@ -178,7 +178,7 @@ def _served(run: RunConfig) -> RunConfig:
 
 
 def check_limits(run: RunConfig) -> None:
-    """Raises a UserError if a value is out of range; the message names the setting and the range."""
+    """Raises a UserError if a value is out of range. The message names the setting and the range."""
     for setting in DECLARED:
         value = setting.value(run)
         try:

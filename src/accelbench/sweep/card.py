@@ -1,4 +1,4 @@
-"""The card of one cell: what was measured of it, how sure that is, and where a step's time goes."""
+"""The card of one cell: its figures with their intervals, the phases of a step, checks and remarks."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,13 +29,13 @@ from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Sta
 UNCOUNTED = "no answer counts such a cell"
 BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} lets such cells count"
 MAX_DOUBTS = 2
-MAX_ERROR_LINES = 16  # of an error in the user's code; a longer one goes through a framework, and stands in the record
-MAX_WIDTH = 113  # columns: longer bars tell no more
+MAX_ERROR_LINES = 16  # a longer error goes through a framework; only the record has all its lines
+MAX_WIDTH = 113  # columns; longer bars show nothing more
 LEAST_BAR, MOST_BAR = 9, 34
-NOISY = "noisy: "  # begins a note of what the interval shows
+NOISY = "noisy: "  # a note with this beginning repeats what the interval shows
 INDENT, GAP = "  ", "   "
 STYLES = {"✓ ": "", "! ": "yellow"}
-# Name, column, its factor and its unit.
+# Name of a figure, its column, the factor to its unit, and the unit.
 FIGURES = (
     ("memory", "peak_host_mb", 1, " MB"),
     ("device memory", "peak_device_mb", 1, " MB"),
@@ -45,7 +45,7 @@ FIGURES = (
     ("accuracy", "accuracy", 100, " %"),
     ("training accuracy", "train_accuracy", 100, " %"),
 )
-FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # of a step's phases, one after the other
+FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # for the phases of a step, in turn
 
 
 def show_card(
@@ -59,9 +59,9 @@ def show_card(
 ) -> None:
     """Prints the card of a record of any status, whose file is at `path`.
 
-    Unknown figures are left out. With `says_why`, the card has the reason of a failure; without it, the reason stands
-    elsewhere on the screen. With `is_verbose`, it has all remarks, and how each check was made. `waited_s`: how long
-    the sweep waited for a quiet machine.
+    Unknown figures are left out. With `says_why`, the card has the reason of a failure; otherwise the reason is already
+    on the screen. With `is_verbose`, it has all remarks, and how each check was made. `waited_s` is how long the sweep
+    waited for a quiet machine, in seconds.
     """
     row = summarise(record)
     width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
@@ -89,7 +89,7 @@ def show_card(
 
 
 def own_calls(error: str | None) -> str:
-    """The calls in a traceback, without its reason; empty if it is long, because it goes through a framework."""
+    """The calls in a traceback, without its reason; empty if it is long, since it then goes through a framework."""
     lines = (error or "").splitlines()
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
 
@@ -100,7 +100,7 @@ def waited_text(waited_s: float) -> str:
 
 
 def _header(record: Record, row: Row) -> Iterator[str]:
-    """What was done with which settings, and on which device."""
+    """The first line: model, mode, settings and device."""
     cell = record.cell
     engine, device, precision, batch, *others = setting_words(cell, record.label)
     yield f"{cell.model.name} {cell.mode}  {precision} {batch}"
@@ -108,7 +108,7 @@ def _header(record: Record, row: Row) -> Iterator[str]:
 
 
 def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
-    """How the cell ended; the reason too, if it was skipped or with `says_why`."""
+    """How the cell ended, with the reason if it was skipped, or if `says_why`."""
     line = Text(record.status, "dim" if record.status == Status.skipped else "bold red")
     if record.reason and (says_why or record.status not in UNEXPECTED):
         line.append(f": {row['reason']}", "not bold default")
@@ -152,7 +152,7 @@ def _requests(serving: Serving, row: Row) -> Iterator[str]:
 
 
 def _step(row: Row, width: int) -> Iterator[Text]:
-    """A bar of a step's phases, with the name of each below its part if there is room."""
+    """A bar of a step's phases. The name of each phase is below its part, if there is room."""
     phases = phases_ms(row)
     total = sum(phases.values())
     if not total:
@@ -161,7 +161,7 @@ def _step(row: Row, width: int) -> Iterator[Text]:
     names: list[Text] = []
     room = width - len("  step")
     done = 0.0
-    # Rounding the ends of the parts, not their lengths, keeps the total length.
+    # The ends of the parts are rounded, not their lengths, so that the total length stays.
     for phase, value in phases.items():
         start = round(room * done / total)
         done += value
@@ -202,7 +202,7 @@ def _use(record: Record, row: Row, width: int) -> Iterator[str]:
 
 
 def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
-    """What was checked, the doubts, notes and tips, each behind its mark."""
+    """The checks, doubts, notes and tips, each after its mark."""
     is_ok = record.status == Status.ok
     checks = record.measurement.checks if record.measurement and is_ok and not row["disturbed"] else []
     observed = [check.promise for check in checks if check.observed != Check.observed]

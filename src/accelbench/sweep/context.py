@@ -1,4 +1,4 @@
-"""What the parts of a sweep share, and how every program that measures cells prepares them."""
+"""The state that the parts of a sweep share, and the preparation of cells for every program that measures them."""
 
 import os
 import time
@@ -32,7 +32,7 @@ from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
 
 T = TypeVar("T")
-PACE_S = 15.0  # between two lines of what takes long
+PACE_S = 15.0  # seconds between two lines about long work
 
 
 @dataclass
@@ -41,15 +41,15 @@ class SweepContext:
 
     options: SweepOptions
     console: Console
-    hosts: Hosts  # from which the cells are forked; the caller ends them
+    hosts: Hosts  # they fork the cells; the caller ends them
     place: Workplace
-    folder: Path  # of the records
+    folder: Path  # folder of the records
     sweep_id: str  # kept in every record
-    # whether to raise an error if no network can run
+    # whether the sweep ends with an error if no network can run
     refuses: bool = False
-    of_search: bool = False  # see `Record`
-    waited_s: float = 0.0  # for a quiet machine, to repeat disturbed cells
-    earlier: Sequence[WantedCell] = ()  # the cells of the plan that is in the folder already; the new plan keeps them
+    of_search: bool = False  # see `Record.of_search`
+    waited_s: float = 0.0  # seconds of waiting for a quiet machine, to repeat disturbed cells
+    earlier: Sequence[WantedCell] = ()  # cells of an earlier plan in the folder; the new plan keeps them
     since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the earlier sweep that planned it
 
     @classmethod
@@ -83,7 +83,7 @@ class SweepContext:
         say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Holds the lock of this machine's measurements. If another sweep holds it, prints so and waits."""
+        """Holds the lock of this machine's measurements. If another sweep holds the lock, prints this and waits."""
         return lock.hold_measuring(self.say, self.options.waits_s)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
@@ -98,7 +98,7 @@ class SweepContext:
         records.write(record, self.folder)
 
     def read_earlier(self, *, keeps: bool) -> None:
-        """Reads the cells of the plan in the folder. With `keeps`, the new plan keeps them."""
+        """Reads the earlier plan in the folder. With `keeps`, the new plan keeps its cells."""
         cells = plan_file.cells_in(self.folder)
         self.since = {wanted.cell.id: wanted.planned_in for wanted in cells if wanted.planned_in}
         self.earlier = cells if keeps else []
@@ -108,7 +108,7 @@ class SweepContext:
         return self.since.get(cell.id, self.sweep_id)
 
     def set_aside_plan(self) -> None:
-        """Renames a file in the place of the plan that is no readable plan: the new plan would overwrite it."""
+        """Renames an unreadable plan, which the new plan would overwrite."""
         try:
             plan_file.read_plan(self.folder)
         except RefusedError:
@@ -118,7 +118,7 @@ class SweepContext:
                 self.say(f"{error}; kept as {set_aside(self.folder / PLAN).name}")
 
     def write_plan(self, cells: Sequence[WantedCell]) -> None:
-        """Writes the plan of a sweep that wants `cells` besides the earlier ones. May raise a WriteError."""
+        """Writes the plan with the earlier cells and `cells`. Raises WriteError."""
         options = self.options
         wanted = plan_file.joined(self.earlier, cells)
         wanted = [
@@ -133,7 +133,7 @@ class SweepContext:
 
 
 def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:
-    """Yields the items. Every `PACE_S` seconds it prints how far it is; `doing` is such as `Checks network`."""
+    """Yields the items, and prints progress every `PACE_S` seconds. `doing` is its text, such as `Checks network`."""
     said_s = time.monotonic()
     for number, item in enumerate(items, start=1):
         if time.monotonic() - said_s > PACE_S:
@@ -143,7 +143,7 @@ def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterato
 
 
 def set_aside(path: Path) -> Path:
-    """Renames the file at `path` to a name that is free, and returns the new path. May raise a WriteError."""
+    """Renames the file at `path` to a free name, and returns the new path. Raises WriteError."""
     new = path.with_name(f"{path.name}.unreadable")
     for number in count(2):
         if not os.path.lexists(new):
@@ -186,7 +186,7 @@ def check_writable(folder: Path) -> None:
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether a data set needs no preparation. The user's own data are prepared again if they have changed."""
+    """Whether a data set needs no preparation. The user's own data need it again if they have changed."""
     if data.name in (MODULE, RANDOM):
         return True
     if not data.path:

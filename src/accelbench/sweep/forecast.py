@@ -1,4 +1,4 @@
-"""Collects the evidence for estimates: records, and the work and peak rates of networks that no record has."""
+"""Collects evidence for estimates of time: records, and, without a record of a network, its work and peak rates."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober
 def forecast(
     cells: Sequence[Cell], hosts: Hosts, place: Workplace, say: Callable[[str], None], profile: str | None = None
 ) -> Evidence:
-    """The evidence of how long `cells` take. All of them run here; `profile` decides the size of their data sets."""
+    """The evidence of how long `cells` take. All must run on this machine. `profile` sets the size of data sets."""
     # If a network was never measured, its work is counted and its device probed, unless another sweep runs meanwhile.
     environment = fingerprint(PROBING_ENGINE)
     evidence = read_evidence(place.root, environment["machine"])
@@ -40,13 +40,13 @@ def forecast(
 
 
 def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
-    """Probes devices and counts the work of networks that no record has. Nothing else may be measured meanwhile."""
+    """Probes devices, and counts the work of networks without a record. The caller must measure nothing meanwhile."""
     unmeasured = evidence.unmeasured(cells)
     for device, cell in {cell.device: cell for cell in unmeasured}.items():
         if (ceilings := prober.ceilings(cell)) is not None:
             evidence.ceilings[device] = ceilings
     counted = [(cell, evidence.counted_as(cell)) for cell in evidence.uncounted(unmeasured)]
-    for _, stand_in in counted:  # they import their frameworks side by side
+    for _, stand_in in counted:  # the frameworks are imported in parallel
         prober.hosts.start(stand_in)
     for cell, stand_in in paced(counted, prober.say, "Counts the work of network"):
         evidence.learn(cell, prober.hosts.count(stand_in))
@@ -60,11 +60,11 @@ def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, pro
 
 
 def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
-    """The sizes of a data set: as it is prepared, or as `profile` would have it prepared; None if they are unknown."""
+    """The sizes of a data set: as it is prepared, or as it would be prepared with `profile`; None if unknown."""
     folder = place.data / name
     kept = {}
     wanted = {}
-    with suppress(UserError):  # the user's own, which has no settings there
+    with suppress(UserError):  # the user's own data, which have no settings there
         kept, wanted = (data_settings(place.project, name, of_profile) for of_profile in (None, profile))
     with suppress(UserError, OSError, ValueError, KeyError):  # it is not prepared
         if kept == wanted and (counts := read_counts(folder)):

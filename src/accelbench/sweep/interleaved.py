@@ -1,4 +1,4 @@
-"""Fresh processes of two cells in a random order, or of trainings by seed, so that drift affects all alike."""
+"""Interleaves processes, so that drift affects all cells alike: two cells in random order, or trainings by seed."""
 
 import random
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def plan_runs(
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
-    """Why there is nothing to compare: this machine skips a whole side; else None. Prepares a missing data set."""
+    """Why this machine skips a whole side of the comparison; None if it skips none. Prepares a missing data set."""
     cells = [cell for side in sides for cell in side]
     place = workplace().with_data(options.data_root)
     check_request(cells)
@@ -95,7 +95,7 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes compare.json: the names of the two cells, and the records of each. Raises WriteError."""
+    """Writes compare.json: the names of the two cells, and the names of each cell's records. Raises WriteError."""
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = []
     for is_second, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""A terminal's lines about finished cells: the name of a job once, then only what differs, and the gain of each."""
+"""A terminal's lines about finished cells. The job is named once; each line has what differs, and the gain."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
-FIGURES_WIDTH = 31  # columns of `  ok   168,000/s  ±6.2 %   1.8x !`
+FIGURES_WIDTH = 31  # columns for `  ok   168,000/s  ±6.2 %   1.8x !`
 
 
 class JobLines:
@@ -35,7 +35,7 @@ class JobLines:
         self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
         for record in earlier:
             self._gain(Process.of(record))
-        # Words that all cells share stand once above the lines; the precision and the batch stand in each line.
+        # Words that all cells share are printed once above the lines. Each line has its precision and batch.
         words = [[item.cell.mode, *setting_words(item.cell, item.label)] for item in planned]
         first = words[0][:3] + words[0][5:] if len(words) > 1 else []
         self._shared = [word for word in first if all(word in others for others in words)]
@@ -44,14 +44,14 @@ class JobLines:
         longest = max((len(self._begin(item.cell, item.label)) for item in planned), default=0)
         self._column = min(longest, width - FIGURES_WIDTH)  # where figures begin
         if longest > width:
-            self._models = 0  # no names above each other
+            self._models = 0  # 0: no models above each other
 
     def name(self, item: Planned) -> str:
         """The cell's job and settings, such as `cnn train keras fp32 b128`."""
         return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
 
     def of(self, record: Record, reason: str | None) -> Iterator[Text]:
-        """The line of a finished cell, with its job if the line above has another; `reason`: why it is not ok."""
+        """The line of a finished cell, with its job if the line above has another job. `reason` is why it is not ok."""
         if self._above is None and self._shared:
             yield Text(f"  {' · '.join(self._shared)}", "dim")
         cell = record.cell
@@ -81,7 +81,7 @@ class JobLines:
         yield line
 
     def _begin(self, cell: Cell, label: str) -> str:
-        """How a line begins: model and mode if the line above has others, and settings that not all cells share."""
+        """The start of a line: model and mode if the line above has others, and settings that not all cells share."""
         model, mode = self._above or ("", "")
         name = "" if model == cell.model.name else cell.model.name
         how = "" if (model, mode) == (cell.model.name, cell.mode) else cell.mode
@@ -103,7 +103,7 @@ class JobLines:
         return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
-        """The gain over the latest process of the reference; None of the reference itself, and before it has run."""
+        """The gain over the latest process of the reference; None for the reference, and before that has run."""
         (cell,) = cells_of([process])
         if not cell.competes:
             return None
@@ -118,7 +118,7 @@ class JobLines:
 
 
 def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
-    """Other figures of an ok cell, in a few words each; if it `is_exact`, with all digits."""
+    """Other figures of an ok cell, in a few words each; with `is_exact`, with all digits."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
     words = [token_times(row)]
     if not words[0] and p50_ms is not None:

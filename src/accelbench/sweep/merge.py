@@ -17,7 +17,7 @@ from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, loads, open_
 from accelbench.schema.text import one_line
 from accelbench.sweep.context import set_aside
 
-Part = tuple[Path, str]  # the folder of a sweep, and the name of the source that it belongs to
+Part = tuple[Path, str]  # the folder of a sweep, and the name of its source
 
 
 @dataclass(kw_only=True)
@@ -28,16 +28,18 @@ class Merged:
     num_same: int = 0  # records that were there already
     conflicts: list[str] = field(
         default_factory=list
-    )  # a line for each file that differs from one of that name in `into`; the one there stays
+    )  # a line for each file that differs from a file of its name in `into`, which stays
     problems: list[str] = field(default_factory=list)  # a line for each file and folder that could not be read
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
     """Adds to `into` every record that it lacks, in folders of the same names. It overwrites no record.
 
-    Records of one name are of the same cell and code, and of the same machine or an equal one. `sources` are folders of
-    records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`. Raises UserError: a source
-    holds no records, can't be read, or contains `into` or lies in it; a plan in `into` can't be read or written.
+    Records with one name have the same cell and code, and ran on the same machine or on equal ones. `sources` are
+    folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
+
+    Raises UserError: a source holds no records, can't be read, contains `into` or lies in it; or a plan in `into` can't
+    be read or written.
     """
     done = Merged()
     with contextlib.ExitStack() as stack:
@@ -84,9 +86,9 @@ def _at_hand(source: str) -> Iterator[Path]:
 
 
 def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
-    """Adds the records and plans of `parts` to the folder `target`; `done` counts what was added."""
-    # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
-    # all its records.
+    """Adds the records and plans of `parts` to the folder `target`, and counts them in `done`."""
+    # This comes before any record is added. A plan that can't be read is not overwritten. If a folder has no plan, its
+    # records are the plan.
     plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
     cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
     for folder, _ in parts:
@@ -97,7 +99,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     for folder, source in parts:
         for path in sorted(folder.glob(RECORDS)):
             _merge_record(path, target, source, done)
-    for folder, source in parts:  # the order of interleaved processes, and that of a search
+    for folder, source in parts:  # files with the order of interleaved processes, and of a search
         for name in (COMPARISON, RACE):
             if not is_missing(folder / name):
                 try:
@@ -135,7 +137,7 @@ def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
     if not is_missing(there):
         try:
             present = _content(there)
-        except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
+        except (OSError, ValueError):  # the machine stopped while the file was written, or it is no file
             set_aside(there)
     if present is None:
         with tempfile.NamedTemporaryFile(dir=target, prefix=PREFIX, suffix=SUFFIX) as file:
@@ -167,7 +169,7 @@ def _content(path: Path) -> bytes:
 
 
 def _add_file(path: Path, target: Path) -> str:
-    """Copies a file that lies beside a record. If the disk has no room for it, returns that; else an empty text."""
+    """Copies a file that lies beside a record. Returns the problem if the disk is full, else an empty text."""
     if not path.is_file() or (target / path.name).exists():
         return ""
     with open_regular(path) as file:

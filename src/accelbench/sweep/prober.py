@@ -1,4 +1,4 @@
-"""Probes the peak rates of the machine's devices (ceilings), keeps them, and compares them with the speed of cells."""
+"""Probes the peak rates of devices (ceilings), stores them, and compares them with the speed of cells."""
 
 import math
 import os
@@ -25,16 +25,16 @@ from accelbench.schema.vocab import Device, Engine, Precision
 
 # Probes run in this engine, whichever engine a cell has.
 PROBING_ENGINE = Engine.pytorch
-SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: a constant part, and a part for each precision
+SECONDS, SECONDS_EACH = 2, 3  # length of a probe on two cores: a constant part, and a part for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
-Probed = tuple[Device, str | None]  # a device, and the other interpreter whose packages drive it (`Cell.python`)
-FAR_BELOW = 2.0  # A 16-bit format whose peak rate is so many times below that of fp32 has no units in the device.
+Probed = tuple[Device, str | None]  # a device, and the interpreter that drives it (`Cell.python`)
+FAR_BELOW = 2.0  # If fp32's peak rate is this many times a 16-bit format's, the device has no units for the format.
 
 
 class Quiet:
-    """Waits for a quiet machine, at most `most_s` in all. After a wait in vain, the next is half as long."""
+    """Waits for a quiet machine, at most `most_s` in all. After each wait in vain, the next wait is half as long."""
 
     most_s = math.inf  # of all waits together
     waited_s = 0.0  # in all waits
@@ -50,11 +50,11 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def limit(self, expected: Length) -> None:
-        """Limits all waits together to the length of the cells; at least to `quiet_s` if a length is unknown."""
+        """Limits all waits together to the length of the cells; to at least `quiet_s` if a length is unknown."""
         self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
-        """Prints `why`, and waits at most `left_s` for a quiet second; returns whether it came."""
+        """Prints `why`, and waits at most `left_s` for a quiet second. Returns whether there was one."""
         limit_s = min(self.patience_s, left_s, self.most_s - self.waited_s)
         if limit_s < LOOK_S:
             return False
@@ -76,10 +76,10 @@ class Quiet:
 class Prober:
     """Probes each device before its first cell, unless ceilings.json has its ceilings.
 
-    A probe covers the precisions of all `cells`. Cells in another interpreter have ceilings of their own, since its
+    A probe covers the precisions of all `cells`. Cells in another interpreter have their own ceilings, since its
     packages may be faster. `root` is the folder of ceilings.json. `environment` is the fingerprint for
-    `PROBING_ENGINE`: ceilings with another one do not count. If other programs disturb a probe, it is repeated on a
-    quiet machine. If they disturb that too, the next sweep probes again.
+    `PROBING_ENGINE`: ceilings with another fingerprint do not count. If other programs disturb a probe, it is repeated
+    on a quiet machine. If they disturb the repetition, too, the next sweep probes again.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class Prober:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
-        """Prints `why`, measures the device's ceilings, and keeps them; once more if other programs disturb it."""
+        """Prints `why`, probes the device, and stores its ceilings. If other programs disturb it, it probes again."""
         load = self._probe_once(cell, precisions, why)
         if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
             self._probe_once(cell, precisions, "again")
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
-        """Probes once. Returns the load that disturbed the probe; None if none did, or if nothing was probed."""
+        """Probes once. Returns the load that disturbed the probe; None if no load did, or if nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
         before = self.known.setdefault(_probed(cell), self._kept(cell))
@@ -148,7 +148,7 @@ class Prober:
         return load
 
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
-        """The ceilings of the cell's device, if known; `label` is the cell's.
+        """The ceilings of the cell's device after the cell `label` ran; None if unknown.
 
         If an ok and undisturbed cell was faster than its ceiling, the device is probed again. If a probe was disturbed,
         the device is probed again after its first cell.
@@ -171,7 +171,7 @@ class Prober:
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
-    """About how long a probe takes. It is also the longest wait for a quiet machine before a probe is repeated."""
+    """About how many seconds a probe takes. A wait for a quiet machine before a repeated probe is at most this long."""
     return SECONDS + SECONDS_EACH * len(precisions)
 
 
@@ -180,7 +180,7 @@ def _probed(cell: Cell) -> Probed:
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
-    """A sentence for each 16-bit format of the cells that is far slower than fp32: the device lacks units for it."""
+    """A sentence for each 16-bit format of the cells that is far slower than fp32, since the device lacks its units."""
     rates = ceilings.flops_per_s if ceilings else {}
     fp32 = rates.get(Precision.fp32)
     for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):

@@ -33,9 +33,9 @@ class SweepResult:
     """How a sweep ended."""
 
     folder: Path  # of the records
-    records: list[Record] = field(default_factory=list)  # of each planned cell, from this sweep or an earlier one
-    sweep_id: str = ""  # of the records that are from this sweep
-    waited_s: float = 0.0  # for a quiet machine
+    records: list[Record] = field(default_factory=list)  # of planned cells, from this sweep or an earlier one
+    sweep_id: str = ""  # the sweep's id in its records
+    waited_s: float = 0.0  # seconds of waiting for a quiet machine
 
     @property
     def num_unexpected(self) -> int:
@@ -44,7 +44,7 @@ class SweepResult:
     def check_request(self, *, is_shown: bool = False) -> None:
         """Raises a UserError if the user's mistakes made every cell fail that was not skipped.
 
-        The message has the reasons, unless it `is_shown`: then the lines of several cells have them.
+        The message has the reasons. With `is_shown` and several cells, it refers to the cells' lines, which have them.
         """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
@@ -78,7 +78,7 @@ def run(
     show = show or partial(conclude, console=console)
     with Delivery(options.tracking, context.place.store) as delivery:
         with nullcontext() if measure else context.alone():
-            # After the wait, in which the plan may have changed.
+            # This comes after the wait, since the plan may have changed in it.
             context.read_earlier(keeps=out is None)
             ready = context.prepare(cells)
             context.set_aside_plan()
@@ -108,14 +108,14 @@ def run(
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    """Measures the cells without a record on this machine, until the budget ends; returns the records of all."""
+    """Measures the cells without a record on this machine, until the budget ends. Returns all cells' records."""
     records, todo = known(context, ready.planned)
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
     with Session(context, ready, todo, earlier=records) as session:
-        context.write_plan(ready.planned)  # not before: the session may refuse the cells
+        context.write_plan(ready.planned)  # not earlier, since the session may refuse the cells
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework
         for item in todo:
@@ -141,7 +141,7 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
     done, todo = [], []
     for item in planned:
         existing = by_name.get(item.record_name)
-        # A cell may have been skipped earlier and run now, or the other way round. Its identity is the same.
+        # A cell that was skipped earlier may run now, or the reverse, with the same identity.
         is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
         if existing is not None and is_like and stands(existing, context.options.retry, item.cell):
             done.append(existing)
@@ -151,6 +151,6 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 
 def stands(record: Record, retry: Retry, cell: Cell) -> bool:
-    """Whether the record still counts: it is not to be retried, nor was it cut while the cell has more time now."""
+    """Whether the record still counts. It does not if it is retried, or if its time limit cut it and the limit grew."""
     is_longer = record.status == Status.ok and record.was_cut(cell.timeout_s)
     return not (is_longer or (retry == Retry.failed and is_retried(record)))

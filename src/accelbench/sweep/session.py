@@ -37,18 +37,18 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress
 
 Word = Status | Literal["disturbed"]
-MAX_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
-# The tests of accelbench run its own networks: these need no check.
+MAX_OUTPUT = 20_000  # characters that are shown of the libraries' output for one cell, with -v
+# accelbench's tests run its own networks, so these need no check.
 CHECKED = frozenset(Library) - {Library.accelbench}
 
 
 class Session:
-    """Measures and shows the cells `todo` of one sweep. If there are none, it starts nothing.
+    """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing.
 
-    On entering, it checks their networks. Raises UserError: none of the networks can run, and `context.refuses`.
+    On entering, it checks the cells' networks. Raises UserError if none can run, and `context.refuses` is set.
     """
 
-    evidence: Evidence  # of how long cells take; set on entering, if there are cells
+    evidence: Evidence  # evidence of how long cells take; set on entering, if there are cells
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Session:
         ready: Prepared,
         todo: Sequence[Planned],
         *,
-        earlier: Sequence[Record] = (),  # that stand from earlier sweeps
+        earlier: Sequence[Record] = (),  # records of earlier sweeps that still count
         is_brief: bool = False,
     ) -> None:
         check_local(context.options.executor)
@@ -65,7 +65,7 @@ class Session:
         self.todo = todo
         self._known = earlier
         self._is_brief = is_brief
-        self._stack = ExitStack()  # of what is left with it
+        self._stack = ExitStack()  # of contexts that end with the session
 
     def __enter__(self) -> "Session":
         with self._stack as stack:
@@ -82,14 +82,14 @@ class Session:
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
-        if options.verbose:  # also for what the hosts say when they end
+        if options.verbose:  # also for the hosts' output at their end
             hosts.listener = lambda printed: self.context.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
         environment = fingerprint(PROBING_ENGINE)
         self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
         self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
         if runnable and runnable[0].engine == PROBING_ENGINE:
-            # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
-            # power. Another engine's host would disturb the probe.
+            # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
+            # power, and the host of another engine would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"])
         progress = SweepProgress(
@@ -98,7 +98,7 @@ class Session:
             self.evidence,
             earlier=self._known,
             is_brief=self._is_brief,
-            says_mistakes=len(self.ready.planned) > 1,  # a single cell's stands at its end
+            says_mistakes=len(self.ready.planned) > 1,  # a single cell's mistake is printed at the end
         )
         self._progress = self._stack.enter_context(progress)
         self._preflight = Preflight(hosts, self.ready.data_folder, self.context.say)
@@ -126,7 +126,7 @@ class Session:
                 self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
-        """Continues in another context, with cells that were planned alike for other code; `bisect` needs it."""
+        """Continues in another context, with the same cells planned for other code. `bisect` needs this."""
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
@@ -158,7 +158,7 @@ class Session:
         measured = outcome.measurement
         served = measured.serving if measured else None
         if requests is not None and (served is None or served.requests_digest is None):
-            requests.unlink(missing_ok=True)  # of an earlier record of this name
+            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
         ceilings = self._prober.after(cell, measured if status == Status.ok else None, item.label)
         if status == Status.ok and measured is not None and (why := judge(cell, measured, ceilings)):
             status = Status.invalid
@@ -205,15 +205,15 @@ class Session:
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """Adds the sweep that planned it to a training to a target."""
+        """The measurement. A training to a target also gets the sweep that planned it."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)
         return measured
 
     def _changed(self, item: Planned) -> str | None:
-        """What the user changed since the plan, such as `nets.py was changed`; None if code and data are as planned."""
-        if self.ready.data.name != MODULE:  # which has no manifest
+        """The user's change since the plan, such as `nets.py was changed`; None if code and data are unchanged."""
+        if self.ready.data.name != MODULE:  # data from a module have no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:
                     return "the data set was prepared anew"
@@ -224,24 +224,24 @@ class Session:
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """The status, or `disturbed`, before the comparison with ceilings; and the reason if the cell is not ok."""
+    """The status, or `disturbed`, before the comparison with ceilings, and the reason, which is None for an ok cell."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
 
 
 class Preflight:
-    """Runs each network of a sweep once, in a process of its own, before anything is measured."""
+    """Runs each network of a sweep once in a fresh process, before anything is measured."""
 
     def __init__(self, hosts: Hosts, data_folder: Path, say: Callable[[str], None]) -> None:
         self._hosts, self._data_folder, self._say = hosts, data_folder, say
         self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
-        self.works: list[tuple[Cell, Work | None]] = []  # of a step of those that run
+        self.works: list[tuple[Cell, Work | None]] = []  # work of a step, for networks that run
 
     def check(self, cells: Iterable[Cell]) -> int:
         """Checks each network once for each mode; returns how many there are."""
-        # The smallest batch is checked first. If it fails, larger ones are: batch normalisation can't train on a single
-        # sample. If a cell in fp32 on the CPU fails, a cell on another device or in another precision is checked too.
+        # The smallest batch is checked first. If it fails, larger batches are checked, too, since batch normalisation
+        # can't train on a single sample. If fp32 on the CPU fails, another device or precision is checked, too.
         groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
         right = set()
         for key in paced(sorted(groups), self._say, "Checks network"):
@@ -260,11 +260,11 @@ class Preflight:
         return len({network for network, _ in groups})
 
     def failure(self, cell: Cell) -> Outcome | None:
-        """How the check of the cell's network and batch failed; None if it passed, or was not made."""
+        """How the check of the cell's network and batch failed; None unless the check was made and failed."""
         return self._failures.get((_key(cell), cell.batch_size))
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """The network with its data and mode; and whether the cell is another than one in fp32 on the CPU."""
+    """The network with its data and mode, and whether the cell is other than fp32 on the CPU."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

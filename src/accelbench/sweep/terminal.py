@@ -1,4 +1,4 @@
-"""What a sweep prints: its progress, how its cells ended, and which setting is the fastest."""
+"""The output of a sweep: its progress, how its cells ended, and the fastest setting."""
 
 import time
 from collections import Counter
@@ -38,18 +38,17 @@ if TYPE_CHECKING:
 # The live line takes .3 % of a core; rich's `Progress`, drawn ten times a second, takes .9 %.
 DRAWN_HZ = 5
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ECHO_WIDTH = 3  # columns for a terminal's ^C: else it would wrap, and the live line would stay
+ECHO_WIDTH = 3  # columns for a terminal's ^C, which else wraps, so that the live line stays
 LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
 LEAST_BAR, MOST_BAR = 6, 30  # columns
-MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
+MAX_WORKLOADS = 3  # for more workloads, it names the report and `accelbench best`
 MAX_CELLS = 12
 
 
 class SweepProgress:
-    """Progress of one sweep: a line for each cell; if it is `brief`, only for failures.
+    """Progress of one sweep: a line for each cell; if `brief`, only for failures.
 
-    A terminal groups the lines by job. Its last line is live: it shows the cell that runs, and how long the rest will
-    take.
+    On a terminal, the lines are grouped by job. The last line is live: it shows the running cell and the time left.
     """
 
     def __init__(
@@ -58,9 +57,9 @@ class SweepProgress:
         planned: Sequence[Planned],
         evidence: Evidence,
         *,
-        earlier: Sequence[Record] = (),  # of earlier sweeps, with which the cells compare
+        earlier: Sequence[Record] = (),  # records of earlier sweeps; the cells are compared with these
         is_brief: bool = False,
-        says_mistakes: bool = True,  # False: the caller prints the user's mistakes
+        says_mistakes: bool = True,  # if False, the caller prints the user's mistakes
     ) -> None:
         self.console = console
         self.evidence = evidence
@@ -85,14 +84,14 @@ class SweepProgress:
         self._live.stop()
 
     def begin(self, what: str, expected: Length | None = None, later: Length | None = None) -> None:
-        """Shows from now on `what` runs, how long it is `expected` to take, and how long everything `later` will."""
+        """Shows that `what` runs, how long it is `expected` to take, and how long everything `later` will take."""
         self.what = what
         self._expected = expected
         self._later = later or Length()
         self._began_s = time.monotonic()
 
     def start(self, planned: Planned) -> None:
-        """Shows the cell that is measured now, and how long it and those after it will take."""
+        """Shows the cell that is measured now, and how long it and the later cells will take."""
         if not self.console.is_terminal or planned.skip_reason is not None:
             return
         others = [] if self.is_brief else self.planned[self.num_done + 1 :]
@@ -121,7 +120,7 @@ class SweepProgress:
         return line
 
     def _left(self, took_s: float) -> str:
-        """How long the rest will take; if that is unknown, how long this cell has run."""
+        """The time left for all cells; if it is unknown, how long this cell has run."""
         took = duration(took_s)
         expected = self._expected
         if expected is None:
@@ -156,13 +155,13 @@ class SweepProgress:
         words = outcome(record)
         if record.status in UNEXPECTED:
             words = [reason] if reason else []
-        # The words of a disturbed cell begin with its speed, and say it.
+        # The words of a disturbed cell already begin with its speed.
         word = "" if why_disturbed(record) else record.status.value
         say(self.console, "  ".join([f"{count}{record.label:<{width}} {word}", *words]))
 
 
 def outcome(record: Record) -> list[str]:
-    """One cell's result in a few words and figures, the speed first."""
+    """A cell's result in a few words and figures, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return [record.reason or "no reason was given"]
     if why_disturbed(record):
@@ -185,7 +184,7 @@ def outcome(record: Record) -> list[str]:
 def conclude(result: "SweepResult", console: Console) -> None:
     """Prints how the cells ended, why some were skipped, and the folder of the records.
 
-    The reasons of failures in this sweep stand above, in its progress.
+    The reasons of failures are not repeated, since the progress has printed them.
     """
     records = result.records
     folder = shown(result.folder)
@@ -210,12 +209,12 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
-    """Prints what to use for each model and mode, and commands that tell more; nothing without an ok cell."""
+    """Prints a recommendation for each model and mode, and commands for details; nothing without an ok cell."""
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
     of_works = answers(cells)
     has_targets = any(cell.cell.protocol == Protocol.target for cell in cells)
-    trained = target_answers(read(Path(folder)).cells) if has_targets else []  # with the seeds that are missing
+    trained = target_answers(read(Path(folder)).cells) if has_targets else []  # their cells know the missing seeds
     if not of_works and not trained:
         return
     for training in trained[:MAX_WORKLOADS]:
@@ -230,7 +229,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints the gain of each job if there are many; of few jobs, the cells of each, the fastest first."""
+    """Prints, for many jobs, the gain of each; for few jobs, the cells of each, the fastest first."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):
@@ -245,7 +244,7 @@ def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """What to know before using the fastest cell: how far its output differs, and what is in doubt."""
+    """Remarks on the fastest cell: how far its output differs from fp32's, and its doubts."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     doubts = warnings_of(answer.fastest.row)
