@@ -88,8 +88,8 @@ def rules() -> Iterator[str]:
     yield "### Settings that not every cell reads"
     yield ""
     yield "Only cells with the words on the right read the setting on the left. In other cells it has its default."
-    yield "If you type a setting that no cell of the command reads, the command ends with exit status 2. So do"
-    yield "contradictions, such as `protocol=target data=random`. The message names what to use instead."
+    yield "If you type a setting that no cell of the command reads, the command ends with exit status 2. Contradictions,"
+    yield "such as `protocol=target data=random`, end with it, too. The message names what to use instead."
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
