@@ -88,8 +88,8 @@ def rules() -> Iterator[str]:
     yield "### Settings that not every cell reads"
     yield ""
     yield "Only cells with the words on the right read the setting on the left. In other cells it has its default."
-    yield "If you type a setting that no cell of the command reads, the command ends with exit status 2. Contradictions,"
-    yield "such as `protocol=target data=random`, end with it, too. The message names what to use instead."
+    yield "If you type a setting that no cell of the command reads, the command ends with exit status 2."
+    yield "Contradictions, such as `protocol=target data=random`, do the same. The message names what to use instead."
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
@@ -138,7 +138,7 @@ def settings(defaults: dict[str, Any]) -> str:
         "`accelbench name=value` sets one setting. `accelbench -m name=value,value` measures several values of it.",
         "`accelbench --cfg job` prints the values that a run would have.",
         "",
-        "Values in `this type` are defaults. `python docs/pages.py` makes this page from the code.",
+        "Values in `this type` are defaults.",
         "",
         "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
         "",
