@@ -28,7 +28,7 @@ from accelbench.stats.order_statistics import median
 # Columns of cells.csv: the key of the cell, and the number of processes that its speed counts.
 CELL, NUM_PROCESSES = "cell", "num_processes"
 COUNTS = "counts"  # a column of processes.csv: whether the cell's speed counts this process
-# Columns that grow with the speed, and those that shrink with it.
+# Columns that grow with the speed, and columns that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
 
@@ -37,8 +37,8 @@ AGAINST_SPEED = ("cost_per_million_samples",)
 class MeasuredCell(Process):
     """A cell, with the speed of all processes that count.
 
-    Its fields as a `Process` are those of the typical process, whose speed is nearest to the cell's. If no process is
-    ok, they are those of a process that is not ok. `low` and `high` are the ends of the 95 % interval of the speed. If
+    Its fields as a `Process` come from the typical process, whose speed is nearest to the cell's. If no process is ok,
+    they come from a process that is not ok. `low` and `high` are the ends of the 95 % interval of the speed. If
     one process counts, it is the interval of that process. If a few processes count, it spans all their intervals. If
     the speed is a geometric mean, it is the interval of the mean.
     """
@@ -224,7 +224,7 @@ class Gap(Judgement):
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """The ratio of the speed of `first` to that of `second`. Both must have a speed.
+    """The ratio of the speed of `first` to the speed of `second`. Both must have a speed.
 
     If the cells are swapped, the word stays the same, and the ratio is inverted.
     """

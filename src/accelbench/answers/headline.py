@@ -1,4 +1,4 @@
-"""Sentences about all cells together: what is in doubt, missing or a stand-in."""
+"""Sentences about all cells together: doubts, missing numbers and stand-in data."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MAX_REASONS, REASON_LENGTH = 3, 60
 class Line(NamedTuple):
     """A line of the headline."""
 
-    topic: str  # what it is about, such as `In doubt`
+    topic: str  # the subject of the line, such as `In doubt`
     text: str  # sentences, separated by line breaks
 
 

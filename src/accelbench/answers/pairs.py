@@ -103,7 +103,7 @@ class Pair:
 
     @property
     def what(self) -> str:
-        """What both cells do, with the settings of the base, such as `mlp infer, cpu fp32 b16`."""
+        """The work of both cells, with the settings of the base, such as `mlp infer, cpu fp32 b16`."""
         work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
         return f"{work}, {short_text(self.base, has_engines=False)}"
 

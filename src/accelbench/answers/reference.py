@@ -161,7 +161,7 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """The groups of cells that differ only in `CHOSEN_SETTINGS` and in what `plain` removes, each with its cells."""
+    """The groups of cells that differ only in `CHOSEN_SETTINGS` and in what `plain` removes, with their cells."""
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
         return replace(cell, cell=plain(cell.cell)) if plain else cell

@@ -38,7 +38,7 @@ def work_of(cell: Cell) -> Cell:
 
 
 def probe_of(serving: Serving, server: Server) -> requests.Probe:
-    """What one probe shows about the highest rate within the limit."""
+    """The evidence of one probe about the highest rate within the limit."""
     verdict = serving.verdict or Verdict.unknown
     num_missed = serving.num_missed or 0
     load = UNKNOWN_LOAD
@@ -62,7 +62,7 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
 class Probe(requests.Probe):
     """A process that served requests at one rate."""
 
-    seed: int  # of the arrivals
+    seed: int  # of the requests' arrivals
     cell: MeasuredCell
     process: Process  # of the cell
 

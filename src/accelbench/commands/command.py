@@ -84,7 +84,7 @@ class Command:
         return [flag.names[0] for flag in self.flags if flag.names[0].startswith("-")]
 
     def help(self, topic: str = "") -> str:
-        """What `accelbench NAME --help TOPIC` prints. Raises UserError: the topic is unknown."""
+        """The text of `accelbench NAME --help TOPIC`. Raises UserError: the topic is unknown."""
         text = self.epilog(topic) if self.epilog else ""
         if text and topic not in ("", ALL):
             return text
@@ -120,5 +120,5 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=width())
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wraps long lines and keeps line breaks. argparse's formatters do only one of these."""
+        """Wraps long lines and keeps line breaks. argparse's formatters do only one of the two."""
         return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in text.splitlines())

@@ -43,9 +43,9 @@ class Page:
     """The whole report."""
 
     notices: list[str]  # warnings, before any number
-    stand_ins: dict[str, str]  # name -> a sentence, for each data set of which a stand-in was measured
+    stand_ins: dict[str, str]  # data set -> a sentence, if a stand-in was measured instead of it
     doubts: list[tuple[str, object]]  # the label of each cell that is in doubt, with the reasons
-    tips: dict[str, list[str]]  # what may be faster -> the labels of the cells
+    tips: dict[str, list[str]]  # tip -> the labels of the cells that it is for
     headline: list[Line]  # lines about all cells together
     worth: list[str]  # the smallest difference that each machine can tell, by its selfcheck
     machines: list[str]  # machines of the records, such as `AMD EPYC, 2 cores`

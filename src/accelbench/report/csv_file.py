@@ -39,7 +39,7 @@ def _key(cell: MeasuredCell, batch_size: int) -> str:
     return digest([settings, batch_size, threads])
 
 
-# A spreadsheet takes text with one of these at its beginning for a formula; an apostrophe before it prevents that.
+# A spreadsheet takes text that begins with one of these for a formula. An apostrophe before the text prevents this.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

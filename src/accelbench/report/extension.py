@@ -1,4 +1,4 @@
-"""What a project adds to its report: a Python module in the project, which params.yaml names (`report_extension`)."""
+"""A project's additions to its report, made by a Python module that params.yaml names (`report_extension`)."""
 
 import sys
 from collections.abc import Sequence

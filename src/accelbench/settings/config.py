@@ -187,7 +187,7 @@ LISTED = " `accelbench run --help` lists the settings."
 
 
 def settings_like(name: str, value: str) -> list[str]:
-    """What to type for an unknown setting and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
+    """Suggestions for an unknown setting and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
     last = name.lower().rpartition(".")[2].replace("-", "_")
     paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
     paths_like = other_words(name, PATHS) or paths.get(last) or with_value(last)

@@ -44,5 +44,5 @@ def words_for(name: str) -> list[str]:
 
 
 def typed_for(word: str) -> list[str]:
-    """What to type instead of a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
+    """A suggestion for a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
     return mended(word) or with_value(word) or words_for(word)

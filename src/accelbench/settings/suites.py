@@ -56,7 +56,7 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     always: str | None = None  # words that are added to each line
     quick: list[str] = []
     full: list[str] = []
-    override: dict[str, Any] | None = None  # settings that replace those of the lines, for `dvc exp run -S`
+    override: dict[str, Any] | None = None  # settings that replace settings of the lines, for `dvc exp run -S`
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:

@@ -22,7 +22,7 @@ Part = tuple[Path, str]  # the folder of a sweep, and the name of its source
 
 @dataclass(kw_only=True)
 class Merged:
-    """What a merge did."""
+    """The results of a merge."""
 
     num_new: int = 0  # records that were added
     num_same: int = 0  # records that were there already

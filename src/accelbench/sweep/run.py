@@ -100,7 +100,7 @@ def run(
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
             delivery.finish()
-            if context.folder.parent.name != CONFIRMED:  # whose cells are those of another sweep
+            if context.folder.parent.name != CONFIRMED:  # its cells belong to another sweep
                 delivery.relate(map(Process.of, result.records))
         if loss := delivery.loss():
             context.say(loss, "yellow")

@@ -1,4 +1,4 @@
-"""Every cell with its main figures: what the page's script draws, filters and lists.
+"""Every cell with its main figures, which the page's script draws, filters and lists.
 
 templates/columns.json has the columns of the page's table. `name` is a column of `cells.csv` or a key that `extension`
 adds. `kind` is word, number, count, percent (of a share), percent2 (two digits), time (which may be estimated), or bar
@@ -66,7 +66,7 @@ class Cells:
 
 
 def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
-    """All cells of `sweeps`, in the plans' order, each with its place among those of its job."""
+    """All cells of `sweeps`, in the plans' order, each with its place among the cells of its job."""
     csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     every = cells_in(sweeps)
     job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
