@@ -1,9 +1,9 @@
 """`make repro`: measures the suites of params.yaml, then runs `dvc repro report`, under a lock.
 
-This process measures all suites, so that each framework starts only once. Before it, DVC prepares the data sets of
-these suites. After it, DVC builds the report; its measuring stages find their work done. DVC runs in its own process. A
-log has the output of DVC and its stages. Only stages that the report needs are run: data sets that no suite uses are
-not downloaded.
+This process measures all suites, so that each framework starts only once. Before the measurements, DVC prepares the
+data sets of these suites. After them, DVC builds the report: its measuring stages have no work left. DVC runs in its
+own process. A log has the output of DVC and its stages. Only stages that the report needs are run. So a data set that
+no suite uses is not downloaded.
 
 Exit status: 0: success. 1: the report was built, but a cell failed unexpectedly. 2: the pipeline could not run; the
 message explains how to fix it. 130: interrupted. 141: the reader of the output has ended, as `head` does.
@@ -57,8 +57,9 @@ from accelbench.sweep.forecast import forecast
 
 LOG = "runs/repro.log"  # output of DVC and its stages
 MAX_TAIL = 20  # lines of the log that are shown after a failure
-# The time besides cells, as a multiple of this process's start time, which shows how fast Python runs here. `OTHERS`:
-# DVC's start, its other stages and the report. `OTHERS_EACH`: data and stages of a suite.
+# Estimates of the time besides cells, as multiples of `STARTED_S`, the CPU time of this process's start. It depends on
+# how fast Python runs here. `OTHERS`: DVC's start, its other stages and the report. `OTHERS_EACH`: data and stages of
+# each suite.
 STARTED_S = time.process_time()
 OTHERS = 50.0
 OTHERS_EACH = 10.0

@@ -26,7 +26,7 @@ NOT_SHOWN = (
 
 @dataclass
 class Verified:
-    """The result of a check: sentences on what is right, what is wrong, and what a reader should know."""
+    """The result of a check: sentences about correct parts (`shown`), about problems, and notes for the reader."""
 
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -48,7 +48,7 @@ POLL_S = 5.0
 
 @dataclass(frozen=True)
 class Need:
-    """The devices that a cell needs on its node. Whatever computes on the processor needs one `cpu`."""
+    """The devices that a cell needs on its node. Cells of devices that share a CPU need one `cpu`."""
 
     device: Device
     num: int
@@ -73,7 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state, for jobs that may still measure: those of `jobs`, and others with `job_name`."""
+        """Job -> its state. It has the jobs that may still measure, of `jobs` and of other jobs named `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class ClusterEngine(ABC):
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
-    """Divides cells among at most `num` jobs. If there are enough repeats, a job gets whole repeats."""
+    """Divides cells among at most `num` jobs. With at least as many repeats as jobs, a job gets whole repeats."""
     repeats = list(dict.fromkeys(cell.repeat for cell in cells))
     parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
     for number, cell in enumerate(cells):

@@ -248,7 +248,7 @@ ALPHA = 0.05  # probability that a list of unchanged cells names at least one as
 
 
 class Change(StrEnum):
-    """The change of a cell between two revisions. `failed`: it ran at the first, and no process is ok at the second."""
+    """The change of a cell between two revisions. `failed`: it has ok processes at the first revision only."""
 
     failed, slower, faster = "failed", "slower", "faster"
     none_found, cant_tell = "no change found", "can't tell"
@@ -256,11 +256,11 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellChange(SpeedRatio):
-    """A cell at two revisions: its speed at the second over its speed at the first."""
+    """A cell at two revisions: the ratio of its speed at the second revision to its speed at the first."""
 
     label: str
     change: Change
-    why: str  # why there is no verdict, or how the cell ended; else empty
+    why: str  # reason why there is no verdict, or the end of a failed cell; else empty
 
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:

@@ -78,9 +78,11 @@ class RecordSet:
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     """The records with the name `name`, in the project's folder `root`.
 
-    A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`. The last selects
-    records in FOLDER (default: `default`), those of earlier sweeps included: their git revision begins with WORD, their
-    branch is WORD, or the name of their CPU, GPU or TPU contains WORD.
+    A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`.
+
+    `FOLDER@WORD` selects records in FOLDER (by default in the folder `default`), also records of earlier sweeps. A
+    record is selected if its git revision begins with WORD, its branch is WORD, or the name of its CPU, GPU or TPU
+    contains WORD.
 
     Raises UserError: nothing has this name, or no record is readable.
     """

@@ -1,11 +1,13 @@
 """The table of which settings go together. Settings, plans, `accelbench doctor` and docs/settings.md read it.
 
-NEEDS: which cells read a setting. `settings/compose.py` refuses, with exit status 2, a setting that was typed and that no
-cell of the command reads; other cells have its default, so that their id does not depend on it.
-MISTAKES: what `settings/to_cell.py` refuses, with exit status 2.
-SKIPPED: why `grid/support.py` skips a cell on this machine. That is no mistake: the other cells run.
+NEEDS: which cells read a setting. If no cell of a command reads a setting that the user typed, `settings/compose.py`
+refuses the setting with exit status 2. A cell that does not read a setting has its default, so that the cell's id does
+not depend on it.
+MISTAKES: combinations that `settings/to_cell.py` refuses with exit status 2.
+SKIPPED: reasons why `grid/support.py` skips a cell on this machine. The other cells of the sweep run.
 
-Messages are of the first rule that holds. The facts in conditions, such as `fused`, are attributes of the classes there.
+The message is from the first rule that holds. Facts in conditions, such as `fused`, are attributes of the subclasses of
+`Asked` in those modules.
 """
 
 from accelbench.rules.conditions import Needs, Rule

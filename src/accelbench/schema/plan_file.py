@@ -122,9 +122,9 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     """The folders with a plan or records: `top` and those below it, sorted. Links are followed, hidden folders are not.
 
-    Folders are read down to a depth of `MAX_DEPTH`, since links can form circles.
+    Folders are read down to a depth of `MAX_DEPTH`, because links can form circles.
 
-    Folder -> None. If the system refuses to list a folder, the error, because its contents are unknown.
+    The value of a folder is None. If the system refuses to list the folder, it is the error: the contents are unknown.
     """
     folders: dict[Path, RefusedError | None] = {}
 

@@ -213,7 +213,7 @@ class Readable:
         return {path: str(error).removeprefix(f"{path}: ") for path, error in self.refused.items()}
 
 
-read_all = Readable  # reads the readable ones of some files; `refused` has the reasons for the others
+read_all = Readable  # reads the readable records of some files; `refused` has the other files, with reasons
 
 
 def hardware(environment: Mapping[str, Any]) -> str:

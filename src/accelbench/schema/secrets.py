@@ -1,4 +1,4 @@
-"""Secrets, which no record keeps, and the environment variables that a record keeps: those that tune libraries."""
+"""Finds and masks secrets, so that no record keeps them. Chooses the environment variables that a record keeps."""
 
 import functools
 import html
@@ -49,7 +49,7 @@ def is_secret_argument(name: str) -> bool:
 
 
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
-    """The place of the first value that looks like a secret by its name or its text, such as `cfg.api_key`; or None."""
+    """The place of the first value whose name or text looks like a secret's, such as `cfg.api_key`; or None."""
     return next(_secret_places(arguments, False, masker()), None)
 
 

@@ -38,9 +38,9 @@ def load(cls: type[T], values: Any, place: str = "") -> T:
 
     A field that `values` lack takes its default. A field that the dataclass lacks is ignored: another release has it.
 
-    Raises ValueError: `values` lack a field without a default, a value does not fit its type, or a Struct that forbids
-    unknown fields lacks one. The message begins with the value's path below `place`, such as
-    `measurement.blocks[3].seconds`.
+    Raises ValueError: `values` lack a field without a default, a value does not fit its type, or `values` have an
+    unknown field of a Struct that forbids unknown fields. The message begins with the value's path below `place`, such
+    as `measurement.blocks[3].seconds`.
     """
     try:
         return msgspec.convert(values, cls)

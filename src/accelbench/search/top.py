@@ -49,7 +49,7 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The open questions that fit into `budget_s` together. Cheap questions come first, then close ones.
+    """The open questions that fit into `budget_s` together. They are sorted by cost, then by the ratio of speeds.
 
     A question that was answered stays in the list, so that a repeated call chooses the same questions.
     """
@@ -78,7 +78,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
     for number, question in enumerate(chosen, 1):
         took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(question.cost_s)})"
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
-        # The order is the same each time. So after an interruption, existing records are those of the first processes.
+        # Each call has the same order. So after an interruption, the existing records are from the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
         suite = question.first.cell.suite
         place = folder / question.name

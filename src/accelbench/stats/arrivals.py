@@ -24,8 +24,9 @@ class ArrivalRatio:
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
     """Compares the times of two settings.
 
-    If budgets differ, as those of equal numbers of epochs do, `budget` is the shortest budget of a run that missed the
-    target. A later arrival then counts as missed, because that run could not have shown it.
+    If all runs train for the same number of epochs, they have different budgets of time. `budget` is then the shortest
+    budget of a run that missed the target. Later arrivals of other runs count as missed, because the run with this
+    budget could not have reached the target so late.
     """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
@@ -51,9 +52,9 @@ def ratio_interval(
     and Whitney's U (Hollander and Wolfe, Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on
     each side, it is the exact k, or the exact k less 1.
 
-    The time of a run that missed the target is unknown: at least the budget (None: just above the last arrival), at
-    most forever. The lower bound uses the smallest possible ratios, the upper bound the largest; if both runs missed
-    it, these are 0 and inf. This can only widen the interval.
+    The time of a run that missed the target is unknown. It is at least the budget (None: just above the last arrival)
+    and may be infinite. The lower bound uses the smallest possible ratio of each pair, the upper bound the largest. If
+    both runs of a pair missed the target, these ratios are 0 and inf. This can only widen the interval.
     """
     num_pairs = len(first) * len(second)
     sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
@@ -69,7 +70,7 @@ def ratio_interval(
 
 def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963) on logarithms; see `ratio_interval`."""
-    # It is the median ratio of all pairs, except pairs that both missed. None if a run that missed is in the middle.
+    # It is the median ratio of all pairs, without pairs of two runs that missed. None if the median is infinite or 0.
     with np.errstate(invalid="ignore"):
         logs = np.subtract.outer(np.log(first), np.log(second))
     ratios = logs[~np.isnan(logs)]

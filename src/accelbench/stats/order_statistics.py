@@ -71,8 +71,8 @@ class Sample:
     def percentile(self, percent: float) -> float:
         """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
 
-        The 50th is the median. In an even number of values the lower middle one can be far below the upper one, so it
-        is the mean of both.
+        The 50th percentile is the median instead: the mean of both middle values of an even number of values, because
+        these may be far apart.
         """
         if percent == 50:
             return self.median

@@ -30,13 +30,13 @@ RISK = 0.01  # risk of a sure pass, and of a sure fail, if the true percentile i
 NUM_BATCHES = 20
 SHORTEST = 10  # requests in a batch: shorter batches do not show clusters, so clusters of this size are assumed
 LONG = 100  # requests in a batch that is longer than most clusters
-# Correlations of successive batches. Below the first, they may be 20 independent ones; the second limits the
-# correction.
+# Bounds of the correlation of successive batches. If the correlation is below the first, the 20 batches may be
+# independent, and nothing is corrected. A correction uses at most the second.
 RELATED, MOST_RELATED = 0.2, 0.8
 # The design effect is the larger one of two: of misses, and of the slowest tenth. Few misses may be a single cluster.
 SLOW_SHARE = 0.1
-CAREFUL = 1.25  # factor of the design effect, because 20 batches may show too small a one
-FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for so few batches
+CAREFUL = 1.25  # factor of the design effect, because an estimate from 20 batches may be too small
+FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for 20 batches
 MIN_JOINED = 3  # probes that can give a sure answer together
 MAX_LOAD = 1.8  # ratio of the percentile to its limit, or the reverse; probes beyond it do not fit the regression
 # Percent by which the share of misses rises if the rate rises by one percent: limits of the steepness.
