@@ -89,7 +89,7 @@ class Group:
         return setting_key(cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
-        """The ratio of the cell's speed to that of its batch's reference; None for a reference, or without one."""
+        """The cell's speed divided by its reference's, at the same batch size; None for a reference, or without one."""
         reference = self.references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 

@@ -1,7 +1,7 @@
 """How long trainings take to a target. Every surface shows these numbers.
 
 A setting is trained with several seeds. Each training is a run. A run that does not reach the target counts as slower
-than all that reach it, so the median and its interval can be computed if some runs fail (`stats/arrivals.py`).
+than all that reach it, so the median and its interval can be computed with such runs, too (`stats/arrivals.py`).
 """
 
 import math
@@ -65,7 +65,7 @@ class Setting:
 
     name: str  # such as `fp32 b32`
     cell: MeasuredCell
-    runs: Sequence[Run]  # at least one, by their start, each of another seed
+    runs: Sequence[Run]  # at least one, in order of their start, each with another seed
     missing: Set[int] = frozenset()  # planned seeds without a valid run
     refused: str = ""  # why it can't be the fastest
 
@@ -139,7 +139,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """The ratio of the second setting's time to the target to the first's, and how sure the ratio is."""
+    """The second setting's time to the target divided by the first's, and how sure this ratio is."""
 
     second: Setting
     found: arrivals.ArrivalRatio  # the second setting's times divided by the first's

@@ -49,7 +49,7 @@ SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
-    """The help on the settings of a `topic`; without a topic, on those of every cell, with the names of all others.
+    """The help on the settings of a `topic`; without a topic, on settings of every cell, with the names of all others.
 
     Raises UserError: no topic and no setting has this name.
     """

@@ -63,8 +63,9 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     """The lines of the suite that `words` name; without a suite, one line with the words.
 
     If several set a value, the first of these counts: `words`, the suite's `override`, the line, `always`, the profile.
-    Raises UserError: the suite or the profile is unknown, or the suite is malformed; the message names the
-    line and the word.
+
+    Raises UserError: the suite or the profile is unknown, or the suite is malformed. The message names the line and the
+    word.
     """
     values = given_in(words)
     profile = values.get("profile") or params.profile
@@ -159,7 +160,7 @@ def _word(value: Any) -> str:
 
 
 def readable(word: str) -> str:
-    """`word` in Hydra's syntax: a path gets quotes if Hydra can't read it without."""
+    """`word` in Hydra's syntax: a path gets quotes if Hydra can't read it without quotes."""
     # A comma in a path may also separate values. So a setting with several values gets quotes only if its path exists.
     name, _, path = word.partition("=")
     if name == "suite" or (
@@ -180,7 +181,7 @@ def quoted(text: str) -> str:
 
 def with_arguments_added(words: list[str]) -> list[str]:
     """`words` with the plus signs that Hydra needs for new arguments of networks and for options of sbatch."""
-    # conf/ has all arguments of accelbench's own networks, so an unknown one stays an error.
+    # conf/ has all arguments of accelbench's own networks, so an unknown argument stays an error.
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
     has_arguments = bool(models & (set(Library) - {Library.accelbench}))
     added = (*(ARGUMENTS if has_arguments else ()), OPTIONS)

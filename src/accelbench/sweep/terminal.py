@@ -203,7 +203,7 @@ def conclude(result: "SweepResult", console: Console) -> None:
 
 
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
-    """Prints why cells were skipped; `reasons` has one for each."""
+    """Prints why cells were skipped; `reasons` has one for each skipped cell."""
     for reason, num in Counter(reasons).most_common():
         say(console, f"  skipped {num}: {reason}", "dim")
 
