@@ -108,7 +108,7 @@ class Job(contextlib.ExitStack):
         self.suites = {suite.name: suite for suite in work.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
-        self.done: list[str] = []  # suites that were measured; and `confirm`
+        self.done: list[str] = []  # measured suites, and `confirm` if the best cells were measured again
         self.hosts = self.enter_context(Hosts())
         with writing_errors(LOG):
             (ROOT / LOG).parent.mkdir(exist_ok=True)
@@ -155,7 +155,7 @@ class Job(contextlib.ExitStack):
             return process.wait() == 0
 
     def _log(self, line: str) -> None:
-        """Logs a line of DVC. If a stage begins whose work is not done, prints its name."""
+        """Logs a line of DVC. If the line begins a stage that still has work, prints the stage's name."""
         self.printed += line
         self.log.write(line)
         self.log.flush()
@@ -204,13 +204,13 @@ class Job(contextlib.ExitStack):
         return [cell for cells in self.lefts.values() for cell in cells]
 
     def _evidence(self) -> Evidence:
-        """The basis for estimates of time. If it needs a probe, a terminal shows a status during the probe."""
+        """The basis for estimates of time. If a probe is needed, a terminal shows a status during the probe."""
         with self.console.status("Estimating how long it takes ...") as status:
             place = Workplace.of_project(ROOT)
             return forecast(self._left(), self.hosts, place, lambda text: status.update(Text(text)))
 
     def explain(self) -> int:
-        """Prints the last output of DVC, which has the reason for its failure. Returns the exit status."""
+        """Prints the last output of DVC, which has the reason for DVC's failure. Returns the exit status."""
         text = clean(self.printed)
         lines = text[max(0, text.rfind("Running stage ")) :].rstrip().split("\n")[-MAX_TAIL:]
         lines += [f"The whole output: {ROOT / LOG}"]
@@ -222,7 +222,7 @@ class Job(contextlib.ExitStack):
     def conclude(self) -> int:
         """Prints failed cells, the answers, the places of the results, and what git does not have yet.
 
-        Returns: 1 if a cell failed unexpectedly or a record is not readable, else 0. With `strict: false`, 0.
+        Returns: 1 if a cell failed unexpectedly or a record is not readable, else 0. With `strict: false`, always 0.
         """
         problems = work.problems(ROOT)
         for line in problems:
@@ -286,7 +286,8 @@ def is_planned(suite: work.Suite) -> bool:
 def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
     """Ends the process at the end of the block. After an error it first gets time to end by itself.
 
-    It may be writing dvc.lock. A signal would leave a part of that file, so another Ctrl-C does not end it at once.
+    The process may be writing dvc.lock, and a signal would leave a partial file. So a second Ctrl-C does not end the
+    process at once.
     """
     try:
         yield
@@ -300,7 +301,7 @@ def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def _read() -> list[str]:
-    """Digests of the present measuring code and settings."""
+    """The digests of the present measuring code and settings."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
     contents = [[str(path), hashlib.sha256(path.read_bytes()).hexdigest()] for path in settings if path.is_file()]
     return [code_digest(PACKAGE), digest(contents)]

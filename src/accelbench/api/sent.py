@@ -1,6 +1,7 @@
-"""Runs in the process of a cell of `accelbench.measure`: the network or the function that was sent there.
+"""Runs the network or the function that `accelbench.measure` has sent to the process of its cell.
 
-A network is a cell with `model.target`. Its functions are `network`, `batch`, `loss` and `samples`.
+A network is measured as a cell with `model.target`. The cell's settings name functions of this module: `network`,
+`batch`, `loss` and `samples`.
 """
 
 import os
@@ -36,7 +37,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device
 
-# Types of results whose work has not run, or may still run.
+# Types of results whose computation has not started, or may still run.
 UNFINISHED = (
     Awaitable,
     AsyncIterator,
@@ -68,7 +69,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
 
 
 def _unpickled(name: str) -> Any:
-    # The pickle of a tensor calls torch.load. While a network is built, torch.load is blocked for files of others.
+    # To read a tensor, pickle calls torch.load, which is blocked for other files while a network is built.
     with replacing(torch_load):
         return pickle.loads(_sent[name])
 
@@ -102,7 +103,7 @@ def samples(batch: Any) -> int:
 
 
 class _FunctionRun(CellRun):
-    """A run of a function; one call is a step. With device=cpu it must not use a GPU, which nothing waits for."""
+    """A run of a function; one call is a step. With device=cpu it must not use a GPU: no step waits for it."""
 
     backend: Backend
     fetches_inside = True  # any movement of data is part of the function
@@ -141,7 +142,7 @@ class _FunctionRun(CellRun):
             )
 
     def observe(self) -> Observed:
-        return Observed(  # what the function computes is unknown
+        return Observed(  # the device and precision of the function are unknown
             device=self.cell.device,
             device_name=self.device_name(),
             precision=self.cell.precision,
@@ -151,7 +152,7 @@ class _FunctionRun(CellRun):
 
 
 class Returned:
-    """The results of a function. It refuses results whose work has not run, and waits for unfinished ones (JAX)."""
+    """The results of a function. Refuses futures, generators and the like. Waits for JAX's unfinished arrays."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -159,7 +160,7 @@ class Returned:
         self.pending = deque[Any]()
 
     def add(self, result: Any) -> None:
-        """Adds the result of one call. Raises UserError: its work has not run, or can't be waited for."""
+        """Adds the result of one call. Raises UserError: the result's work has not run, or nothing can wait for it."""
         if self.waits is None:
             if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
                 raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")
@@ -186,7 +187,7 @@ class Returned:
                 "compute or wait for it in the function, and return the result"
             )
         is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-        if not is_array or not hasattr(type(value), "device"):  # not an instance's attribute: a table's column
+        if not is_array or not hasattr(type(value), "device"):  # a table's column may be named `device`
             return
         place = str(value.device).lower()
         is_on_gpu = "cuda" in place or "gpu" in place

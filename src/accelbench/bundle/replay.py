@@ -139,7 +139,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 def _measured(
     claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
 ) -> tuple[str, str, str]:
-    """Compares both cells as `compare --run` does. Returns the finding, the ratio here, and why it is unknown."""
+    """Compares both cells as `compare --run` does. Returns the finding, the ratio here, and why none is known."""
     limit_s = max(1.0, math.ceil(LONGEST * budget_s))
     first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)
     runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))

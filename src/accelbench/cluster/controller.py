@@ -73,7 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state. It has the jobs that may still measure, of `jobs` and of other jobs named `job_name`."""
+        """Job -> its state, for each job that may still measure: one of `jobs`, or another job named `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -267,7 +267,7 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
-        """Collects finished records in the sweep's folder and writes a plan. Returns those that count, by cell id."""
+        """Collects finished records in the sweep's folder and writes a plan. Returns cell id -> valid record."""
         # Other records are moved away, since new ones will have their names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()

@@ -52,7 +52,7 @@ class Terms:
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
-    """The limits from command-line texts such as `2%` and `slower:5%`. Raises UserError: a text has another form."""
+    """The limits from command-line texts such as `2%` and `slower:5%`. Raises UserError: a text has a wrong form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
         max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),

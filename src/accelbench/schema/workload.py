@@ -28,32 +28,32 @@ class ModelSpec:
     network: str | None = setting(None, "name of one of accelbench's own networks, if name is another")
     factory: bool = setting(False, "whether to accept a model.target without the return type of a network")
     weights: str = setting(Weights.none.value, "none, pretrained, or the path of a .safetensors file", column=True)
-    # arguments of the network's constructor, such as dropout; for `transformers`, of its configuration
+    # arguments of the network's constructor, such as dropout; for `transformers`, arguments of the configuration
     args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
     task: Task | None = setting(None, "transformers: the head of the network")
-    # `custom`: called with the number of samples and `batch_args`; None for images
+    # for `custom`, a function of the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
     collate: str | None = setting(
         None, "your own function that joins requests of one sample into a batch: collate([batch, ...])"
     )
-    # for `transformers`, arguments of accelbench's own function
+    # for `transformers`, arguments of accelbench's own function that makes batches
     batch_args: dict[str, Any] = setting(
         factory=dict, help="arguments of model.batch; model.batch_args.seq_len=128,512 is an axis"
     )
-    # empty: the keys that the network's `forward` takes
+    # if empty, the network gets the keys that its `forward` takes
     inputs: tuple[str, ...] = setting((), "keys of the batch that the network gets")
-    loss: str | None = setting(None, "your own loss: loss(output, batch)")  # None: the task's
+    loss: str | None = setting(None, "your own loss: loss(output, batch)")  # None: the loss of the task
     metric: str | None = setting(None, "your own metric of protocol=target: metric(output, batch) -> mean of a batch")
-    # samples: None: the first dimension of the batch's first tensor. tokens: None: the batch has no tokens.
+    # If `samples` is None, the first dimension of the batch's first tensor counts. If `tokens` is None, there are none.
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
     optimizer: str = setting("adam", "adam, adamw, sgd, or your own function of the parameters")
     learning_rate: Positive = setting(1e-3, "learning rate of adam, adamw or sgd")
-    # for example an empty network, which shows the cost of a step
+    # true for example for an empty network, which shows the cost of a step
     constant: bool = setting(False, "whether the output may be the same for all inputs")
     # `any` only for `custom`, in inference or with a loss
     output: ModelOutput = setting(ModelOutput.logits, "logits, or any for a network without classes")
-    # input_shape, num_classes: for random images; a prepared data set defines both itself
+    # input_shape and num_classes are for random images; a prepared data set defines both itself
     input_shape: tuple[AtLeastOne, ...] = setting(
         (28, 28),
         "shape of one sample without a data set, such as 3x224x224",
@@ -99,8 +99,8 @@ class ModelSpec:
 class DataSpec:
     """A data set and how its batches are made."""
 
-    name: str  # of a prepared data set
-    # target, args: for `module`, the class's dotted path and the arguments of its constructor
+    name: str  # name of the prepared data set
+    # for `module`, `target` is the class's dotted path, and `args` are the arguments of its constructor
     target: str | None = setting(None, "your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
     path: str | None = setting(None, "data=folder, data=arrays: path of your pictures or arrays")

@@ -101,7 +101,7 @@ class Tries:
 def find(
     cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float, most: int = MAX_BATCH
 ) -> int:
-    """Searches for the largest batch from the cell's batch size on, prints it, and returns the exit status.
+    """Searches for the largest batch, starting with the cell's. Prints it, and returns the exit status.
 
     A batch does not fit if memory ran out or the process was killed. Any other failure ends the search. A try begins
     only if it can end within `budget_s`.
