@@ -45,7 +45,7 @@ def install(names: list[str], target: Path) -> str | None:
 
 
 def locked(names: list[str], lock: str) -> str:
-    """The lines of a lock that name these distributions, with their hashes."""
+    """The lines of a lock file for these distributions, with their hashes."""
     blocks = re.split(r"\n(?=[\w-]+==)", lock)
     found = {block.partition("==")[0]: re.sub(r"\n +#.*", "", block) for block in blocks if "==" in block}
     return "\n".join(found[name] for name in names) + "\n"

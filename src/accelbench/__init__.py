@@ -1,6 +1,6 @@
 """accelbench from Python: `run`, `measure`, `read` and `compare`; see docs/python.md.
 
-Importing it imports no framework: each name is loaded when it is first used.
+Its import imports no framework: a name is loaded at its first use.
 """
 
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accelbench.errors import UserError as UserError
     from accelbench.schema.cell import Window as Window
 
-# Module -> what it defines of the names above.
+# Module -> the names above that it defines.
 _MODULES = {
     "api.comparison": ("Comparison", "PairVerdict", "compare"),
     "api.measure": ("Measurement", "measure"),
@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """This package, in which `compare` is the function, and not the folder of that name, once that was imported."""
+    """The type of this package. `accelbench.compare` is the function, also after the import of the folder compare/."""
 
     @property
     def compare(self) -> Any:
@@ -54,7 +54,7 @@ class _Package(ModuleType):
 
     @compare.setter
     def compare(self, folder: ModuleType) -> None:
-        """Python's import sets it to the folder: nothing needs that, as `from accelbench.compare` does not."""
+        """Does nothing when Python sets it to the imported folder. `from accelbench.compare import ...` still works."""
 
 
 sys.modules[__name__].__class__ = _Package

@@ -243,7 +243,7 @@ def nearest_cell(
     ]  # its number of epochs is not fixed
     if known is not None:
         cells = [reported for reported in cells if reported.row[known] is not None]
-    # The study's own settings, for this device if it has such. If it names no batch size, study 001's.
+    # The study's own settings, if possible for this device. If the study names no batch size, that of study 001.
     named = [entry for entry in published.load(sweep.study) if entry.model == model and entry.batch_size]
     entry = min(named, key=lambda entry: entry.device != device, default=None)
     precision = entry.precision if entry else Precision.fp32

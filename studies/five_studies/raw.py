@@ -34,7 +34,7 @@ class Run:
         precision: the study's word for it; its float32 on the GPU is TF32.
         launch_ms: the study's "inference time" per image; nothing waited for the device.
         copying_ms: the study's "communication" per image, in both directions; it includes the wait for the device.
-        total_ms: sum of both, per image.
+        total_ms: sum of `launch_ms` and `copying_ms`.
         utilization: in percent. Utilization, power (W) and temperature (°C) were read once after the run; for three
             GPUs they are means.
         peak_memory: MiB, the most that the process had held until then; only on the GPU.

@@ -35,7 +35,7 @@ def prepare_data(_: "Console", name: str) -> None:
 
 
 def write_environment(_: "Console") -> None:
-    """Writes environment.json if it has changed. DVC runs it every time, and every sweep depends on it."""
+    """Writes environment.json if the fingerprint has changed. DVC always runs this stage; sweeps depend on the file."""
     from accelbench.grid.fingerprint import fingerprint  # not at the top: the other stages do not need it
 
     _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
