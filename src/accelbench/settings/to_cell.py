@@ -167,7 +167,7 @@ def _with_default(section: Any, path: list[str]) -> Any:
 
 
 def _served(run: RunConfig) -> RunConfig:
-    """The run, with the size of its server's batches, and the direction of its target's metric."""
+    """Fills in the batch size of a server, or whether lower values of a target's metric are better."""
     if run.protocol == vocab.Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
     if run.protocol not in vocab.SERVING:
