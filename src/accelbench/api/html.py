@@ -7,7 +7,7 @@ from html import escape
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.schema.text import clean
 
-# Text has the theme's colour, so it is readable on light and dark pages. Blue bars are visible on both.
+# Text has the theme's colour. It is readable on light and dark pages. Blue bars are visible on both.
 BAR = "<div style='width:{:.0f}px;height:12px;background:#3d8bd4'></div>"
 BAR_WIDTH = 120  # pixels of the longest bar
 CELL = "style='text-align:left;padding:2px 10px;vertical-align:top;{}'"

@@ -30,9 +30,9 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
     Args:
         settings: words of the command line, or a list of such words.
         quiet: whether to print nothing. Otherwise progress is printed as on the command line.
-        **values: further settings, including `out`, `tracking`, `repeats` and `verbose`. A list is an axis: each of its
-            values is combined with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with
-            dots need a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
+        **values: further settings, including `out`, `tracking`, `repeats` and `verbose`. A list is an axis: all
+            combinations of the axes' values are measured. A tuple is one value, such as `(3, 32, 32)`. Names with dots
+            need a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
 
     Raises:
         UserError: a setting is wrong; the text is that of the command line.

@@ -68,7 +68,7 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
 
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
     """Yields the name in the bundle and the path of each file: files of the sweeps and of sweeps that confirm them."""
-    # Records that the report does not show, such as those of earlier plans, are left out.
+    # Left out: records that the report does not show, for example records of earlier plans.
     processes = [process for sweep in sweeps for process in sweep.processes]
     records = [process.path for process in processes if process.path and process.record]
     paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS, MLLOG)}

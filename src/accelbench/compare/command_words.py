@@ -89,7 +89,7 @@ def _model_words(cell: Cell) -> list[str] | None:
     elif cell.data.name != vocab.RANDOM:
         decided |= {"input_shape", "num_classes"}
         if "input_shape" in shipped and SHAPES.get(cell.data.name) != tuple(shipped["input_shape"]):
-            return None  # the network needs images of another shape than those of this data set
+            return None  # the data set's images have another shape than the network needs
     changed: dict[str, Any] = {}
     for field in fields(ModelSpec):
         default = field.default if field.default_factory is MISSING else field.default_factory()

@@ -39,7 +39,7 @@ waiting.forEach(call => window.vegaEmbed(...call));
 def write(report: Path) -> None:
     """Writes throughput.csv, .dvc_plots.html and plots/about.txt into the folder `report`, which has cells.csv.
 
-    A cell that would be alone in its panel is left out, unless all cells would be.
+    A panel with only one cell is not drawn, unless every panel has only one.
     """
     # The file's name begins with a dot, since the page is a template: without DVC's scripts it is blank.
     every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
