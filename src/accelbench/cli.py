@@ -23,7 +23,7 @@ SIDE = re.compile("[^-].*=|$")  # one argument of `compare` that holds all words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status. `arguments`: words of the command; by default the words in sys.argv.
+    """Runs one command and returns its exit status. `arguments`: words of the command; default: `sys.argv`.
 
     Returns:
         0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
