@@ -1,8 +1,11 @@
-"""Joins processes into cells with one speed each, and compares two cells. Every surface shows these numbers.
+"""Joins the processes of each cell into one speed, and compares the speeds of two cells.
 
-The speed of a cell is the median speed of its processes. If there are enough processes for a comparison
-(`MIN_PROCESSES`), it is the geometric mean. The ratio of two such speeds equals the ratio of the comparison, whose
-interval decides which cell is faster. If enough processes ran to confirm an answer, only these processes count.
+Report, terminal and Python interface show these numbers.
+
+A cell has a process for each of its repeats. Its speed is the median of their speeds. If the cell has `MIN_PROCESSES`
+processes or more, its speed is their geometric mean, as in `accelbench compare`: then the ratio of two cells' speeds
+equals the ratio whose interval decides which cell is faster. Some processes were run later to confirm an answer. If a
+cell has `MIN_PROCESSES` of these, its speed counts only these.
 """
 
 import math
@@ -35,12 +38,14 @@ AGAINST_SPEED = ("cost_per_million_samples",)
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCell(Process):
-    """A cell, with the speed of all processes that count.
+    """A cell, and the speed computed from the processes that count.
 
-    Its fields as a `Process` come from the typical process, whose speed is nearest to the cell's. If no process is ok,
-    they come from a process that is not ok. `low` and `high` are the ends of the 95 % interval of the speed. If
-    one process counts, it is the interval of that process. If a few processes count, it spans all their intervals. If
-    the speed is a geometric mean, it is the interval of the mean.
+    The cell also has the fields of a `Process`. They are copied from its typical process: the process whose speed is
+    nearest to the cell's speed. If no process is ok, they are copied from a process that is not ok.
+
+    `low` and `high` are the ends of the speed's 95 % interval. If one process counts, this is the interval of that
+    process. If a few processes count, it spans their intervals. If the speed is a geometric mean, it is the interval of
+    that mean.
     """
 
     processes: Sequence[Process]  # all processes of the cell, from any folder, also those that are not ok
@@ -56,12 +61,15 @@ class MeasuredCell(Process):
 
     @property
     def competes(self) -> bool:
-        """Whether the speed is compared. Short cells at the start of a search for rates are not compared."""
+        """Whether answers compare the cell's speed with other speeds. Short processes of a search do not compete."""
         return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:
-        """Its row of `cells.csv`: the typical process's row, with the cell's speed and figures that follow from it."""
+        """The cell's row of `cells.csv`.
+
+        It is the row of the typical process, with the cell's own speed and the figures computed from that speed.
+        """
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         if self.is_older:
             row = without_numbers(row)
@@ -83,7 +91,7 @@ class MeasuredCell(Process):
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """The other cells' `measured_key` -> the comparison with this cell; cached, since each takes a bootstrap."""
+        """A cache, since a comparison takes long: another cell's `measured_key` -> its comparison with this cell."""
         return {}
 
     @cached_property
@@ -95,10 +103,11 @@ class MeasuredCell(Process):
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
-    """The cells of all processes, planned or confirming, of any outcome and any sweep.
+    """Groups processes of any outcome, from any sweep, into cells.
 
-    If several sweeps planned a cell, the result has it once for each sweep, with the same numbers. A cell without a
-    planned process is left out. If cells differ only in code, weights or data, all but the latest are marked older.
+    A process was either planned by a sweep, or run later to confirm an answer. Cells without a planned process are left
+    out. If several sweeps planned a cell, the result has the cell once for each of these sweeps, with the same numbers.
+    If cells differ only in code, weights or data, all but the latest cell are marked as older.
     """
     every = list(processes)
     keys = _keys(every)
@@ -116,7 +125,7 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
-    """The rows of `processes.csv`: one for each process of the cells, with the columns of `cells.csv`."""
+    """The rows of `processes.csv`: a row for each process of the cells. It has the columns of `cells.csv`."""
     for cell in cells:
         for process in cell.processes:
             if process.folder == cell.folder:
@@ -124,7 +133,11 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """Each process's cell key; without a data digest, the key of the latest process with its code or settings."""
+    """The key of each process's cell.
+
+    A process that ended before it read its data has no data digest. It gets the key of the latest process with the same
+    code, or if it has no record, the key of the latest process with the same settings.
+    """
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
         if process.record is not None:
@@ -137,7 +150,10 @@ def _keys(processes: Sequence[Process]) -> list[str]:
 
 
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
-    """The processes that the speed counts: only the confirming ones if there are enough for a comparison."""
+    """The processes that the cell's speed counts.
+
+    They are all ok processes. If enough of these ran to confirm an answer, they are only the confirming ones.
+    """
     # A record may lie in two folders: where it was measured, and where it was merged.
     ok = {
         (process.name, process.started_at): process
@@ -149,7 +165,7 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
-    """The cell in the sweep of `folder`. If none of the cell's processes in that folder is ok, the cell is not ok."""
+    """The cell as a part of the sweep in `folder`. If none of its processes in that folder is ok, it is not ok."""
     here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
     ok = [process for process in here if process.is_ok]
     shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
@@ -200,7 +216,10 @@ class Gap(Judgement):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio; without one, bounds from both cells' intervals; None if unknown."""
+        """The 95 % interval of the ratio.
+
+        If the ratio has none, its bounds are computed from the intervals of both cells. None if a cell has no interval.
+        """
         if self.low is not None and self.high is not None:
             return self.low, self.high
         if not (self.first.low and self.first.high and self.second.low and self.second.high):
@@ -209,7 +228,7 @@ class Gap(Judgement):
 
     @property
     def how_sure(self) -> str:
-        """The word with its reason, such as `can't tell: the intervals overlap`."""
+        """How sure the ratio is, with the reason, such as `can't tell: the intervals overlap`."""
         return f"{self.word}: {self.reason}" if self.reason else self.word.value
 
     @property
@@ -226,7 +245,7 @@ class Gap(Judgement):
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
     """The ratio of the speed of `first` to the speed of `second`. Both must have a speed.
 
-    If the cells are swapped, the word stays the same, and the ratio is inverted.
+    If the two cells are swapped, the ratio is inverted, but it is as sure as before.
     """
     key = second.measured_key
     if key not in first.judged:

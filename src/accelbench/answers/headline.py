@@ -65,7 +65,7 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """How many cells are in doubt, why, and which data are stand-ins; empty if nothing was measured."""
+    """How many cells are in doubt, why, and which data sets had a stand-in. Empty if nothing was measured."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
@@ -81,7 +81,7 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
-    """Tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of the cells that it is for."""
+    """Tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of these cells."""
     labels_of: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
@@ -90,7 +90,7 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
-    """Data set -> a sentence that its data are a stand-in. Real data sets are left out."""
+    """Data set -> a warning that a stand-in was measured in its place. Real data sets are left out."""
     sources: dict[str, str] = {}
     for cell in cells:
         data = cell.record.data if cell.record and cell.measurement else None

@@ -1,4 +1,4 @@
-"""Jobs: each model with its mode, a unique name, and the gains of other settings over its reference."""
+"""Jobs: a job is a model in one mode, such as `mlp train`, with the gains of settings over a reference setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from accelbench.schema.vocab import Protocol
 
 
 class Job(NamedTuple):
-    """A job and its name, which is unique."""
+    """A job and its name. No other job has this name."""
 
     answer: Answer
     name: str
@@ -22,7 +22,10 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest sure or likely gain; else one that `can't tell` and may exceed 1; else the largest."""
+        """The largest gain that is sure or likely.
+
+        If there is none, the first undecided gain that may be above 1. If there is none either, the largest gain.
+        """
         if self.answer.best:
             return self.answer.best
         untold = [gain for gain in self.gains if gain.word == Word.cant_tell]
@@ -57,13 +60,16 @@ class Job(NamedTuple):
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
-    """The jobs: first jobs with a sure or likely gain, the largest first; then others with a gain; then the rest."""
+    """The jobs, those with gains first.
+
+    Jobs with a sure or likely gain come before jobs with other gains. Within both, the largest gain comes first.
+    """
     named = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
     return sorted(named, key=lambda job: (not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0))
 
 
 def _names(answers: Sequence[Answer]) -> list[str]:
-    """Names such as `mlp train` and `cnn fit`. If several are equal, the data or their pipeline are added."""
+    """Names such as `mlp train` and `cnn fit`. If jobs have the same name, their data or pipeline is added to it."""
     names = []
     details = []
     for answer in answers:
@@ -88,7 +94,7 @@ def reference_text(every: Sequence[Job]) -> str:
 
 
 def kind_of(gap: Gap) -> str:
-    """The engine of a cell, with its device if the reference ran on another one."""
+    """The engine of the first cell. If the second cell ran on another device, the first cell's device is added."""
     cell = gap.first.cell
     on = "" if cell.device == gap.second.cell.device else f" on {DEVICES[cell.device]}"
     return ENGINES[cell.engine] + on

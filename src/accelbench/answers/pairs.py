@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """The one of `cells` that has the base value; None if none has it. The cells differ only in this setting."""
+        """The cell of `alike` with the base value; None if no cell has it. The cells differ only in this setting."""
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -109,10 +109,10 @@ class Pair:
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Each cell, paired with the cell that has the base value of the axis and equals it in all other settings.
+    """Pairs each cell with the cell that has the base value of the axis and equals it in all other settings.
 
-    Both were measured on one machine with the same packages. Trainings of one epoch are left out, since their speed
-    includes compilation.
+    The cells of a pair ran on one machine with the same packages. Trainings of one epoch are left out, since their
+    speed includes compilation.
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
     for cell in cells:
@@ -131,13 +131,13 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 
 
 def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """The sure and likely ratios to the base: speed-ups of faster cells, and slow-downs of slower cells."""
+    """The ratios that are sure or likely: a list of speed-ups over the base, and a list of slow-downs."""
     ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 
 
 def summary(alike: Sequence[Pair], value: str, base: str) -> str:
-    """Such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
+    """Text such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
     gains, losses = told(alike)
     words = Counter(pair.gap.word for pair in alike)
     cases = {

@@ -49,7 +49,7 @@ class Process:
         return cls(**named, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
-        """The same process, with results computed and raw samples dropped, since samples would fill the memory."""
+        """A copy that keeps the computed results and drops the raw samples, which would fill the memory."""
         for name in COMPUTED:
             getattr(self, name)  # computes and caches the property; `changed` keeps cached properties
         record = self.record
@@ -61,7 +61,7 @@ class Process:
         return made
 
     def with_ceilings(self, ceilings: Ceilings) -> "Process":
-        """The same ok process, with these ceilings instead of the ceilings in its record."""
+        """A copy of an ok process. Its record's ceilings (peak rates of the device) are replaced by these ceilings."""
         assert self.record is not None
         environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
         record = changed(self.record, environment=environment)
@@ -98,7 +98,7 @@ class Process:
 
     @cached_property
     def rough_speed(self) -> float | None:
-        """Samples/s or requests/s of a disturbed process. It is shown, but no answer uses it."""
+        """The samples/s or requests/s of a disturbed process. They are shown, but no answer uses them."""
         if not self.disturbed or self.measurement is None:
             return None
         if self.measurement.serving is not None:
@@ -130,7 +130,11 @@ class Process:
 
     @property
     def row(self) -> Row:
-        """Its row of `processes.csv`. If it has not run, only settings; if it is invalid or disturbed, no numbers."""
+        """The process's row of `processes.csv`.
+
+        If the process has not run yet, the row has only settings. If it is invalid or disturbed, the row has no
+        numbers.
+        """
         return self.own_row | ({"reason": WHY_OLDER} if self.is_older else {})
 
     @cached_property
@@ -157,12 +161,12 @@ class Process:
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """The settings without `settings`, and the data digest. Equal for cells that differ only in `settings`."""
+        """All settings except `settings`, and the data digest. Equal for cells that differ only in `settings`."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
     def data_digest(self) -> str | None:
-        """The digest of the data that the process read; None if it ended before it read them."""
+        """The digest of the data that the process read; None if the process ended before it read data."""
         return self.record.data.digest if self.record and self.record.data else None
 
     @cached_property
@@ -171,48 +175,48 @@ class Process:
 
     @cached_property
     def settings_key(self) -> str:
-        """Equal for all processes of a cell, wherever they ran."""
+        """A key that is equal for all processes of a cell, wherever they ran."""
         return digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
     def history_key(self) -> str:
-        """Equal for one cell on one machine with equal packages and variables, even if its code or data changed."""
+        """A key of the cell, its machine, packages and variables. A change of its code or data does not change it."""
         return digest([self.settings_key, self._in_environment(PLACE)])
 
     @cached_property
     def ran_key(self) -> str:
-        """Equal for one cell with the same machine, packages and code, even if its data changed."""
+        """A key of the cell, its machine, packages, variables and code. A change of its data does not change it."""
         return digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property
     def measured_key(self) -> str:
-        """Equal for the processes of one cell, and only for these.
+        """The key of the process's cell: equal for processes of the same cell, different for all others.
 
-        Their settings differ only in `PROCESS_SETTINGS`. They ran on one machine, or on equal nodes of a cluster,
-        with equal packages, environment variables, data, measuring code, user's code and weights.
+        Processes of one cell have the same settings except `PROCESS_SETTINGS`. They ran on one machine, or on equal
+        nodes of a cluster, with equal packages, environment variables, data, measuring code, user's code and weights.
         """
         return digest([self.ran_key, self.data_digest])
 
     @cached_property
     def workload_key(self) -> str:
-        """Equal for cells that do the same work, whatever their `CHOSEN_SETTINGS` are."""
+        """A key that is equal for cells that do the same work, whatever their `CHOSEN_SETTINGS` are."""
         return digest(self.all_but(*CHOSEN_SETTINGS))
 
     @cached_property
     def place_key(self) -> str:
-        """Equal for processes on one machine with the same packages in accelbench's own environment."""
+        """A key of the machine and of the packages in accelbench's own environment."""
         home = self.environment.get("home", self.environment)
         return digest([home.get("machine"), home.get("versions")])
 
     @cached_property
     def device_key(self) -> str:
-        """Equal for records with the same device, machine, packages and probe; empty without a record."""
+        """A key of the device, the machine, the packages and the code of the probe; empty without a record."""
         code = self.environment.get("probe_code", self.environment.get("code"))
         return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 
     @cached_property
     def environment_key(self) -> str:
-        """Equal for records with the same environment."""
+        """A key that is equal for records with the same environment."""
         return digest(self.environment) if self.record else ""
 
     def _in_environment(self, names: Sequence[str]) -> list[object]:

@@ -1,4 +1,4 @@
-"""Groups of cells whose speeds compare: they did the same work on one machine with the same packages."""
+"""Groups of cells with comparable speeds: they did the same work on one machine with the same packages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Limit:
 
     @property
     def column(self) -> str:
-        """The column of cells.csv that it limits."""
+        """The column of cells.csv whose values are limited."""
         return f"latency_p{self.percentile}_ms"
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells of one workload, machine and set of packages, which differ only in `CHOSEN_SETTINGS`."""
+    """Cells that did the same work on one machine with one set of packages. They differ only in `CHOSEN_SETTINGS`."""
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
     reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first
@@ -56,7 +56,7 @@ class Group:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell, over all batch sizes, of each setting but the fastest setting; the fastest first."""
+        """The fastest cell of each setting except the fastest setting, at any batch size. The fastest comes first."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell), cell)
@@ -71,8 +71,8 @@ class Group:
     def rival(self) -> MeasuredCell | None:
         """The cell that the fastest cell is compared with; None if there is no such cell.
 
-        It is the reference of the same batch size, or else the fastest other cell of that batch size. If there is only
-        one setting, it is the fastest cell of another batch size.
+        It is the reference of the same batch size. If there is none, it is the fastest other cell of this batch size.
+        If the group has only one setting, it is the fastest cell of another batch size.
         """
         others = self.cells[1:]
         if self.others:
@@ -89,13 +89,19 @@ class Group:
         return setting_key(cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
-        """The cell's speed divided by its reference's, at the same batch size; None for a reference, or without one."""
+        """The cell's speed divided by the speed of the reference at the same batch size.
+
+        None if there is no such reference, or if the cell itself is the reference.
+        """
         reference = self.references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 
     @cached_property
     def gains(self) -> list[Gap]:
-        """The gain of each setting but the reference, at its fastest batch with a reference; the largest first."""
+        """The gain of each setting except the reference, the largest first.
+
+        It is the gain at the setting's fastest batch size for which the reference was measured, too.
+        """
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
             gain = self.gain(cell)
@@ -104,7 +110,7 @@ class Group:
         return sorted(by_setting.values(), key=lambda gain: -gain.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
-        """The group with only the cells whose latency is known and within the limit; None if there are none."""
+        """The group with only those cells whose latency is known and within the limit. None if no cell is left."""
         if limit is None:
             return self
         inside = [cell for cell in self.cells if (cell.number(limit.column) or float("inf")) <= limit.ms]
@@ -161,7 +167,10 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """The groups of cells that differ only in `CHOSEN_SETTINGS` and in what `plain` removes, with their cells."""
+    """Groups cells, and returns each group with its original cells.
+
+    `plain` removes settings from a cell. The cells of a group then differ only in `CHOSEN_SETTINGS`.
+    """
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
         return replace(cell, cell=plain(cell.cell)) if plain else cell
@@ -183,7 +192,7 @@ def alike(
 
 
 def _told_apart(made: Iterable[Group]) -> list[Group]:
-    """The same groups. If several groups have the same `what`, each gets a `where`."""
+    """The same groups. If several groups have the same `what`, each gets a `where` that distinguishes it."""
     made = list(made)
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
@@ -193,7 +202,7 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """How a group differs from groups like it: by machine; else by settings and packages; else by day."""
+    """What distinguishes a group from `alike` groups: its machine; else settings and packages; else the day."""
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:

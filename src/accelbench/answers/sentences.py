@@ -63,7 +63,10 @@ class Answer:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each other setting, the fastest first; with only one setting, its other batch sizes."""
+        """The fastest cell of each other setting, the fastest first.
+
+        If there is only one setting, these are the cells of its other batch sizes.
+        """
         return self.group.others or self.group.cells[1:]
 
     @property
@@ -95,14 +98,14 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """A sentence with the fastest setting, its gain over its rival, and how sure the gain is."""
+        """A sentence: the fastest setting, its gain over the next setting, and how sure this gain is."""
         within = "" if self.limit is None else f" within {self.limit}"
         first = self.group.text(self.fastest)
         rate = self.rate + self._latency
         lead = self.lead
         if lead is None:
             if within:
-                return f"{self.gives} Nothing else of this batch is{within}."
+                return f"{self.gives} No other setting with this batch is{within}."
             if self.others:
                 return f"{self.gives} No other setting was measured with this batch."
             return f"{self.gives} Nothing else was measured to compare it with."
@@ -116,12 +119,12 @@ class Answer:
 
     @property
     def remark(self) -> str:
-        """How far the fastest cell's output differs from fp32's; empty if its precision is not lower than fp32."""
+        """How far the fastest cell's output differs from fp32's. Empty unless its precision is lower than fp32."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
         return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
-        """A sentence that a larger batch may be faster; empty unless the fastest cell has the largest planned batch."""
+        """Reports that a larger batch may be faster, if the fastest cell has the largest planned batch; else empty."""
         fastest = self.fastest.cell
         alike = [
             process.cell
@@ -181,7 +184,7 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """A key that sorts answers: large gains of settings first, then of batch sizes, then undecided ones."""
+    """A sort key for answers: large gains of settings first, then large gains of batch sizes, then the rest."""
     lead = answer.lead
     if lead is None:
         return True, True, True, 0.0

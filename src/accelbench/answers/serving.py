@@ -31,7 +31,7 @@ def setting_of(cell: Cell) -> Cell:
 
 
 def work_of(cell: Cell) -> Cell:
-    """The cell without rate, duration, seed, repeat and batching: equal for cells whose capacities are compared."""
+    """The cell without rate, duration, seed, repeat and batching. Cells that are compared are then equal."""
     asked = cell.server
     server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
     return replace(setting_of(cell), server=server)
@@ -102,7 +102,7 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """How sure the rates are, with a warning if they depend on single probes or on few valid ones."""
+        """How sure the rates are, with the reason, such as a confirmation with another seed, or invalid probes."""
         if self.low is None and self.high is None:
             return Verdict.unknown
         passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]
@@ -121,7 +121,7 @@ class Capacity:
 
     @property
     def sentence(self) -> str:
-        """Such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; 412 confirmed ...)`."""
+        """A sentence such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; ...)`."""
         if self.rates_text:
             return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
         passed, failed = ([p.rate for p in self.probes if p.verdict == v] for v in (Verdict.passes, Verdict.fails))
@@ -129,9 +129,9 @@ class Capacity:
             ends = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
             return f"{self.setting}: can't tell which rates keep {self.limit_text}: {ends}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
-        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell whether {self.limit_text}"
+        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell if it keeps {self.limit_text}"
         missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
-        return f"{self.setting}: {tried} ({missed}); give best --serve a longer --budget"
+        return f"{self.setting}: {tried} ({missed}): give best --serve a longer --budget"
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:

@@ -1,7 +1,7 @@
-"""How long trainings take to a target. Every surface shows these numbers.
+"""How long trainings take to a target. Report, terminal and Python interface show these numbers.
 
-A setting is trained with several seeds. Each training is a run. A run that does not reach the target counts as slower
-than all that reach it, so the median and its interval can be computed with such runs, too (`stats/arrivals.py`).
+A setting is trained with several seeds. Each training is a run. A run that misses the target counts as slower than
+every run that reaches it. So the median and its interval can be computed with such runs, too (`stats/arrivals.py`).
 """
 
 import math
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """Seconds that a run took without reaching the target; inf if the run reached it, or failed."""
+        """Seconds that a run took without reaching the target. inf if the run reached the target, or failed."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -48,7 +48,10 @@ class Run:
 
     @property
     def spans_s(self) -> dict[str, float]:
-        """Span -> its seconds until the run reached the target, without compilation; empty if it did not reach it."""
+        """Part of the training, such as evaluations -> its seconds until the target was reached.
+
+        Compilation is a part of its own. Empty if the run did not reach the target.
+        """
         if self.training is None or math.isinf(self.seconds):
             return {}
         spans_s = {span.value: 0.0 for span in Span}
@@ -87,18 +90,21 @@ class Setting:
 
     @property
     def budget_s(self) -> float:
-        """A lower bound in seconds for runs that did not reach the target; inf if it is unknown."""
+        """The shortest time after which a run ended without reaching the target.
+
+        If no run ended so, the longest time to the target. If no run reached the target either, inf.
+        """
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
 
     @property
     def median_s(self) -> float:
-        """The median of `times`, which may be inf; of an even number of runs, the upper of the middle two."""
+        """The median of `times`; may be inf. If the number of runs is even, the larger of the two middle times."""
         return median_high(self.times)
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """The exact 95 % interval of the median, whose upper end may be inf; None if there are fewer than six seeds."""
+        """The exact 95 % interval of the median; its upper end may be inf. None if there are fewer than six seeds."""
         return arrivals.median_interval(self.times)
 
     @property
@@ -113,7 +119,7 @@ class Setting:
         return middle if math.isfinite(middle) else None
 
     def seconds_text(self, seconds: float) -> str:
-        """Such as `12.1`, or `> 41.0` if the run did not reach the target."""
+        """Seconds as text, such as `12.1`, or `> 41.0` if the run did not reach the target."""
         if math.isfinite(seconds):
             return significant(seconds)
         return f"> {significant(self.budget_s)}" if math.isfinite(self.budget_s) else "> any"
@@ -125,12 +131,15 @@ class Setting:
 
     @property
     def interval_text(self) -> str:
-        """Such as `9.80 to 14.0`, or `9.80 to > 41.0`; empty with too few seeds, or if none arrived."""
+        """The interval as text, such as `9.80 to 14.0`, or `9.80 to > 41.0`.
+
+        Empty if there are too few seeds, or if no run reached the target.
+        """
         return " to ".join(map(self.seconds_text, self.interval)) if self.interval and self.num_arrived else ""
 
     @property
     def arrived_text(self) -> str:
-        """Such as `9 of 10 seeds, 1 failed`."""
+        """How many seeds reached the target, such as `9 of 10 seeds, 1 failed`."""
         num_failed = sum(run.process.outcome in UNEXPECTED for run in self.runs)
         nums = {"failed": num_failed, "not measured": len(self.missing), "added later": self.num_added}
         words = [f"{num} {what}" for what, num in nums.items() if num]
@@ -148,17 +157,17 @@ class Lead:
 
     @property
     def ratio_text(self) -> str:
-        """Such as `1.31 times as fast`; without a number if too few runs reached the target."""
+        """The ratio in words, such as `1.31 times as fast`. If too few runs reached the target, it has no number."""
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
     def text(self) -> str:
-        """Such as `1.31 times as fast as bf16 b32`."""
+        """The ratio with the second setting, such as `1.31 times as fast as bf16 b32`."""
         return f"{self.ratio_text} {'than' if self.found.ratio is None else 'as'} {self.second.name}"
 
     @property
     def how_sure(self) -> str:
-        """Such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds if there are too few seeds."""
+        """How sure the ratio is, such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds if unknown."""
         low, high = self.found.low, self.found.high
         how = f"{self.word}: {self.why}" if self.why else self.word.value
         if low is None:
@@ -190,7 +199,7 @@ class TargetAnswer:
 
     @property
     def sentence(self) -> str:
-        """A sentence: the fastest setting, its lead, how sure that is, and why other settings do not count."""
+        """A sentence: the fastest setting, its lead, how sure this lead is, and why other settings do not count."""
         parts = []
         first = self.fastest
         if first is None:
@@ -210,7 +219,7 @@ class TargetAnswer:
 
     @property
     def brief(self) -> str:
-        """The sentence without intervals, seeds and reasons; the whole sentence if no setting arrived."""
+        """The sentence without intervals, seeds and reasons. If no run reached the target, the whole sentence."""
         if self.fastest is None:
             return self.sentence
         leads = [f"{lead.text} ({lead.word})" for lead in self.leads[:1]]
@@ -230,7 +239,7 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
 
 
 def _plain(cell: Cell) -> Cell:
-    """The cell without its learning rate: equal for cells that are compared."""
+    """The cell without its learning rate. Cells that are compared with each other are then equal."""
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
@@ -251,7 +260,10 @@ def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
-    """The runs, and why their setting can't win: of runs of fixed length, the mean must reach the target."""
+    """The runs of a setting, and why it can't be the fastest; empty if it can.
+
+    If the runs have a fixed length, their mean must reach the target.
+    """
     runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
     if target.definition == Definition.passage:
@@ -271,7 +283,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares the seeds that both settings have, since other seeds did not run interleaved."""
+    """Compares the seeds that both settings have, since only these ran interleaved."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]

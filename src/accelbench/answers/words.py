@@ -76,7 +76,8 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
     """A cell's engine if there are several, and its options, such as `pytorch, channels_last`.
 
-    `environment` is the name of the cell's environment, if there are several; None: the name of its folder.
+    `environment` is the name of the cell's Python environment, if there are several. If it is None, the environment's
+    folder is named.
     """
     row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
@@ -90,9 +91,9 @@ def short_text(process: Process, *, has_engines: bool, environment: str | None =
 
 
 def setting_name(process: Process, *, beside: Process, environment: str | None = None) -> str:
-    """Engine, precision and options, such as `OpenVINO int8, freeze`; the device too if `beside` has another one.
+    """Engine, precision and options, such as `OpenVINO int8, freeze`.
 
-    For `environment` see `choice_text`.
+    If `beside` ran on another device, the device is added. `choice_text` explains `environment`.
     """
     row = process.row | ({"python": environment} if environment else {})
     cell = process.cell
@@ -126,7 +127,7 @@ def disturbed_text(process: Process) -> str:
 
 
 def token_times(row: Row) -> str:
-    """Such as `first token after 24.9 ms, 17.2 ms a token`; empty if the cell generates no tokens."""
+    """Text such as `first token after 24.9 ms, 17.2 ms a token`. Empty if the cell generates no tokens."""
     first, later = number_of(row, "ttft_ms"), number_of(row, "tpot_p50_ms")
     per_token = "" if later is None else f", {significant(later)} ms a token"
     return "" if first is None else f"first token after {significant(first)} ms{per_token}"
@@ -173,7 +174,7 @@ def engine_text(row: Row) -> str:
 
 
 def setting_words(cell: Cell, label: str) -> list[str]:
-    """The engine, then device, precision, batch and all other words of the label but model and mode."""
+    """The engine, the device, the precision, the batch, and all other words of the label but model and mode."""
     engine = cell.engine.value
     batch = f"b{cell.batch_size}"
     before, _, others = label.partition(f"-{cell.precision}-{batch}-{cell.mode}")

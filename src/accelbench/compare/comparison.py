@@ -1,7 +1,7 @@
-"""The answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair.
+"""The answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells.
 
-This module also computes the answer of `accelbench regressions`: which of many cells changed. It bounds the probability
-that an unchanged cell is named.
+The module also computes the answer of `accelbench regressions`: which of many cells changed between two revisions. It
+limits the probability that the answer names a cell that did not change.
 """
 
 import math
@@ -84,15 +84,15 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     )
     if common := a & b:
         raise UserError(
-            f"{first.name} and {second.name} both hold {counted(len(common), 'record')}, which can't be compared with "
-            "themselves: name two folders that do not contain each other, or two revisions or machines, FOLDER@WORD"
+            f"{first.name} and {second.name} both hold the same {counted(len(common), 'record')}: name two separate "
+            "folders, or add @WORD to both names, where WORD is a revision or a machine"
         )
     matching = match(first.processes, second.processes)
     # Two machines drift independently, so interleaving has no effect.
     anyway = terms.anyway or machines(first) != machines(second)
     different = _other_work(matching)
     if different and not terms.anyway:
-        raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; --anyway compares them")
+        raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; add --anyway to compare them")
     warnings = [
         *(f"Not the same thing: {difference}" for difference in different),
         *_environment_differences(first, second),
@@ -108,7 +108,7 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status.
 
-    Raises UserError: as `compared`; or nothing is surely slower, and `terms.max_slower` can't be decided.
+    Raises UserError: A and B are not comparable; or nothing is surely slower, and `terms.max_slower` can't be decided.
     """
     result = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
@@ -140,14 +140,14 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
-    """Raises UserError if `--fail-if` can't be decided, unless an undecided one may pass."""
+    """Raises UserError if `--fail-if` can't be decided for a pair, unless `terms` let undecided pairs pass."""
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
     if not pairs or not all(pair.interleaved and pair.tells_slower_by(limit) is not None for pair in pairs):
         raise UserError(
-            f"--fail-if slower:{100 * limit:g}%: can't be decided. It needs an interval that does not contain "
-            f"-{100 * limit:g} %, from {MIN_PROCESSES} or more interleaved processes a side; or --anyway"
+            f"--fail-if slower:{100 * limit:g}%: can't be decided: an interval contains -{100 * limit:g} %, or a side "
+            f"has fewer than {MIN_PROCESSES} interleaved processes: measure more processes, or add --anyway"
         )
 
 
@@ -172,14 +172,17 @@ def _other_work(matching: Matching) -> list[str]:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """A line for each part that differs, except git and the job. Raises UserError: a side has several machines."""
+    """A line for each part in which the environments of A and B differ, except git and the job.
+
+    Raises UserError: A or B has records of several machines.
+    """
     sides = [_environment_values(records.environments()) for records in (first, second)]
     for records, values in zip((first, second), sides, strict=True):
         mixed = next((name for name in values if name.startswith("machine.") and len(values[name]) > 1), None)
         if mixed:
             raise UserError(
                 f"{records.name}: records of several machines ({mixed}: {_listed(values[mixed])}): "
-                f"name one with {records.name.partition('@')[0]}@WORD of its CPU, GPU or TPU"
+                f"name one as {records.name.partition('@')[0]}@WORD, where WORD is a part of its CPU's or GPU's name"
             )
     selections = [records.selection for records in (first, second) if records.selection]
     selected = {part for selection in selections for part in SELECTED[selection]}
@@ -219,7 +222,7 @@ def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
         warnings.append(
             f"Not interleaved: {num_apart} of {len(pairs)} pairs. If the machine changed between A and B, the "
             "difference contains the change, but its interval does not."
-            + ("" if anyway else " `compare --run` interleaves; --anyway gives a verdict without.")
+            + ("" if anyway else " Interleave them with `compare --run`, or add --anyway to get a verdict.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
     if disturbed := [process.disturbed for process in processes if process.disturbed]:

@@ -40,8 +40,8 @@ class Matching(NamedTuple):
 def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
     """Pairs the cells of A and B.
 
-    A pair is two cells that differ at most in `repeat`. If there is no such pair, settings without a common value in A
-    and B are compared. A pair is then two cells that are equal in all other settings.
+    Two cells are a pair if they differ at most in `repeat`. If there is no such pair, the settings in which A and B
+    have no common value are compared. Two cells are then a pair if they are equal in all other settings.
 
     Raises UserError: no two cells match, or more than two match.
     """
@@ -53,7 +53,7 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
         names = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
-        raise UserError(f"no cell of A matches one of B. A has {names[0]}, ...; B has {names[1]}, ...")
+        raise UserError(f"no cell of A matches a cell of B. A has {names[0]}, ...; B has {names[1]}, ...")
     labels_of = labels(matched.values())
     pairs = [Match(first=a[key], second=b[key], label=labels_of[cell.id]) for key, cell in matched.items()]
     return Matching(pairs, varied, len(set(a) ^ set(b)))
@@ -66,7 +66,9 @@ def _label(process: ComparedProcess) -> str:
 def _cells(
     processes: Sequence[ComparedProcess], but: Collection[str] = ()
 ) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
-    """The processes and the settings of each cell. The key ignores `repeat` and `but`.
+    """Groups the processes by cell: key of a cell -> its processes, and key of a cell -> its settings.
+
+    The key leaves out the setting `repeat` and the settings in `but`.
 
     Raises UserError: two different cells have the same key.
     """
@@ -78,7 +80,7 @@ def _cells(
         if settings.setdefault(key, every) != every:
             both = f"{_label(groups[key][0])} and {_label(process)}"
             names = ", ".join(but)
-            raise UserError(f"A and B differ in {names}, and so do {both} of the same side: compare one with one")
+            raise UserError(f"A and B differ in {names}, but {both} of the same side do, too: give each side one value")
         groups[key].append(process)
     return groups, settings
 

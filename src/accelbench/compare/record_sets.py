@@ -91,7 +91,9 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
         path, _, word = name.rpartition("@")
     place = _located(path or default, root)
     if place is None:
-        raise UserError(f"{path}: no folder of records, suite or record; `compare --run` measures cells")
+        raise UserError(
+            f"{path}: no folder of records, suite or record: name one, or use `compare --run` to measure cells"
+        )
     if place.is_file() and not word:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(place))])
     notes: list[str] = []
@@ -114,9 +116,10 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:
-    """The processes with the same code, weights, data and packages as the last process of their cell and machine.
+    """Leaves out processes with older code, weights, data or packages, and returns the other processes.
 
-    `notes` gets a line with the number of the others.
+    A process is kept if it equals the last process of its cell and machine in all of these. `notes` gets a line with
+    the number of processes that are left out.
     """
     every = list(processes)
     last = {_of_cell(process): _ran_with(process) for process in sorted(every, key=lambda process: process.started_at)}
@@ -141,9 +144,10 @@ def _located(name: str, root: Path) -> Path | None:
 
 
 def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
-    """The files of records in `top` and below it. In a folder with a readable plan, only the records of the plan.
+    """Yields the files of records in `top` and in the folders below it.
 
-    Unless `planned`, the plans are ignored. `notes` gets a line for each plan and folder that can't be read.
+    If `planned`, a folder with a readable plan yields only the records that its plan names. `notes` gets a line for
+    each plan and folder that can't be read.
     """
     for folder, refused in sweep_folders(top).items():
         if refused is not None:
@@ -154,7 +158,7 @@ def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Pa
                 yield from read_planned(folder).paths
                 continue
             except UserError as error:
-                notes.append(f"{error}; all records beside it are compared")
+                notes.append(f"{error}; all records in its folder are compared")
         yield from sorted(folder.glob(RECORDS))
 
 

@@ -24,11 +24,11 @@ LIKELY_RATIO = 1.2
 # on the machine do not explain it.
 APART_RATIO = 1.5
 NOTE = (
-    f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
-    f'of their ratio decides. "Same" if that interval lies within {100 * MARGIN:g} % of 1. "Likely" if one cell, '
-    f"without such processes, is more than {LIKELY_RATIO:g} times as fast, and the intervals of the speeds do not "
-    f"overlap; if a cell has no interval, more than {APART_RATIO:g} times. "
-    'Else "can\'t tell": accelbench compare --run may decide.'
+    f'How sure: "sure" if {MIN_PROCESSES} or more interleaved fresh processes of each cell give a 95 % interval of the '
+    f'ratio without 1. "Same" if that interval lies within {100 * MARGIN:g} % of 1. "Likely" if there are fewer '
+    f"processes, but one cell is more than {LIKELY_RATIO:g} times as fast, and the intervals of the speeds do not "
+    f"overlap; without such intervals, more than {APART_RATIO:g} times. "
+    'Otherwise "can\'t tell": accelbench compare --run may decide.'
 )
 BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
@@ -41,8 +41,9 @@ Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "can
 class SpeedRatio:
     """The second side's speed over the first's.
 
-    A side's speed is the geometric mean of its processes' median samples/s. `low` and `high` are the 95 % interval of
-    the ratio. They and the ratio are None if a side has fewer than `MIN_PROCESSES`.
+    The speed of a side is a geometric mean over its processes: each process counts with its median samples/s. `low` and
+    `high` are the ends of the ratio's 95 % interval. `ratio`, `low` and `high` are None if a side has fewer than
+    `MIN_PROCESSES` processes.
     """
 
     num_first: int  # fresh processes that were measured
@@ -55,8 +56,8 @@ class SpeedRatio:
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """The verdict that the interval supports.
 
-        `same` if neither side is faster by `margin` anywhere in the interval, even if the interval excludes 1. This is
-        a test of equivalence (Schuirmann 1987). If `margin` is 0, no pair is the same.
+        The verdict is `same` if the whole interval lies within `margin` of 1, even if it does not contain 1. This is a
+        test of equivalence (Schuirmann 1987). If `margin` is 0, no pair is the same.
         """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
@@ -84,7 +85,7 @@ def compare_processes(
     *,
     anyway: bool = False,
 ) -> SpeedRatio:
-    """Compares the processes that have rates. `anyway`: gives a verdict even if they were not interleaved."""
+    """Compares the processes that have rates. `anyway`: also decides if they were not interleaved."""
     a, b = (
         np.array([math.log(median(process.rates)) for process in side if process.rates]) for side in (first, second)
     )
@@ -96,7 +97,10 @@ def compare_processes(
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
-    """Whether the two sides alternate on each node, at least as often as if each ran once in a round."""
+    """Whether the processes of both sides ran in alternation, on each node.
+
+    The side must change at least as often as in rounds with one process of each side.
+    """
     # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
     for is_second, processes in ((False, first), (True, second)):
@@ -123,10 +127,10 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The first cell's speed over the second's, and how sure it is.
+    """The first cell's speed over the second's, and how sure this ratio is.
 
-    If there are enough interleaved processes, the ratio is from them and has a 95 % interval. Otherwise it is the ratio
-    of the two speeds.
+    If both cells have enough interleaved processes, the ratio is computed from these processes and has a 95 % interval.
+    Otherwise it is the ratio of the cells' speeds.
     """
 
     ratio: float
@@ -137,7 +141,7 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """The reason for the word: the interval of the ratio, or what speaks against it; may be empty."""
+        """Why the ratio is sure, likely or undecided: its interval, or what speaks against it; may be empty."""
         if self.why or self.low is None or self.high is None:
             return self.why
         return f"{significant(self.low)} to {significant(self.high)} times"
@@ -149,7 +153,7 @@ class Judgement:
 
 
 def judge(first: Side, second: Side) -> Judgement:
-    """The first cell's speed over the second's, and how sure it is."""
+    """The first cell's speed over the second's, and how sure this ratio is."""
     beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
     interleaved = compare_processes(second.processes, first.processes)
     if interleaved.ratio is not None and interleaved.interleaved:
@@ -165,7 +169,7 @@ def judge(first: Side, second: Side) -> Judgement:
 
 
 def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Why a difference is not likely, such as what ran `beside`; empty if it is likely."""
+    """Why a difference does not count as likely; empty if it does. `beside`: that other programs ran, or empty."""
     ratio = max(first.speed / second.speed, second.speed / first.speed)
     is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:
