@@ -126,7 +126,7 @@ def complaint(words, capsys, project):
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
-        ("best --search --largest-batch --budget 5m model=mlp", "--search: goes without --largest-batch"),
+        ("best --search --largest-batch --budget 5m model=mlp", "--search: can't be used with --largest-batch"),
         ("where=here model=mlp", "where=here: unknown setting."),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
     ],

@@ -247,7 +247,7 @@ def test_a_window_is_no_number():
 
 @pytest.mark.parametrize("arguments", [{"mode": "train"}, {"batch": BATCH}, {"precision": "bf16"}])
 def test_what_a_function_decides_itself_is_refused(arguments):
-    with pytest.raises(UserError, match=f"{next(iter(arguments))}: goes with a torch.nn.Module"):
+    with pytest.raises(UserError, match=f"{next(iter(arguments))}: is for a torch.nn.Module"):
         measured(lambda: None, **arguments)
 
 

@@ -125,7 +125,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (optional(mode=Mode.train, freeze=True), "freeze=true: makes the weights constant"),
         (optional("tpu", compile=True), "compile=true: XLA compiles every network anyway"),
         (make_cell(device=Device.xpu, devices=2), "devices=2: not tested on xpu: use devices=1"),
-        (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: goes with device=gpu"),
+        (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: has no effect with device=cpu"),
         (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
         (optional(cuda_graphs=True), "cuda_graphs=true: only NVIDIA GPUs have CUDA graphs, not cpu"),
         (

@@ -114,18 +114,18 @@ SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {dem
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (["steps=100"], "steps=100: goes with protocol=steps, and not with protocol=window"),
-        (["steps=50"], "steps=50: goes with protocol=steps, and not with protocol=window"),  # also the default's value
-        (["warmup=3", "protocol=fit"], "warmup=3: goes with protocol=steps, and not with protocol=fit"),
-        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: goes with protocol=steps, and not with protocol="),
-        (["protocol=steps", "window.measure_s=2"], "window.measure_s=2: goes with protocol=window, and not with"),
-        (["protocol=fit", "breakdown_s=1"], "breakdown_s=1: goes with protocol=window or protocol=steps, and not with"),
-        (["protocol=fit", "budget_s=9"], "budget_s=9: goes with protocol=window or protocol=steps, and not with"),
-        (["protocol=offline", "server.rate=9"], "server.rate=9: goes with protocol=server, and not with protocol=off"),
-        (["protocol=offline", "server.max_delay_ms=9"], "server.max_delay_ms=9: goes with protocol=server or"),
-        (["protocol=single_stream", "server.workers=2"], "server.workers=2: goes with protocol=server or"),
-        (["data.num_workers=2", "data=mnist"], "data.num_workers=2: goes with data.pipeline=jpeg, and not with"),
-        (["engine.xla_processes=true"], "engine.xla_processes=true: goes with devices>1"),
+        (["steps=100"], "steps=100: has no effect with protocol=window: use protocol=steps"),
+        (["steps=50"], "steps=50: has no effect with protocol=window: use protocol=steps"),  # also the default's value
+        (["warmup=3", "protocol=fit"], "warmup=3: has no effect with protocol=fit: use protocol=steps"),
+        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: has no effect with protocol=window: use protocol=st"),
+        (["protocol=steps", "window.measure_s=2"], "window.measure_s=2: has no effect with protocol=steps: use pr"),
+        (["protocol=fit", "breakdown_s=1"], "breakdown_s=1: has no effect with protocol=fit: use protocol=window or pr"),
+        (["protocol=fit", "budget_s=9"], "budget_s=9: has no effect with protocol=fit: use protocol=window or prot"),
+        (["protocol=offline", "server.rate=9"], "server.rate=9: has no effect with protocol=offline: use protocol=ser"),
+        (["protocol=offline", "server.max_delay_ms=9"], "server.max_delay_ms=9: has no effect with protocol=offl"),
+        (["protocol=single_stream", "server.workers=2"], "server.workers=2: has no effect with protocol=sing"),
+        (["data.num_workers=2", "data=mnist"], "data.num_workers=2: has no effect with data.pipeline=array: use"),
+        (["engine.xla_processes=true"], "engine.xla_processes=true: has no effect without devices>1"),
     ],
 )
 def test_a_setting_that_no_cell_reads_is_refused_with_what_to_type(project, words, refusal):
@@ -151,12 +151,12 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
     (cell,), _ = cells_of(compose(["-m", "suite=demo"]))
     assert cell.window == Window()
     (project / "params.yaml").write_text(SUITE % "steps=3")
-    with pytest.raises(UserError, match=r"^params.yaml: suites.demo.quick, line 1: steps=3: goes with protocol=steps"):
+    with pytest.raises(UserError, match=r"^params.yaml: suites.demo.quick, line 1: steps=3: has no effect with protocol=window"):
         cells_of(compose(["-m", "suite=demo"]))
 
 
 def test_one_cell_has_no_setting_without_an_effect(project):
-    with pytest.raises(UserError, match="^steps=3: goes with protocol=steps"):
+    with pytest.raises(UserError, match="^steps=3: has no effect with protocol=window"):
         one_cell("model=mlp steps=3")
 
 
@@ -165,9 +165,9 @@ def test_one_cell_has_no_setting_without_an_effect(project):
     [
         (
             ["executor=ray", "executor.slurm.qos=high"],
-            "executor.slurm.qos=high: goes with executor=slurm, and",
+            "executor.slurm.qos=high: has no effect with executor=ray",
         ),
-        (["executor.ray.address=auto"], "executor.ray.address=auto: goes with executor=ray, and not with executor=loc"),
+        (["executor.ray.address=auto"], "executor.ray.address=auto: has no effect with executor=local: use executor=r"),
         (["executor.name=slurm"], "executor.name=slurm: executor.slurm.nodes is missing: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
     ],

@@ -82,8 +82,8 @@ def test_data_are_named_after_where_they_are(here):
         (("folder", "my images.npz", 64), "data.path=my images.npz: there is no such folder"),
         (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),
         (("arrays", "one"), "data.path=one: there is no such file"),
-        (("arrays", "my images.npz", 8), "data.image_size=8: goes with data=folder, and not with data=arrays"),
-        (("mnist", "one"), "data.path=one: goes with data=folder or data=arrays, and not with data=mnist"),
+        (("arrays", "my images.npz", 8), "data.image_size=8: has no effect with data=arrays: use data=folder"),
+        (("mnist", "one"), "data.path=one: has no effect with data=mnist: use data=folder or data=arrays"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(here, given, told):

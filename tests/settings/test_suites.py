@@ -95,7 +95,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ),
         ({"quick": ["out=runs/a"]}, "quick, line 1: out=runs/a: not in a suite. Choose from: engine, device,"),
         ({"quick": ["data=random"]}, "quick, line 1: data=random: the suite's `data` names its data set"),
-        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: Hydra's own settings go with"),
+        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: a suite has no settings of Hydra"),
         ({"quick": ["seed='3"]}, "quick, line 1: seed='3: not readable as words (No closing quotation)"),
     ],
 )

@@ -29,7 +29,7 @@ def test_keras_settings_are_keras_alone():
     compiled = KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
     assert keras("engine.backend=jax", "engine.steps_per_execution=4") == compiled
     assert not keras("engine.backend=jax", "engine.jit_compile=false").jit_compile
-    with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=pytor"):
+    with pytest.raises(UserError, match="^engine.jit_compile=true: has no effect with engine=pytorch: use engine=ker"):
         cells_of([merged("engine.jit_compile=true")])
 
 
@@ -39,7 +39,7 @@ def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
     assert not cell_and_options(merged(*several))[0].xla_processes
     for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    told = "^engine.xla_processes=true: goes with engine=pytorch or engine=lightning, and not with engine=keras"
+    told = "^engine.xla_processes=true: has no effect with engine=keras: use engine=pytorch or engine=lightning"
     with pytest.raises(UserError, match=told):
         cells_of([merged("engine.name=keras", "engine.xla_processes=true")])
 
@@ -67,37 +67,37 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["model.factory=true"], "model.factory=true: goes with model=custom or model=lightning, and not with model=m"),
+        (["model.factory=true"], "model.factory=true: has no effect with model=mlp: use model=custom or model=light"),
         ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
         (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
-        ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: does not go with model=lightning"),
-        ([*LIT, "data.args={n: 1}"], "data.args={n: 1}: goes with data.target"),
-        ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: does not go with data=module"),
+        ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: has no effect with model=lightning"),
+        ([*LIT, "data.args={n: 1}"], "data.args={n: 1}: has no effect without data.target"),
+        ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: has no effect with data=module"),
         (
             ["data.name=random", "data.pipeline=host", "data.train_images=5"],
             "data.train_images=5: does not go",
         ),
         (["model.library=transformers", "model.task=causal_lm"], "data=mnist: networks of transformers run on random"),
-        (["server.rate=9"], "server.rate=9: goes with protocol=server or protocol=single_stream or"),
+        (["server.rate=9"], "server.rate=9: has no effect with protocol=window: use protocol=server"),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: workers share the threads: use at most "),
         ([*SERVED, "server.rate=9"], "server.percentile=99: takes 651 requests, and .* use server.duration_s=73"),
-        (["target.accuracy=0.9"], "target.accuracy=0.9: goes with protocol=target, and not with protocol=window"),
+        (["target.accuracy=0.9"], "target.accuracy=0.9: has no effect with protocol=window: use protocol=target"),
         (["protocol=target"], "protocol=target: needs target.accuracy, the accuracy to reach"),
-        ([*TARGET, "target.value=1"], "target.value: does not go with target.metric=accuracy: use target.acc"),
+        ([*TARGET, "target.value=1"], "target.value: has no effect with target.metric=accuracy: use target.acc"),
         (
             [*TARGET, "data.name=random", "data.pipeline=host"],
             "data=random: a network can't learn from random data: use",
         ),
         ([*LOSS, "target.metric=f1"], "target.metric=f1: unknown target.metric. Choose from: accuracy, loss"),
-        ([*CUSTOM, "model.target=a.B", "model.metric=m.mae"], "model.metric=m.mae: goes with protocol=target, and not"),
+        ([*CUSTOM, "model.target=a.B", "model.metric=m.mae"], "model.metric=m.mae: has no effect with protocol=window"),
         ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own learning rate: use opt"),
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
         ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
         ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
         ([*GENERATE, "protocol=steps", "steps=40000"], "steps=40000: a record keeps .* tokens: use at most 31250"),
-        (["generate.new_tokens=9"], "generate.new_tokens=9: goes with mode=generate, and not with mode=train"),
-        (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
+        (["generate.new_tokens=9"], "generate.new_tokens=9: has no effect with mode=train: use mode=generate"),
+        (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: has no effect with model="),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):

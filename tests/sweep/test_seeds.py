@@ -24,13 +24,13 @@ def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
         ("best --target many model=mlp", "--target many: should be a number"),
         ("best --target 0.9 --seeds 0 model=mlp", "--seeds: should be at least 1"),
         (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),
-        ("best --seeds 6 runs/mine", "--seeds: goes with --target"),
-        ("best --target 0.9 --serve --latency-ms 5", "--serve: goes without --target"),
+        ("best --seeds 6 runs/mine", "--seeds: needs --target"),
+        ("best --target 0.9 --serve --latency-ms 5", "--serve: can't be used with --target"),
         ("best --target 0.9 runs/mine", "best: takes name=value,value with --target, and no folder"),
         ("best --target 0.9 model=mlp repeats=2", "repeats: --target and --seeds decide it: leave it out"),
         ("best --target 0.9 model=mlp protocol=fit", "protocol: --target and --seeds decide it: leave it out"),
-        ("compare --target 0.9 a b", "--target: goes with --run"),
-        ("compare --run --target 0.9 --margin 3% model=mlp model=cnn", "--margin: goes without --target"),
+        ("compare --target 0.9 a b", "--target: needs --run"),
+        ("compare --run --target 0.9 --margin 3% model=mlp model=cnn", "--margin: can't be used with --target"),
     ],
 )
 def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys):

@@ -31,23 +31,23 @@ MOST_PERCENTILE = 99.9  # largest percentile of --serve; a larger one takes over
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
     *to_target.RULES,
-    Rule("other_mode", "{mode}: goes without {other_mode}"),
-    Rule("latency_ms target", "--latency-ms: goes with a folder of records, --search or --serve"),
-    Rule("latency_ms largest_batch", "--latency-ms: goes with a folder of records, --search or --serve"),
+    Rule("other_mode", "{mode}: can't be used with {other_mode}"),
+    Rule("latency_ms target", "--latency-ms: needs a folder of records, --search or --serve"),
+    Rule("latency_ms largest_batch", "--latency-ms: needs a folder of records, --search or --serve"),
     Rule("latency_ms latency_ms<=0", "--latency-ms={latency_ms}: should be a number of milliseconds above 0"),
     Rule("latency_ms=inf,nan", "--latency-ms={latency_ms}: should be a number of milliseconds above 0"),
-    Rule("percentile search", "--percentile: goes with a folder of records or --serve"),
+    Rule("percentile search", "--percentile: needs a folder of records or --serve"),
     Rule("percentile !latency_ms", "--percentile: needs --latency-ms, such as --latency-ms 50"),
-    Rule("price_per_hour mode", "--price-per-hour: goes with a folder of records"),
-    Rule("budget !mode", f"--budget: goes with {MODES}"),
-    Rule("verbose !mode", f"--verbose: goes with {MODES}"),
-    Rule("margin !search", "--margin: goes with --search"),
-    Rule("by !search", "--by: goes with --search"),
-    Rule("per_batch !search", "--per-batch: goes with --search"),
+    Rule("price_per_hour mode", "--price-per-hour: needs a folder of records"),
+    Rule("budget !mode", f"--budget: needs {MODES}"),
+    Rule("verbose !mode", f"--verbose: needs {MODES}"),
+    Rule("margin !search", "--margin: needs --search"),
+    Rule("by !search", "--by: needs --search"),
+    Rule("per_batch !search", "--per-batch: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
     Rule("mode not_settings", "best: takes name=value,value with {mode}, and no folder"),
-    Rule("!mode not_a_folder", f"best: takes one folder of records; name=value goes with {MODES}"),
+    Rule("!mode not_a_folder", f"best: takes one folder of records; name=value needs {MODES}"),
 )
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _serve(chosen: Namespace, console: Console) -> int:
     if refused := names & DECIDED:
         raise UserError(f"{min(refused)}: --serve decides it: leave it out")
     if chosen.percentile and "server.percentile" in names:
-        raise UserError("--percentile: goes without server.percentile: give one of them")
+        raise UserError("--percentile: can't be used with server.percentile: give one of them")
     words = ["-m", "protocol=server", f"server.latency_ms={chosen.latency_ms}"]
     # 140 s are enough for p99.9 at the default rate. The search decides rate and duration of each probe.
     is_named = "server.percentile" in names

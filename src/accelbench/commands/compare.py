@@ -37,20 +37,20 @@ The same command goes on from the records of one that was stopped.
 """
 RULES = (
     *to_target.RULES,
-    Rule("target !run", "--target: goes with --run: both sides are trained to the target"),
-    Rule("budget !target !top", "--budget: goes with --top, or with --run --target"),
-    Rule("top run", "--top: goes without --run: it measures what a folder's answers compare"),
+    Rule("target !run", "--target: needs --run: both sides are trained to the target"),
+    Rule("budget !target !top", "--budget: needs --top, or --run --target"),
+    Rule("top run", "--top: can't be used with --run: it measures the cells that a folder's answers compare"),
     Rule("top others", "--top: takes one folder of records"),
-    Rule("top target", "--top: goes without --target"),
-    Rule("top repeats", "--top: goes without --repeats"),
-    Rule("top margin", "--top: goes without --margin"),
-    Rule("top fail_if", "--top: goes without --fail-if"),
+    Rule("top target", "--top: can't be used with --target"),
+    Rule("top repeats", "--top: can't be used with --repeats"),
+    Rule("top margin", "--top: can't be used with --margin"),
+    Rule("top fail_if", "--top: can't be used with --fail-if"),
     Rule("!top !first", "compare: takes A and B: folders of records, or cells with --run"),
-    Rule("target repeats", "--repeats: goes without --target; --seeds is the number of trainings"),
-    Rule("target margin", "--margin: goes without --target"),
-    Rule("target fail_if", "--fail-if: goes without --target"),
-    Rule("verbose !run", "-v: goes with --run; records are not measured again"),
-    Rule("repeats !run", "--repeats: goes with --run; records are not measured again"),
+    Rule("target repeats", "--repeats: can't be used with --target: use --seeds, the number of trainings"),
+    Rule("target margin", "--margin: can't be used with --target"),
+    Rule("target fail_if", "--fail-if: can't be used with --target"),
+    Rule("verbose !run", "-v: needs --run: records are not measured again"),
+    Rule("repeats !run", "--repeats: needs --run: records are not measured again"),
 )
 
 

@@ -113,7 +113,7 @@ def _lines(setting: "About") -> str:
 def run(chosen: Namespace, console: Console) -> int:
     """Composes the words with Hydra, and measures the cells."""
     if chosen.resolve and not chosen.cfg:
-        raise UserError("--resolve: goes with --cfg")
+        raise UserError("--resolve: needs --cfg")
     flags = []
     for name in ("cfg", "package", "info", "config_dir", "resolve", "hydra_help"):
         word = f"--{name.replace('_', '-')}"

@@ -20,7 +20,7 @@ FLAGS = (
 RULES = (
     Rule("target target>1", "--target {target}: should be an accuracy above 0 and at most 1, such as 0.97"),
     Rule("target target<=0", "--target {target}: should be an accuracy above 0 and at most 1, such as 0.97"),
-    Rule("seeds !target", "--seeds: goes with --target"),
+    Rule("seeds !target", "--seeds: needs --target"),
     Rule("seeds<1", "--seeds: should be at least 1"),
 )
 DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that these flags decide

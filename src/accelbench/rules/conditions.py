@@ -106,21 +106,21 @@ class Asked:
             if lacking and self.holds(rule.among):
                 yield from ((name, lacking[0]) for name in rule.settings.split())
 
-    def useless(self, rules: Iterable[Needs], words: Iterable[str]) -> dict[str, str]:
-        """The settings among `words` that have no effect, each with a sentence."""
+    def useless(self, rules: Iterable[Needs], typed: Mapping[str, str]) -> dict[str, str]:
+        """The settings among `typed`, which maps names to words, that have no effect, each with a sentence."""
         sentences: dict[str, str] = {}
         for setting, term in self.unread(rules):
-            for word in words:
-                name = word.lstrip("+").partition("=")[0]
+            for name, word in typed.items():
                 if f"{name}.".startswith(f"{setting}."):
-                    sentences.setdefault(name, f"{word.lstrip('+')}: {self._goes_with(term)}")
+                    sentences.setdefault(name, f"{word}: has no effect {self._why_useless(term)}")
         return sentences
 
-    def _goes_with(self, term: str) -> str:
+    def _why_useless(self, term: str) -> str:
+        """The end of a sentence about a setting that needs `term`, which does not hold."""
         ((name, sign, values),) = terms(term)
         if sign == "!":
-            return f"does not go with {name}"
+            return f"with {name}"
         if not sign or sign in COMPARED:
-            return f"goes with {term}"
+            return f"without {term}"
         words = " or ".join(f"{name}={word}" for word in values.split(","))
-        return f"does not go with {words}" if sign == "!=" else f"goes with {words}, and not with {name}={self[name]}"
+        return f"with {words}" if sign == "!=" else f"with {name}={self[name]}: use {words}"

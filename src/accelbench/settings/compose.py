@@ -65,8 +65,10 @@ def check_read(configs: Iterable[config.RunConfig]) -> None:
     sentences: dict[str, str] = {}
     read: set[str] = set()
     for run in configs:
-        useless = to_cell.RunFacts(run).useless(NEEDS, run.words)
-        read |= {word.lstrip("+").partition("=")[0] for word in run.words} - useless.keys()
+        words = [word.lstrip("+") for word in run.words]
+        typed = {word.partition("=")[0]: word for word in words}
+        useless = to_cell.RunFacts(run).useless(NEEDS, typed)
+        read |= typed.keys() - useless.keys()
         for name, sentence in useless.items():
             sentences.setdefault(name, f"{run.where}: {sentence}" if run.where else sentence)
     for name, sentence in sentences.items():

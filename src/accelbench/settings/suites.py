@@ -213,7 +213,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         if not name:
             raise UserError(f"{word}: should be name=value")
         if is_hydras(word):
-            raise UserError(f"{word}: Hydra's own settings go with `accelbench run`")
+            raise UserError(f"{word}: a suite has no settings of Hydra: type it after `accelbench run`")
         if name == "suite":
             value = word.partition("=")[2].strip(QUOTES)
         if not override.is_delete():

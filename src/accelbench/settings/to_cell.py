@@ -79,7 +79,7 @@ class RunFacts(Asked):
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     """The frozen cell of a composed configuration, and the options of its sweep.
 
-    Raises UserError: a value is out of range, or does not go with another setting. The message names the setting.
+    Raises UserError: a value is out of range, or can't be combined with another setting. The message names the setting.
     """
     check_limits(run)
     facts = RunFacts(run)
