@@ -29,9 +29,9 @@ def of_rate(rate, label="", **changes):
     return make_record(cell, measurement=measured, label=label)
 
 
-def lines_of(records, width=80, known=(), reason=None):
+def lines_of(records, width=80, known=(), reason=None, reference=None):
     items = [Planned.of(record.cell, "0" * 64, None, record.label) for record in records]
-    jobs = JobLines(items, width, known)
+    jobs = JobLines(items, width, known, reference)
     return [line.plain for record in records for line in jobs.of(record, reason)]
 
 
@@ -60,6 +60,12 @@ def test_a_resumed_sweep_compares_with_what_ran_before():
     first, second = of_rate(1000.0), of_rate(1500.0, **BF16)
     assert "1.5x" not in lines_of([second])[-1]
     assert "1.5x" in lines_of([second], known=[first])[-1]
+
+
+def test_a_comparison_has_the_gain_of_b_over_a_also_if_b_ran_first():
+    a, b = of_rate(1000.0), of_rate(1500.0, **BF16)
+    lines = lines_of([b, a, b], reference=a.cell)
+    assert [re.findall(r"[\d.]+x", line) for line in lines[-3:]] == [[], [], ["1.5x"]]
 
 
 def test_with_repeats_a_line_has_the_speed_and_the_gain_of_its_own_process():

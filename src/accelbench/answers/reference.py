@@ -59,7 +59,7 @@ class Group:
         """The fastest cell of each setting except the fastest setting, at any batch size. The fastest comes first."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
-            by_setting.setdefault(setting_key(cell), cell)
+            by_setting.setdefault(setting_key(cell.cell), cell)
         return list(by_setting.values())[1:]
 
     @cached_property
@@ -86,7 +86,7 @@ class Group:
 
     def is_reference(self, cell: MeasuredCell) -> bool:
         """Whether other cells of the same batch size are compared with this cell."""
-        return setting_key(cell) == self.reference
+        return setting_key(cell.cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
         """The cell's speed divided by the speed of the reference at the same batch size.
@@ -106,7 +106,7 @@ class Group:
         for cell in self.cells:
             gain = self.gain(cell)
             if gain is not None:
-                by_setting.setdefault(setting_key(cell), gain)
+                by_setting.setdefault(setting_key(cell.cell), gain)
         return sorted(by_setting.values(), key=lambda gain: -gain.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
@@ -153,10 +153,10 @@ class Group:
         return choice_text(cell, has_engines=self.has_engines, environment=environment)
 
 
-def setting_key(cell: MeasuredCell) -> tuple[object, ...]:
-    """Equal for cells that differ only in the batch size."""
-    of = cell.cell
-    return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads, of.python
+def setting_key(cell: Cell) -> tuple[object, ...]:
+    """Equal for cells of one job that differ only in the batch size."""
+    setting = cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras, cell.threads
+    return *setting, cell.python
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
@@ -185,7 +185,7 @@ def alike(
     ]
     firsts = [next(iter(of_work.values())) for of_work in by_work.values()]
     made = _told_apart(
-        Group(list(map(plain_of, of_work)), setting_key(plain_of(first)))
+        Group(list(map(plain_of, of_work)), setting_key(plain_of(first).cell))
         for of_work, first in zip(every, firsts, strict=True)
     )
     return list(zip(made, every, strict=True))

@@ -205,7 +205,7 @@ def _check_function(arguments: dict[str, Any]) -> None:
         value = arguments[flag]
         usual = inspect.signature(measure).parameters[flag].default
         if value is not usual and (usual is None or value != usual):
-            raise UserError(f"{flag}: is for a torch.nn.Module; a function decides it itself: measure(lambda: f(batch))")
+            raise UserError(f"{flag}: is for a torch.nn.Module; a function has its own: measure(lambda: f(batch))")
 
 
 def _check_network(arguments: dict[str, Any]) -> None:

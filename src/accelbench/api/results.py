@@ -131,7 +131,7 @@ class Results(list[Result]):
         ranked = groups(result._cell for result in self)
         works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
         if len({group.fastest.workload_key for group in ranked}) > 1:
-            raise UserError(f"best: the results are of different work: choose those of one: {'; '.join(works)}")
+            raise UserError(f"best: the results are of several jobs: select those of one: {'; '.join(works)}")
         if percentile not in NUM_SAMPLES_FOR:
             raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
         limit = None if latency_ms is None else Limit(latency_ms, percentile)

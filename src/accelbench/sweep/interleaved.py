@@ -55,7 +55,7 @@ def plan_runs(
     ids = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: holds other records, which new ones can't be interleaved with: name another")
-    return runs, replace(options, out=folder)
+    return runs, replace(options, out=folder, reference=first[0])
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:

@@ -25,12 +25,15 @@ class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
     With `repeats`, a cell has a line for each of its processes. The line has the speed of that process, and its gain
-    over the latest process of the reference: the setting of the job that ran first, at the same batch. The reference
-    may be among the records of `earlier` sweeps.
+    over the latest process of the reference at the same batch. The reference is the setting of the cell `reference`;
+    without it, the setting of the job that ran first, which may be among the records of `earlier` sweeps.
     """
 
-    def __init__(self, planned: Sequence[Planned], width: int, earlier: Sequence[Record] = ()) -> None:
+    def __init__(
+        self, planned: Sequence[Planned], width: int, earlier: Sequence[Record] = (), reference: Cell | None = None
+    ) -> None:
         self.width = width
+        self._reference = reference and setting_key(reference)
         self._settings: dict[object, object] = {}  # job -> the `setting_key` of its reference
         self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
         for record in earlier:
@@ -108,9 +111,9 @@ class JobLines:
         if not cell.competes:
             return None
         job = cell.workload_key, cell.place_key
-        setting = setting_key(cell)
+        setting = setting_key(cell.cell)
         of_batch = *job, cell.cell.batch_size
-        if self._settings.setdefault(job, setting) == setting:
+        if self._settings.setdefault(job, self._reference or setting) == setting:
             self._references[of_batch] = cell
         elif of_batch in self._references:
             return gap(cell, self._references[of_batch])

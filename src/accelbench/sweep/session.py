@@ -97,6 +97,7 @@ class Session:
             self.todo,
             self.evidence,
             earlier=self._known,
+            reference=options.reference,
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # a single cell's mistake is printed at the end
         )

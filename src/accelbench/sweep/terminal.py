@@ -58,6 +58,7 @@ class SweepProgress:
         evidence: Evidence,
         *,
         earlier: Sequence[Record] = (),  # records of earlier sweeps; the cells are compared with these
+        reference: Cell | None = None,  # other cells are compared with its setting; None: with the first that runs
         is_brief: bool = False,
         says_mistakes: bool = True,  # if False, the caller prints the user's mistakes
     ) -> None:
@@ -71,7 +72,8 @@ class SweepProgress:
         self.num_done = 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
-        self._jobs = JobLines(self.planned, console.width, earlier if console.is_terminal else ())
+        known = earlier if console.is_terminal else ()
+        self._jobs = JobLines(self.planned, console.width, known, reference)
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 

@@ -7,11 +7,11 @@ from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 
 ENGINE = "accelbench.engines.lightning.engine"
-LIGHT_IMPORT = "accelbench.engines.lightning.light_import"  # imported before Lightning
+LIGHTNING_IMPORT = "accelbench.engines.lightning.lightning_import"
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: PyTorch's host that also imports Lightning."""
     base = of_torch.host_spec(cell)
     first, *others = (name for name in base.preload if name != of_torch.ENGINE)
-    return replace(base, engine=ENGINE, preload=(first, LIGHT_IMPORT, ENGINE, *others))
+    return replace(base, engine=ENGINE, preload=(first, LIGHTNING_IMPORT, ENGINE, *others))
