@@ -75,7 +75,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: has no effect with data=module"),
         (
             ["data.name=random", "data.pipeline=host", "data.train_images=5"],
-            "data.train_images=5: does not go",
+            "data.train_images=5: has no effect",
         ),
         (["model.library=transformers", "model.task=causal_lm"], "data=mnist: networks of transformers run on random"),
         (["server.rate=9"], "server.rate=9: has no effect with protocol=window: use protocol=server"),
