@@ -99,7 +99,8 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     assert measurement.num_steady_samples == 100 - measurement.serving.num_errors
     assert "no luck" in measurement.serving.error
     assert (
-        any("not checked: it failed after its requests too" in warning for warning in measurement.warnings) == for_ever
+        any("not checked: the model also failed after the requests" in warning for warning in measurement.warnings)
+        == for_ever
     )
 
 

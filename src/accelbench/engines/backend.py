@@ -22,11 +22,14 @@ class BaseBackend:
         return 0, 0.0
 
     def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU, not on the device; None if the device has no silent fallback."""
+        """Names of the operators that ran on the CPU instead of the device.
+
+        None if the framework never silently falls back to the CPU.
+        """
         return None
 
     def peak_memory_bytes(self) -> int | None:
-        """The device allocator's peak since the process started; None if the device reports none."""
+        """The peak memory of the device's allocator since the process started; None if the device reports no peak."""
         return None
 
     def device_name(self) -> str | None:
@@ -34,9 +37,9 @@ class BaseBackend:
         return None
 
     def read_back(self) -> str | None:
-        """The settings that `changed` reads back, as text; None if the backend reads none."""
+        """A text that names the settings that `changed` reads back. None if the backend reads no settings."""
         return None
 
     def changed(self) -> list[str]:
-        """Reads the framework's settings back and returns a sentence about each that changed during the measurement."""
+        """Reads the framework's settings back. Returns sentences about settings that changed during the measurement."""
         return []

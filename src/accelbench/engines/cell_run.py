@@ -1,9 +1,9 @@
-"""The base class of one cell's run in all engines, from the first step to the `Measurement`.
+"""`CellRun`, the base class of all engines. It runs one cell, from the first step to the `Measurement`.
 
 An engine derives from `CellRun` and implements the methods that raise NotImplementedError. By default, `run_steps`
-calls the engine's steps in a loop. If the framework has its own loop, the engine overrides `run_steps`, and calls
-`measure_window`, `measure_epoch` and `evaluate` from the framework's callbacks. No code of this module runs between
-the parts of a timed step.
+calls the engine's steps in a loop. If the framework has its own loop, the engine overrides `run_steps`. The framework's
+callbacks then use `window`, `begin_epoch`, `end_epoch` and `end_evaluation`. No code of this module runs between the
+parts of a timed step.
 """
 
 import math
@@ -49,7 +49,7 @@ NUM_OBSERVED = 2
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources that the measured steps used. They are read before the output checks run."""
+    """The resources that the measured steps used. They are read before the output checks, which use resources too."""
 
     compiles: Compiles
     fallbacks: list[str] | None
@@ -98,7 +98,7 @@ class CellRun:
         self.known_work: Work | None = None
 
     def new_step(self) -> Step:
-        """A step over the measured batches. With `protocol=fit`, they end with the epoch; else they never end."""
+        """A step on the measured batches. With `protocol=fit`, the batches end with the epoch; else they never end."""
         raise NotImplementedError
 
     def new_test_step(self) -> Step:
@@ -106,33 +106,34 @@ class CellRun:
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
-        """The mean loss and the accuracy of the first `num_samples` samples of `step`.
+        """The mean loss and the accuracy of the `num_samples` samples that `step` has computed.
 
-        The loss is None if it diverged (see `checked_loss`). The accuracy is between 0 and 1, or None if the network
+        The loss is None if it diverged (see `checked_loss`). The accuracy is between 0 and 1. It is None if the network
         does not classify.
         """
         raise NotImplementedError
 
     def observe(self) -> Observed | None:
-        """Reads, after the measurement, which precision and device really ran; None in all ranks but the first."""
+        """Reads after the measurement which precision and device really ran. All ranks but the first return None."""
         raise NotImplementedError
 
     def begin_steady(self) -> None:
         """Runs once, when the warm-up is over."""
 
     def observe_output(self) -> ObservedOutput:
-        """Runs the measured network once more, on a batch that was never fed, and returns its output."""
+        """Runs the measured network once more, on a batch that was never fed, and returns the network's output."""
         raise NotImplementedError
 
     def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
-        """Builds a network on the CPU, with the weights of the measured network, or with `other` weights.
+        """Builds the network again, on the CPU and in `precision`.
 
-        `state` is the `state` of an `ObservedOutput`.
+        The new network gets the weights of the measured network, or different weights if `other`. `state` comes from an
+        `ObservedOutput`.
         """
         raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
-        """At most `num` batches of one sample each, in host memory, in the format of the feed."""
+        """At most `num` batches of one sample each. They are in host memory, in the format of the feed's batches."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
 
     def joined(self, requests: Sequence[Any]) -> Any:
@@ -171,10 +172,11 @@ class CellRun:
         return not self.is_one_step and checks.OUTPUT not in self.observations.unchecked
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-        """Runs the cell and returns its measurement; None in all ranks but the first.
+        """Runs the cell and returns its measurement.
 
-        `work` is the work of one step, if an earlier cell has counted it. If the cell serves requests, their raw times
-        are written to the file `requests`.
+        If several processes (ranks) run the cell, only the first rank returns the measurement; the others return None.
+        `work` is the work of one step, if an earlier cell has counted it. If the cell serves requests, the raw times of
+        the requests are written to the file `requests`.
         """
         self.known_work, self.requests_path = work, requests
         self.run_steps()
@@ -211,7 +213,11 @@ class CellRun:
         return runner
 
     def window(self, runner: Runner) -> Clock[None]:
-        """Measures blocks and single steps. Drops the times of parts that the steps of this cell do not have."""
+        """Measures blocks of steps and single steps.
+
+        A single step is timed in parts, such as fetching a batch and copying it to the device. The times of parts that
+        the steps of this cell do not have are dropped.
+        """
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
             self.timing = yield from schedule.of_steps(runner, cell.warmup, cell.steps)
@@ -266,7 +272,7 @@ class CellRun:
         self.ranks.end()
 
     def note_resources(self) -> None:
-        """Records the resources of the measured steps, at the first call only: the output checks also use resources."""
+        """Records the resources of the measured steps. Later calls do nothing: the output checks use resources too."""
         if self.resources is None:
             backend = self.backend
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
@@ -300,11 +306,14 @@ class CellRun:
         return findings
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
-        """The work of one step: the known work, or else the result of `count`; None for a cell of one step."""
+        """The work of one step: the known work or, if it is unknown, the result of `count`.
+
+        None for a cell of one step.
+        """
         return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
-        """Returns `loss`, or None if the loss is too large or not finite. In that case, sets `diverged`."""
+        """Returns `loss`. If the loss is too large or not finite, sets `diverged` and returns None."""
         if abs(loss) <= MAX_NUMBER:
             return loss
         self.diverged = f"the loss diverged to {loss:.0e}" if math.isfinite(loss) else "the loss is not finite"
@@ -314,7 +323,7 @@ class CellRun:
         return self.backend.device_name() or look(self.cell.device).name
 
     def num_samples(self) -> dict[str, int]:
-        """Split of the data -> its number of samples; empty for random images."""
+        """A dict from each split of the data to its number of samples. Empty for random images."""
         return {} if is_random(self.cell) else read_counts(self.data_folder)
 
     def _collect(self, observed: Observed) -> Measurement:
@@ -364,7 +373,7 @@ class CellRun:
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
         """One check for each promise that applies to the cell."""
         if (read := self.backend.read_back()) is not None:
-            yield Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
+            yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:
             yield Check(promise=Promise.settings, observed="only the number of threads was read back")
         else:
@@ -377,11 +386,11 @@ class CellRun:
         elif not self.trains:
             yield Check(promise=Promise.outputs)
         if self.cell.model.samples is None and self.timing.blocks:
-            yield Check(promise=Promise.counts, observed="samples of each block, beside batch_size", share=1.0)
+            yield Check(promise=Promise.counts, observed="samples of each block, compared with batch_size", share=1.0)
 
     def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:
-            yield "one step shows that the cell runs, not how fast; its output was not checked"
+            yield "one step shows only that the cell runs, not how fast, and the output was not checked: use more steps"
         if self.diverged is not None and self.goal is None:
             yield self.diverged
         yield from dict.fromkeys(self.changes)

@@ -1,4 +1,4 @@
-"""The number formats of each precision word: one table for all engines."""
+"""The number formats of each precision, such as bf16_mixed: one table for all engines."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -35,9 +35,10 @@ def computed_in(formats: Mapping[str, int]) -> str:
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:
-    """The precision word for the formats that ran, or a text with both formats if no word matches.
+    """The precision, such as `bf16_mixed`, with the formats `stored` and `computed` (see `Formats`).
 
-    `stored` and `computed` are formats as in `Formats`. `tf32`: whether fp32 products were computed in TF32.
+    If no precision has these formats, returns a text that names both. `tf32` is whether products of fp32 numbers were
+    computed in TF32.
     """
     if stored == computed == "float32":
         return Precision.tf32 if tf32 else Precision.fp32

@@ -1,6 +1,7 @@
-"""Training to a target (`protocol=target`), for every engine: when to evaluate, when to stop, and the log of times.
+"""Training to a target (`protocol=target`), for every engine.
 
-Evaluations use the validation part of the training set. docs/time-to-accuracy.md describes the protocol.
+This module decides when to evaluate and when to stop, and keeps the log of times. Evaluations use the validation part
+of the training set. docs/time-to-accuracy.md describes the protocol.
 """
 
 import math
@@ -26,7 +27,7 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """Yields the number of calls of the engine's step before each evaluation, counted from the start of training.
+    """Yields one number for each evaluation: how many calls of the engine's step come before it, in total.
 
     An epoch has `per_epoch` calls. Each call runs `in_call` training steps.
     """
@@ -76,13 +77,16 @@ class GoalRun:
         return schedule.boot_s() - self._started_s
 
     def begin(self, span: Span) -> None:
-        """Ends the present span and begins the next one at the same moment, so that the log has no gaps."""
+        """Ends the present span of the log and begins `span` at the same moment, so that the log has no gaps."""
         now_s = self.now_s
         self.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
         self._span, self._began_s = span, now_s
 
     def end(self, timing: Timing) -> None:
-        """Ends the last span. Writes the start of training, the end of the log and a lack of time into `timing`."""
+        """Ends the last span of the log. Records in `timing` when training started and when the log ended.
+
+        Also records if time ran out before the target was reached.
+        """
         self.begin(self._span)
         began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
         timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
@@ -107,7 +111,7 @@ class GoalRun:
                 return
 
     def next_end(self) -> int:
-        """The number of calls, from the start of training, after which the next evaluation follows."""
+        """How many calls since the start of training come before the next evaluation."""
         return next(self._ends)
 
     def ends_now(self) -> bool:
@@ -120,12 +124,12 @@ class GoalRun:
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
-        """Whether there is no time for another step. `of_ranks`: whether its argument is true in any rank."""
+        """Whether there is no time for another step. `of_ranks` returns whether its argument is true in any rank."""
         self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
 
     def train(self, run: "CellRun", step: Step) -> None:
-        """Trains until the next evaluation: `step.fetch` raises StopIteration there."""
+        """Trains until the next evaluation is due. Then `step.fetch` raises StopIteration."""
         self.begin_training(run)
         schedule.time_epoch(step, run.wait_for_ranks)
         self.end_training(run)
@@ -137,7 +141,7 @@ class GoalRun:
         _, self._compiled_s = run.backend.compiles()
 
     def end_training(self, run: "CellRun") -> None:
-        """Ends an interval of training. The caller has waited for the devices. An evaluation follows."""
+        """Ends an interval of training, before an evaluation. The caller must have waited for the devices."""
         self.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
         run.changes += run.backend.changed()
@@ -162,9 +166,9 @@ class GoalRun:
         run.note_resources()
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
-        """Runs an evaluation. Returns the target's metric, and the mean loss and accuracy by name.
+        """Runs an evaluation. Returns the value of the target's metric, and {"loss": ..., "accuracy": ...}.
 
-        The metric is None if the loss is not finite.
+        The metric's value is None if the loss is not finite.
         """
         schedule.time_epoch(step, run.wait_for_ranks)
         loss, accuracy = run.outcome(step, num_samples)
@@ -183,8 +187,8 @@ class GoalRun:
     def add(self, value: float | None, num_steps: int, num_samples: int, epochs: float) -> None:
         """Records an evaluation that ends now, after `num_steps`, `num_samples` and `epochs` of training.
 
-        The training is over if the loss is not finite, if all epochs were trained, if time ran out, or if this is the
-        evaluation after the one that reached the target.
+        The training is over if the loss is not finite, if all epochs were trained, if time ran out, or if an earlier
+        evaluation has reached the target.
         """
         # A metric may be in single precision. Seven digits keep its 0.9 from becoming 0.899999976.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
@@ -207,7 +211,7 @@ class GoalRun:
             self.hit = len(self.evaluations) - 1
 
     def outcome(self) -> TargetTraining:
-        """The training as a record keeps it. Call it after the last span has ended."""
+        """The training, in the form that a record stores. Call this method after the last span of the log has ended."""
         # The sweep sets `planned_in`.
         names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]
         return TargetTraining(**{name: getattr(self, name) for name in names})

@@ -1,4 +1,4 @@
-"""Input images for all engines: their arrays, order and shapes; and which networks accept which images."""
+"""Input images for all engines: arrays, order and shapes. Also decides which networks accept which images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Takes:
         return has_right_channels and min(shape[-2:]) >= self.least
 
 
-# Definition of a network of accelbench, or name of a library -> the images it accepts. Any other accepts all images.
+# Name of a network of accelbench, or of a library -> the images that it accepts. Other networks accept all images.
 TAKES: Mapping[str, Takes] = {
     "cnn": Takes("mnist", least=24),
     **dict.fromkeys(("rnn", "lstm", "autoencoder"), Takes("mnist", in_colour=False)),
@@ -51,20 +51,21 @@ def is_random(cell: Cell) -> bool:
 def check_has_epochs(cell: Cell) -> None:
     """Raises UnsupportedError if the protocol needs epochs and the cell's images are random."""
     if is_random(cell) and cell.protocol in EPOCHS:
-        raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs; use protocol=window or steps")
+        raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs: use protocol=window or steps")
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
-    """The arrays of a split of the prepared data set.
+    """The images and labels of a split of the prepared data set.
 
-    Splits other than "test" are the training images that the cell uses (`data.train_images`).
+    For "test", these are all test images. For any other split, they are the training images that the cell uses: the
+    first `data.train_images`, or all.
     """
     is_test = split == "test"
     return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order of the samples of a split. `num` is the number of samples of its arrays.
+    """The order in which the samples of a split are fed. The split's arrays have `num` samples.
 
     The split "train" is shuffled. The order is endless, unless the protocol runs epochs. If `protocol=target`, the
     training images are divided into "train" and `VALIDATION`. See `Order` for `last` and `part`.
@@ -87,7 +88,7 @@ def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
 
 
 def shape_in(data_folder: Path) -> Shape:
-    """The shape of the prepared images in a folder, channels first. Raises DataError if there are none."""
+    """The shape of the prepared images in a folder, channels first. Raises DataError if the folder has no images."""
     return channels_first(load_split(data_folder, "train").images.shape[1:])
 
 
@@ -102,10 +103,10 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images of noise that no feed has, different at each call: an array of shape (num, *shape).
+    """Images of noise, an array of shape (num, *shape). No feed contains them, and each call returns other images.
 
-    With `floats`, they are float32 from -2 to 2, like random images; else uint8. Each image has another contrast, so
-    that a network that averages over an image returns a different output for each.
+    If `floats`, the images are float32 from -2 to 2, like random images; else they are uint8. Each image has another
+    contrast. Therefore even a network that averages over an image returns a different output for each image.
     """
     generator = np.random.default_rng()
     contrast = generator.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
@@ -121,7 +122,10 @@ def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Cal
 
 
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """Looks up the factory of one of accelbench's networks. Raises UserError for an unknown name or for weights."""
+    """Looks up the factory of one of accelbench's networks.
+
+    Raises UserError if the name is unknown, or if `model.weights` asks for trained weights: these networks have none.
+    """
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)
     if model.weights != Weights.none:
@@ -139,9 +143,10 @@ def check_name(model: ModelSpec, names: Sequence[str]) -> None:
 
 
 def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:
-    """A message if the network does not accept images of this shape, with a setting to use instead; else None.
+    """Returns a message if the network does not accept images of this shape, else None.
 
-    `data` is the word of the data set; with random images, the message suggests another `model.input_shape`.
+    The message names a setting to use instead. With random images, it is another `model.input_shape`; otherwise, it is
+    another data set. `data` is the word of the present data set.
     """
     takes = TAKES.get(model.definition if model.library == Library.accelbench else model.library)
     if takes is None or takes.fits(shape):

@@ -1,11 +1,11 @@
-"""Looks up the host process of a cell: the engine's module, its early imports and its environment variables.
+"""Describes the host process of a cell: the engine's module, the early imports and the environment variables.
 
-Each engine is a folder beside this file. The folder's name is the engine's word in `vocab.Engine`. Its `spec.py`
-defines `host_spec(cell) -> HostSpec` and imports no framework. The engines in `vocab.EXPORTING` share
+Each engine is a folder beside this file. The folder's name is the engine's word in `vocab.Engine`. The folder's
+`spec.py` defines `host_spec(cell) -> HostSpec` and imports no framework. The engines in `vocab.EXPORTING` share
 `exported/spec.py`.
 
-No other folder imports an engine's folder. Therefore a cell depends only on the code of its engine and on the modules
-that all engines share.
+The modules that all engines share import no engine's folder. Therefore a cell depends only on these modules, on the
+folder of its engine, and on the folders that this engine imports.
 """
 
 import importlib
@@ -47,8 +47,9 @@ UNFINISHED = "unfinished-"  # prefix of a folder's name while an engine exports 
 class HostSpec:
     """The description of a host. A host is a process that forks the processes of cells.
 
-    `exported_as`: cells with equal values can load the same exported network. The engine's
-    `export(cell, data_folder, folder)` writes that network, in a separate process. None if the engine exports none.
+    Cells with equal `exported_as` can load the same exported network. The engine's function
+    `export(cell, data_folder, folder)` writes that network in a separate process. If the engine exports no networks,
+    `exported_as` is None.
     """
 
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
@@ -66,7 +67,7 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: the description of its engine's `spec.py`, with the variables of the cell's allocator."""
+    """The host of `cell`, as the `spec.py` of its engine describes it. Adds the variables of the cell's allocator."""
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}

@@ -29,12 +29,12 @@ LEAST_WARM = 2  # fewest steps of full batches in a warm-up
 
 
 def powers_up_to(most: int) -> list[int]:
-    """The powers of two below `most`, and `most`. Networks that are compiled for each batch size use these sizes."""
+    """The powers of two below `most`, and `most`. A network that is compiled for each batch size uses only these."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
 
 
 def batch_of(run: "CellRun", pool: Sequence[Any], size: int) -> Any:
-    """Joins the first `size` requests of `pool` into one batch; begins again at the pool's end."""
+    """Joins the first `size` requests of `pool` into one batch. If the pool has fewer requests, they are repeated."""
     return run.joined([pool[index % len(pool)] for index in range(size)])
 
 
@@ -59,8 +59,8 @@ class Worker:
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
         """Warms up the calling thread. Returns the seconds of each full batch.
 
-        First it computes one batch of each of `sizes`, the largest size first. Then it computes one batch of each size
-        in `further`, while time allows. At last it computes full batches. All sizes are warmed up because some
+        First, it computes one batch of each size in `sizes`, the largest size first. Then it computes one batch of each
+        size in `further`, while time allows. At last, it computes full batches. All sizes are warmed up, because some
         libraries prepare each batch size once in each thread.
         """
 
@@ -118,7 +118,7 @@ def serve(run: "CellRun", step: Step) -> None:
     except Exception as error:
         if not served.num_errors:
             raise
-        run.observations.unchecked[OUTPUT] = f"it failed after its requests too ({one_line(message_of(error))})"
+        run.observations.unchecked[OUTPUT] = f"the model also failed after the requests ({one_line(message_of(error))})"
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
@@ -135,7 +135,7 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
     """Groups batches into blocks of at least `Window.block_s`.
 
-    `done` has the end of each sample, in nanoseconds, ascending. `began` is when the first batch began.
+    `done` has the times when the samples ended, in nanoseconds, ascending. `began` is when the first batch began.
     """
     ends, nums = np.unique(done, return_counts=True)  # all samples of a batch end at the same time
     blocks, first = list[Block](), 0

@@ -1,6 +1,6 @@
-"""A user's own network, `model.target`: its import and its checks.
+"""Imports and checks the user's classes and functions, such as the network `model.target`.
 
-Importing runs the user's code. Therefore only the process of a cell imports it.
+An import runs the user's code. Therefore only the process of a cell imports the user's code.
 """
 
 import importlib
@@ -23,10 +23,10 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 
 
 def dotted_path(text: str) -> str:
-    """Converts the name of a file or an entry point to a dotted path; empty if it can't be converted.
+    """Converts the name of a file or an entry point to a dotted path. Returns "" if the name can't be converted.
 
-    nets.py -> nets.MyNet, if MyNet is the first network in the file. nets.py:MyNet, nets:MyNet, ./nets/MyNet ->
-    nets.MyNet.
+    The names nets.py:MyNet, nets:MyNet and ./nets/MyNet become nets.MyNet. If MyNet is the first network in the file
+    nets.py, nets.py becomes nets.MyNet too.
     """
     module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
     file = f"{module}.py"
@@ -38,20 +38,23 @@ def dotted_path(text: str) -> str:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Checks the setting `flag`. Raises UserError if `path` is no dotted path, or is in Python's standard library."""
+    """Checks `path`, the value of the setting `flag`.
+
+    Raises UserError if `path` is not a dotted path, or if it leads into Python's standard library.
+    """
     root, dot, _ = path.partition(".")
     if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
         example = dotted_path(path) or EXAMPLE
         raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={example}")
     if root in sys.stdlib_module_names:
-        why = f"{root} is a module of Python's standard library; give your module another name"
+        why = f"{root} is a module of Python's standard library: give your module another name"
         raise UserError(f"{flag}={path}: {why}")
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """Imports a class or function, but does not call it.
+    """Imports the class or function that `path` names, but does not call it. `flag` is the setting with this path.
 
-    Raises UserError if the path names no class or function, or one of Python's standard library.
+    Raises UserError if `path` names no class or function, or if Python's standard library defines it.
     """
     check_path(flag, path)
     module, _, name = path.rpartition(".")
@@ -66,7 +69,7 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         function = function.func
     home = getattr(function, "__module__", None) or type(function).__module__  # None: a method of a built-in object
     if home.partition(".")[0] in sys.stdlib_module_names:
-        raise UserError(f"{flag}={path}: it is part of Python's standard library")
+        raise UserError(f"{flag}={path}: it is part of Python's standard library: name a class or function of your own")
     return target  # type: ignore[no-any-return]
 
 
@@ -83,20 +86,20 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
     """Imports the class or function `model.target`.
 
     `network` is the framework's base class of networks; messages call it `named`. Raises UserError if the import fails.
-    Also raises UserError if `model.factory` is false and the target is neither a subclass of `network` nor a function
-    whose return annotation is one.
+    Unless `model.factory` is true, the target must be a subclass of `network`, or a function with a return annotation
+    that is such a subclass. Raises UserError if it is neither.
     """
     target = import_path("model.target", model.definition)
     if not (model.factory or _is_network(target, network) or _is_network(_returned_by(target), network)):
-        why = f"is neither a subclass of {named} nor a function whose return annotation is one"
-        raise UserError(f"model.target={model.definition}: {why}; if it returns a network, set model.factory=true")
+        why = f"is neither a subclass of {named} nor a function annotated to return such a subclass"
+        raise UserError(f"model.target={model.definition}: {why}: if it returns a network, set model.factory=true")
     return target
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """The package of Lightning, `lightning.pytorch` or `pytorch_lightning`, that defines a parent class of `kind`.
+    """The package of Lightning that defines a parent class of `kind`: `lightning.pytorch` or `pytorch_lightning`.
 
-    `base` is the name of the parent class. None if no parent class has this name and comes from Lightning.
+    `base` is the name of the parent class. None if no parent class of this name comes from Lightning.
     """
     for parent in kind.__mro__:
         root = parent.__module__.partition(".")[0]
@@ -110,7 +113,7 @@ def _is_network(target: object, network: type) -> bool:
 
 
 def _returned_by(target: Callable[..., object]) -> object:
-    """The type of a function's return annotation; None if there is none, or if its evaluation fails."""
+    """The type in a function's return annotation. None if the annotation is missing or can't be evaluated."""
     try:
         return get_type_hints(target).get("return")
     except Exception:
