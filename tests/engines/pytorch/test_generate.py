@@ -101,7 +101,7 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
     ("name", "generate", "message"),
     [
         slow("mamba", SHORT, "model.name=mamba: has no key-value cache, which mode=generate needs: use mode=in"),
-        ("vit", SHORT, "model.task=causal_lm: vit has no such task on token ids"),
+        ("vit", SHORT, "model.task=causal_lm: vit can't do this task on token ids"),
         (
             "gpt2",
             Generate(prompt_tokens=1000, new_tokens=25),

@@ -30,7 +30,7 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
     measurement = engine.run(cell, tmp_path)
     assert judge(cell, measurement) is None
     assert measurement.threads == usable_cores()
-    (note,) = (note for note in measurement.notes if "its code set" in note)
+    (note,) = (note for note in measurement.notes if "the user's code set" in note)
     assert name in note
     wanted = {**global_state.values_of_a_cell(allow_tf32=False), global_state.DETERMINISTIC: 0}
     now = global_state.snapshot()
@@ -43,7 +43,8 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
 )
 def test_what_a_network_sets_in_a_step_is_named(tmp_path, what, name):
     cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **THREE_STEPS)
-    warnings = [warning for warning in engine.run(cell, tmp_path).warnings if warning.startswith("its code changed")]
+    beginning = "the user's code changed"
+    warnings = [warning for warning in engine.run(cell, tmp_path).warnings if warning.startswith(beginning)]
     assert len(warnings) == 1
     assert name in warnings[0]
 

@@ -61,7 +61,7 @@ def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
 
 
 def test_an_option_that_has_nothing_to_change_is_refused():
-    with pytest.raises(UnsupportedError, match="^freeze=true changes nothing here: no batch normalisation"):
+    with pytest.raises(UnsupportedError, match="^freeze=true: no batch normalisation of the network can be folded"):
         options.prepared(nn.Linear(784, 10), Options(freeze=True))
 
 

@@ -89,7 +89,7 @@ def test_weights_of_another_network_are_named(tmp_path):
     path = tmp_path / "other.safetensors"
     state = Tied().state_dict()
     save_file({"first.weight": state["first.weight"], "first.bias": state["first.bias"], "more": torch.zeros(3)}, path)
-    with pytest.raises(UserError, match="are not those of the network: .*last.bias.*more"):
+    with pytest.raises(UserError, match="weights do not fit the network: .*last.bias.*more"):
         weights.load(Tied(), str(path))
     save_file({"first.weight": torch.zeros(3)}, path)
     with pytest.raises(UserError, match="size mismatch for first.weight"):

@@ -30,8 +30,8 @@ NO_LABEL = -100  # label of tokens without a loss, in transformers
 def config_of(model: ModelSpec) -> Any:
     """The configuration of the network, set for a plain forward pass for `model.task`.
 
-    Raises UserError if there is no such architecture or argument, or if the architecture can't do the task with token
-    ids as inputs.
+    Raises UserError if transformers has no such architecture, if the architecture has no such argument, or if it can't
+    do the task with token ids as inputs.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -41,7 +41,7 @@ def config_of(model: ModelSpec) -> Any:
     default = transformers.CONFIG_MAPPING[name]()
     has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
     if not has_task or not hasattr(default, "vocab_size"):
-        raise UserError(f"model.task={model.task}: {name} has no such task on token ids, the only inputs that run here")
+        raise UserError(f"model.task={model.task}: {name} can't do this task on token ids: use another model.task")
     arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
     for name_of_argument in model.args:
         if name_of_argument not in arguments:  # transformers would accept it without an error
@@ -60,7 +60,7 @@ def config_of(model: ModelSpec) -> Any:
 
 
 def build(model: ModelSpec) -> nn.Module:
-    """Builds the network with random weights from torch's generator. Raises UserError, as `config_of` does."""
+    """Builds the network with random weights from torch's generator. Raises the same errors as `config_of`."""
     import transformers
 
     network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config_of(model))
@@ -71,9 +71,9 @@ class TokenMaker:
     """Makes batches of random token ids.
 
     The ids of padding and of the end of a text are left out, because networks treat these tokens differently. A
-    sequence has `length` tokens, by default the number in the settings. Batches have an attention mask of ones, except
-    prompts. In training, batches have labels, and the network computes its loss from them. Labels are class indices or
-    token ids, or numbers in the cell's dtype.
+    sequence has `length` tokens, by default `model.batch_args.seq_len`. Batches have an attention mask of ones; only
+    prompts have none. In training, batches have labels, from which the network computes its loss. Depending on the
+    task, labels are class indices, token ids, or numbers in the cell's dtype.
 
     Raises UserError if the network has fewer positions than a sequence has tokens.
     """

@@ -65,13 +65,13 @@ class Backend(BaseBackend):
     def hold(self, dtype: torch.dtype) -> None:
         """Sets the global settings again before the first step, because the user's code may have changed them.
 
-        New tensors get `dtype`. `changed` compares with these settings.
+        New tensors get `dtype`. Later, `changed` compares the present settings with these.
         """
         if self.held is not None:
             self.held.again(dtype)
 
     def read_back(self) -> str | None:
-        return None if self.held is None else "PyTorch's global settings, its threads among them"
+        return None if self.held is None else "PyTorch's global settings and number of threads"
 
     def changed(self) -> list[str]:
         """Sentences about settings that changed after `hold`, and about denormal numbers that are not flushed."""
@@ -83,7 +83,7 @@ class Backend(BaseBackend):
     def notes(self) -> Iterator[str]:
         """A note on settings of the user's code that `hold` replaced."""
         if self.held is not None and self.held.overridden:
-            yield f"its code set {', '.join(self.held.overridden)}; accelbench measured it with its own settings"
+            yield f"the user's code set {', '.join(self.held.overridden)}, but accelbench used its own settings"
 
     def device(self) -> torch.device:
         """The device of the tensors."""
@@ -98,7 +98,7 @@ class Backend(BaseBackend):
         return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
-        """Returns the output. If its parts are on several devices, they are joined on one when the step runs."""
+        """Returns the output. If parts of it are on several devices, the running step joins them on one device."""
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
@@ -161,7 +161,10 @@ class Accelerator(Backend):
             torch.accelerator.reset_peak_memory_stats(self.torch_type)
 
     def put(self, batch: Any) -> Any:
-        """Copies a batch to the device and waits: not all devices can copy later from memory that is not pinned."""
+        """Copies a batch to the device and waits for the copy.
+
+        Without pinned memory, not all devices can copy while the host continues.
+        """
         return mapped(batch, lambda tensor: tensor.to(self.device()))
 
     def wait(self) -> None:
@@ -208,10 +211,10 @@ class Xla(Backend):
     """The backend for torch_xla, on a TPU or on the CPU (with `PJRT_DEVICE=CPU`).
 
     Without `ranks`, one process drives `num_asked` devices as one (SPMD). Batches are divided among the devices, and
-    each has all weights. XLA partitions the step and sums the gradients.
+    each device has all weights. XLA partitions the step and sums the gradients.
 
-    With `ranks`, each rank drives one device, on one host or on a TPU pod. PJRT joins the processes. PJRT's client for
-    the CPU can't do that (pytorch/xla#5342).
+    With `ranks`, each process (rank) drives one device. The processes are on one host or on a TPU pod. PJRT joins them,
+    but it can't do that on the CPU (pytorch/xla#5342).
     """
 
     torch_type = "xla"
@@ -247,21 +250,21 @@ class Xla(Backend):
     def _join(self, ranks: Ranks) -> None:
         """Joins the processes, before any tensor is on the device.
 
-        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for it without end. Also
-        raises it if PJRT has joined another number of devices than `ranks.num`.
+        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for that process without
+        end. Also raises UnsupportedError if PJRT has not joined `ranks.num` devices.
         """
         from torch_xla._internal import pjrt, tpu
 
         flag = "engine.xla_processes=true"
         if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
-            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs one"
+            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs its own process"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
         num_joined = self.runtime.world_size()
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
-            reason = f"PJRT joined {num_joined} devices, and this process has {num_here} of them"
-            raise UnsupportedError(f"{flag}: {reason}, not one of devices={ranks.num}")
+            reason = f"PJRT joined {num_joined} devices, {num_here} of them in this process"
+            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs as many, one in each process")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)
@@ -271,15 +274,15 @@ class Xla(Backend):
         changes = super().changed()
         now = self.torch_xla.backends.get_mat_mul_precision()
         if now != "highest":
-            changes.append(f"its code changed torch_xla's matrix precision from highest to {now} while it was measured")
+            changes.append(f"the user's code changed torch_xla's matrix precision from highest to {now}")
         return changes
 
     def seed(self, number: int) -> None:
-        """Seeds torch_xla. Without it, the generator starts from the same state in each process."""
+        """Seeds torch_xla's random generator. Otherwise it would start from the same state in each process."""
         self.model.set_rng_state(number)
 
     def put(self, batch: Any) -> Any:
-        """Copies a batch to the device, or divides it among several. A batch that is already there is returned."""
+        """Copies a batch to the device, or divides it among several devices. Does nothing if it is there already."""
         if self.num_asked == 1:
             return super().put(batch)
         if next(tensors_in(batch)).device.type != "xla":
@@ -302,7 +305,7 @@ class Xla(Backend):
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """Copies the network to the device. Restores shared weights, because torch copies them for each layer."""
+        """Copies the network to the device. Restores shared weights: torch copies a shared weight for each layer."""
         names: dict[int, list[str]] = defaultdict(list)
         for name, weight in network.named_parameters(remove_duplicate=False):
             names[id(weight)].append(name)
@@ -322,7 +325,7 @@ class Xla(Backend):
             self.model.reduce_gradients(optimizer)
 
     def fallbacks(self) -> list[str]:
-        """Operators that XLA lacks, such as `aten::nonzero`, so that they ran on the CPU; from torch_xla's counters."""
+        """Operators that ran on the CPU because XLA lacks them, such as `aten::nonzero`. torch_xla counts them."""
         return sorted(name for name in self.metrics.executed_fallback_ops() if name not in NO_FALLBACKS)
 
     def wait(self) -> None:
@@ -345,7 +348,7 @@ class Xla(Backend):
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
-        """PJRT's name of the hardware, such as `TPU v4`; None on the CPU, and if one process drives several devices."""
+        """PJRT's name of the hardware, such as `TPU v4`. None on the CPU, or if one process drives several devices."""
         if self.runtime.device_type() != "TPU" or self.num_asked > 1:
             return None
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
@@ -366,7 +369,7 @@ def num_parts(tensor: Tensor) -> int:
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """Creates the backend of this rank's device, or of all `num_devices` if one process drives them."""
+    """Creates the backend for the device of this process, or for all `num_devices` that this process drives."""
     if device == Device.gpu:
         return Cuda(ranks.local_rank if ranks else 0)
     if device == Device.cpu:

@@ -1,4 +1,4 @@
-"""The PyTorch engine: measures one cell in a plain loop over its steps."""
+"""The PyTorch engine: measures one cell. A plain Python loop runs the steps of the cell."""
 
 import re
 import time
@@ -74,11 +74,14 @@ def run(
     requests: Path | None = None,
     kind: "type[Run] | None" = None,
 ) -> Measurement | None:
-    """Runs `cell` in this process and returns the measurement; None in all ranks but the first.
+    """Runs `cell` in this process and returns its measurement.
 
-    The cell's device must be present, and the process must not have run another cell. The trained weights are written
-    to the file `weights`, the raw times of requests to the file `requests`. `work` is the work of one step, if it was
-    counted before. `kind` is the class of the run, for engines that derive from this one.
+    If several processes (ranks) run the cell, only the first rank returns the measurement; the others return None. The
+    cell's device must be present, and the process must not have run another cell.
+
+    The trained weights are written to the file `weights`. The raw times of requests are written to the file `requests`.
+    `work` is the work of one step, if an earlier cell has counted it. `kind` is the class of the run; engines that
+    derive from this engine pass their own class.
 
     Raises UnsupportedError if the cell can't run here.
     """
@@ -95,13 +98,17 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Checks that the cell's network runs: runs one step. Returns the work of the step, or None if that is unknown.
+    """Runs one step of the cell's network, to check that the network runs.
 
-    The step runs first with fake tensors, which costs almost no time. This may fail because the network needs the
-    contents of tensors. In this case, the step runs again on the CPU in fp32. If it fails there too, the error is
-    raised if the cell itself runs on the CPU in fp32, or if it is one of `EVERYWHERE`. Other errors may not occur on
-    the cell's device. Mistakes that accelbench finds are raised at once. For inference on the CPU, the first run is
-    left out.
+    Returns the work of the step, or None if the work is unknown.
+
+    The first attempt uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
+    network needs the contents of tensors. Then a second attempt runs the step on the CPU in fp32. If the second attempt
+    fails too, its error is raised in two cases: the cell itself runs on the CPU in fp32, or the error is in
+    `EVERYWHERE`. Other errors are ignored, because they may not occur on the cell's device.
+
+    If accelbench itself finds a mistake (UserError, UnsupportedError), its error is raised at once. For inference on
+    the CPU, there is no first attempt.
     """
     if cell.mode == Mode.generate:  # only two new tokens, but as many positions
         generate = cell.generate
@@ -139,15 +146,15 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
-            error.add_note(f"its input is images of shape {shape}: for other inputs, set model.batch")
+            error.add_note(f"the network got images of shape {shape}: if it needs other inputs, set model.batch")
         raise
     return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
 
 
 def count_step(cell: Cell) -> Work:
-    """Counts the work of one step of `cell`, which must be in fp32, on the CPU, with random images.
+    """Counts the work of one step of `cell`, which must run on the CPU in fp32, with random images or tokens.
 
-    In training, the network is built with fake tensors, which is fast.
+    In training, the network is built with fake tensors, because this is fast.
     """
     model = cell.model
     if model.library == Library.transformers:
@@ -166,9 +173,10 @@ def count_step(cell: Cell) -> Work:
 
 
 def _extrapolated(cell: Cell, task: ImageTask) -> Work:
-    """Counts the work of a step of inference: runs it on one and on two images, and extrapolates to the batch size.
+    """Counts the work of a step of inference.
 
-    It avoids fake tensors: their imports, torch._dynamo and sympy, take longer than these two steps.
+    Runs the network on one image and on two images, and extrapolates their work to the batch size. Fake tensors are not
+    used, because they need torch._dynamo and sympy, and these imports take longer than the two steps.
     """
     shape = cell.model.input_shape
     works = []
@@ -245,7 +253,7 @@ class Run(NetworkOutputs):
             self.note_end()
 
     def _measure_with(self, dtype: torch.dtype) -> None:
-        """Measures the cell. New tensors get `dtype`, or fp32 if the network's code fails with `dtype`."""
+        """Measures the cell. New tensors get `dtype`. If the network's code fails with it, they get fp32 instead."""
         try:
             self.in_grad_mode(self._measure)
         except RuntimeError as error:
@@ -269,7 +277,7 @@ class Run(NetworkOutputs):
         self.program = Program(network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num)
 
     def begin(self, dtype: torch.dtype) -> None:
-        """Begins the measurement. The model and the optimiser are on the device. New tensors get `dtype`."""
+        """Begins the measurement, when the model and the optimiser are on the device. New tensors get `dtype`."""
         self.build_s = time.perf_counter() - self.build_started
         self.backend.seed(self.ranks.seed(self.cell.seed))
         self.backend.hold(dtype)
@@ -309,7 +317,7 @@ class Run(NetworkOutputs):
         training.set_modes(network, modes)
 
     def _train_to_goal(self, goal: GoalRun) -> None:
-        """Trains in intervals, with an evaluation after each; see `engines.goal`."""
+        """Trains to the cell's target. An evaluation follows each interval of training; see `engines.goal`."""
         held_out = self.workload.feed_of(VALIDATION)
         program = self.program
         self.plan_goal(goal)
@@ -343,7 +351,10 @@ class Run(NetworkOutputs):
         self.last_result = step.result
 
     def _infer_epochs(self) -> None:
-        """Infers several epochs. Each covers all batches, even if the mode of autograd changes in between."""
+        """Runs several epochs of inference.
+
+        If an epoch fails because the network needs another mode of autograd, the whole epoch runs again in that mode.
+        """
         for _ in range(NUM_INFER_EPOCHS):
             self.in_grad_mode(self._infer_epoch)
         if self.ranks.leads:
@@ -367,7 +378,7 @@ class Run(NetworkOutputs):
         self.keep_last_output(step)
 
     def after_window(self) -> Clock[None]:
-        """The clock after the window: records the weights, then times the phases and operators of further steps."""
+        """The clock after the timed window. Records the weights, then times phases and operators of further steps."""
         if self.trains:
             with self.observations.checking(WEIGHTS):
                 self.note_end()
@@ -380,16 +391,19 @@ class Run(NetworkOutputs):
         self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
-        """A step with the same network. Several threads can use it, because it keeps nothing of a batch."""
+        """A step with the same network. Several threads can share the network: it keeps nothing of a batch."""
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
-        """The mean loss and the accuracy, from the sums of the step in all ranks."""
+        """The mean loss and the accuracy. Both are computed from the step's sums, added up over all ranks."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def keep_last_output(self, step: InferStep) -> None:
-        """Keeps an output, in the first rank, after everything was measured. In training, only of plain networks."""
+        """Keeps an output of the network for the output check, after everything was measured.
+
+        Only the first rank calls this method. In training, an output is kept only if the network is plain (`is_plain`).
+        """
         self.step = step
         if not self.trains:
             self.observations.modes = training.training_in_inference(self.network)
@@ -409,7 +423,7 @@ class Run(NetworkOutputs):
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
-        """Combines the observations of all ranks, in the first one; None in the others."""
+        """Combines the observations of all ranks (processes). The first rank returns the result, the others None."""
         reports = self.ranks.gather(self._report())
         if not self.ranks.leads:
             return None
@@ -421,7 +435,7 @@ class Run(NetworkOutputs):
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
-        """The work of one step. It is counted after everything was measured, because counting takes memory."""
+        """The work of one step. Counting takes memory, so this method runs after everything was measured."""
         if self.watched_work is not None:
             return self.watched_work
         if self.observations.products.in_other_threads:
@@ -433,15 +447,15 @@ class Run(NetworkOutputs):
         yield from super().notes()
         yield from options.compile_notes(self.cell.options)
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
-            yield "the code changes its batch, so each step gets a copy of the batch"
+            yield "the user's code changes the batch that it gets, so each step gets a new copy of the batch"
         elif pins(self.cell, self.backend):
             yield "input copied from pinned memory"
 
     def _diverges_by_rounding(self) -> bool:
         """Whether rounding makes the loss diverge.
 
-        It does if new networks, trained for some steps on the CPU, have a finite loss in fp32 but not in the cell's
-        precision.
+        Trains two new networks for some steps on the CPU, one in the cell's precision and one in fp32. Rounding is the
+        reason if only the loss in fp32 is finite.
         """
         precision = self.cell.precision
         if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
@@ -471,6 +485,6 @@ class Run(NetworkOutputs):
 
     def warnings(self) -> Iterator[str]:
         if isinstance(self.feed, DrawnFeed) and self.feed.repeats:
-            yield "data.pipeline=fresh: its batch function returned the same batch again"
+            yield "data.pipeline=fresh: model.batch returned the same batch again: make each call return another batch"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

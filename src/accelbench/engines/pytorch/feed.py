@@ -57,7 +57,7 @@ class _OrderedFeed:
         raise NotImplementedError
 
     def padded(self, batch: Batch) -> Batch:
-        """Fills a short batch up with black images of label -1, if the order pads."""
+        """If the order pads, fills a short batch up with black images that have the label -1."""
         missing = self.order.part_size - len(batch[0])
         if self.order.last != "pad" or not missing:
             return batch
@@ -96,7 +96,7 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """The batches of `ArrayFeed`, except for rounding, but decoded from pictures again in each epoch.
+    """The same batches as `ArrayFeed`, except for rounding. Each epoch decodes them again from pictures.
 
     `num_workers` processes decode. `side` is the height and width of the images, in pixels.
     """
@@ -162,9 +162,9 @@ class Decoder:
 class DrawnFeed:
     """An endless feed of batches that `draw` makes on the host.
 
-    By default, a few batches are drawn in advance and repeated; if `fresh`, each step draws a new batch. With `put`,
-    one batch is copied to the device by `put` and repeated there. If `pinned`, batches are in pinned memory. `count`
-    counts the samples of a batch; it is needed only if batches differ in their samples.
+    By default, a few batches are drawn in advance and repeated. If `fresh`, each step gets a new batch. If `put` is
+    given, it copies one batch to the device, and this batch is repeated. If `pinned`, batches are in pinned memory.
+    `count` counts the samples of a batch; it is needed only if batches have different numbers of samples.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ def on_xla(batch: Any) -> bool:
 
 
 def signature(batch: Any) -> list[tuple[int, bool]]:
-    """The state of a batch's tensors that changes if code modifies the batch: (version, requires_grad) of each."""
+    """(version, requires_grad) of each tensor in a batch. These values change if code modifies the batch."""
     return [(tensor._version, tensor.requires_grad) for tensor in tensors_in(batch)]
 
 
@@ -264,7 +264,7 @@ def feed_of(
 ) -> Feed:
     """Makes the feed of a split ("train", "test" or `VALIDATION`), or of random images of `dtype`.
 
-    `part` is (index, number): each process computes one of `number` equal parts of every batch.
+    `part` is (index, number): this process computes part `index` of the `number` equal parts of every batch.
     """
     pipeline = cell.data.pipeline
     labelled = cell.mode == Mode.train

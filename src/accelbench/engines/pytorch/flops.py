@@ -53,7 +53,7 @@ OF_GENERATION = "the operators of a generation are too many to count"
 OF_THREADS = "layers ran in threads of the network's own code"
 # Parts of torch's error messages for a network that needs gradients in inference, such as one that computes forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
-OF_CLOSURES = "how often the optimiser computes the loss in a step differs"
+OF_CLOSURES = "the optimiser computes the loss several times in a step, and not always equally often"
 
 # Names of PyTorch's operators that compute matrix products or as much as products. If such an operator has no formula,
 # the count is unknown. All other operators are not counted: they move numbers or do a few operations with each number.
@@ -89,10 +89,10 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
 
 
 def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Calls `run_counted` with fake tensors. Only the shapes and dtypes of the batch matter.
+    """Calls `run_counted` with a copy of the network and with fake tensors. The batch's contents do not matter.
 
-    The copy of the network keeps its hooks, so the engine must have removed its hooks before. Raises any exception if
-    the network needs the contents of its tensors.
+    The copy has the network's hooks, so the engine must remove its own hooks first. If the network needs the contents
+    of tensors, any exception may be raised.
     """
     dtype = STORED_DTYPES[cell.precision]
     with _fake_tensors():
@@ -100,13 +100,14 @@ def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[A
 
 
 def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Runs one step of `cell` on the CPU. Returns its output and its work. `task` is like `module.ImageTask`.
+    """Runs one step of `cell` on the CPU. Returns the output and the work of the step.
 
-    A step of training is the forward pass, the loss, the backward pass, and a step of the optimiser that is not its
-    first. The gradient scaler is left out. The optimiser runs as a loop over the parameters.
+    A step of training is the forward pass, the loss, the backward pass, and the optimiser's second step: its first step
+    creates its state. The gradient scaler is left out. The optimiser runs as a loop over the parameters. `task` has the
+    methods of `module.ImageTask`.
 
-    On a GPU, `num_operators` and `bytes` are too high: the optimiser handles many parameters per operator there, and a
-    recurrent layer of cuDNN is one operator.
+    For cells on a GPU, `num_operators` and `bytes` are too high. On a GPU, the optimiser handles many parameters per
+    operator, and a recurrent layer of cuDNN is one operator.
     """
     precision = cell.precision
     context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
@@ -216,7 +217,7 @@ class Counter(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Runs an operator and counts it. Without a formula, counts the parts of a composite operator."""
+        """Runs an operator and counts its work. If a composite operator has no formula, counts its parts instead."""
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
             self.uncounted.add(str(func))
@@ -266,7 +267,7 @@ class Counter(TorchDispatchMode):
 
 
 class _Autocasts(TorchFunctionMode):
-    """Records, at each call of a torch function, which autocasts are on. A dispatch mode can't read this later."""
+    """Records at each call of a torch function which autocasts are on, because a dispatch mode can't read that."""
 
     keys: Sequence[Any] = ()
 
@@ -276,7 +277,7 @@ class _Autocasts(TorchFunctionMode):
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Enables the recorded autocasts for the parts of a composite operator, as without the counter."""
+        """Enables the recorded autocasts, so that the parts of a composite operator run as without the counter."""
         # Without gradients, a dispatch mode gets composite operators before autocast, with all autocasts excluded.
         excluded = torch._C._dispatch_tls_local_exclude_set()
         for key in self.keys:
@@ -332,7 +333,7 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
 
 
 def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
-    """The `MAX_OPERATORS` busiest operators, the busiest first. `times` and `calls` are by the operator's name."""
+    """The `MAX_OPERATORS` busiest operators, the busiest first. `times` and `calls` have operators' names as keys."""
     total = sum(times.values())
     names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
@@ -376,7 +377,10 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
-    """Each gradient, of the inputs and of the weight, takes as many operations as the forward pass."""
+    """Counts a convolution's gradients.
+
+    The gradient of the inputs and the gradient of the weight each take as many operations as the forward pass.
+    """
     # PyTorch's formula is not used: it counts the weight gradient of a grouped convolution once for each group.
     transposed, output_mask = args[4], args[7]
     forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
@@ -398,7 +402,7 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
 
 
 def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
-    """The number of scores. With a causal mask, a query has scores only for the keys up to its position."""
+    """The number of attention scores. With a causal mask, a query has scores only for the keys up to its position."""
     if not is_causal:
         return length * num_keys
     growing = min(length, num_keys)
@@ -420,13 +424,16 @@ def _encoder_layer(sequence: Tensor, *args: Any, **_: Any) -> int:
 
 
 def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """One layer in one direction. At each time step, all gates are computed from the input and the last state."""
+    """Counts one LSTM layer in one direction. Each time step computes all gates from the input and the last state."""
     steps, batch = sequence.shape[:2]
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
 def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """Only the required gradients: the input of the first layer and the first state may need none."""
+    """Counts the required gradients of an LSTM layer.
+
+    The input of the first layer and the first state may need no gradient.
+    """
     steps, batch = sequence.shape[:2]
     state = args[2]  # follows the two biases
     of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0

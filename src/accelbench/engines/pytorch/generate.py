@@ -53,8 +53,8 @@ class Generates(OwnTask):
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """Generates tokens for the prompts of a batch.
 
-        Returns a list: the logits of each compared token, (batch, vocabulary), then the ids of all new tokens, (batch,
-        tokens).
+        Returns a list of tensors. The first tensors are the logits of the compared tokens, each (batch, vocabulary).
+        The last tensor has the ids of all new tokens, (batch, tokens).
         """
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens
@@ -93,7 +93,11 @@ class Generates(OwnTask):
         return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
 
     def _cache_of(self, network: nn.Module) -> Any:
-        """An empty cache. A static cache has room for all tokens and is used again; a dynamic cache is new."""
+        """An empty key-value cache.
+
+        A static cache has room for all tokens, and all generations use the same one. A dynamic cache is made anew for
+        each generation.
+        """
         from transformers import DynamicCache, StaticCache
 
         config: Any = network.config
@@ -117,7 +121,10 @@ class Generates(OwnTask):
 
 
 class GenerateWorkload(TransformersWorkload):
-    """A causal language model with batches of prompts. Batches for comparisons have all further ids too."""
+    """A causal language model with batches of prompts.
+
+    Batches for output checks also have the token ids that follow the prompts.
+    """
 
     task: Generates
 

@@ -116,8 +116,8 @@ def restore(values: Mapping[str, Any]) -> None:
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
     """The settings of a cell that differ from PyTorch's defaults.
 
-    By default, a GPU computes fp32 convolutions in TF32. cuDNN's search for the fastest algorithm is off, because its
-    choice may differ between two processes.
+    A GPU computes fp32 in TF32 only if `allow_tf32`; by default, PyTorch does so in convolutions. cuDNN does not search
+    for the fastest algorithm, because its choice may differ between two processes.
     """
     places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
     return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
@@ -147,7 +147,7 @@ def flush_denormals() -> None:
     Raises UnsupportedError if the CPU can't do that.
     """
     if not torch.set_flush_denormal(True):
-        raise UnsupportedError("flush_denormals=true: this CPU can't flush them: use flush_denormals=false")
+        raise UnsupportedError("flush_denormals=true: this CPU can't flush denormals: use flush_denormals=false")
 
 
 def denormals_are_flushed() -> bool:
@@ -158,7 +158,7 @@ def denormals_are_flushed() -> bool:
 
 
 class HeldSettings:
-    """The settings of a measurement: the present settings at the time of creation."""
+    """The settings of a measurement. They are read when this object is created."""
 
     def __init__(self) -> None:
         self.values = snapshot()
@@ -171,12 +171,12 @@ class HeldSettings:
         restore(self.values)
 
     def changed(self) -> list[str]:
-        """A sentence that names the settings that have changed since; no sentence if none has."""
+        """A list with one sentence about the settings that have changed after `again`. Empty if none has changed."""
         changes = [f"{name} from {before} to {now}" for name, before, now in self._differences()]
-        return [f"its code changed {', '.join(changes)} while it was measured"] if changes else []
+        return [f"the user's code changed {', '.join(changes)} during the measurement"] if changes else []
 
     def _differences(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yields the name, the value and the present value of each setting that differs now."""
+        """Yields (name, kept value, present value) of each setting whose present value differs from the kept one."""
         for name, value in self.values.items():
             now = _read(name)
             overruled = name in OLDER and (value is None or now is None)

@@ -31,9 +31,10 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-
 
 
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
-    """Makes the optimiser of a model: one of `OPTIMIZERS`, or the user's, by a call with (parameters, lr=...).
+    """Makes the optimiser `model.optimizer`, which is one of `OPTIMIZERS`, or a function of the user.
 
-    Raises UserError if the user's function does not accept these arguments, or returns no optimiser.
+    The user's function is called with (parameters, lr=...). Raises UserError if it does not accept these arguments, or
+    if it returns no optimiser.
     """
     path = model.own_code.get("model.optimizer")
     if path is None:
@@ -83,8 +84,8 @@ class ImageTask:
     def inputs(self, images: Tensor) -> Tensor:
         """Converts images to the network's input: floats from 0 to 1, with the channels before height and width.
 
-        `images` are uint8, of shape (n, height, width) or (n, height, width, channels). Images that are floats already
-        have the network's shape; they are not scaled.
+        uint8 images have the shape (n, height, width) or (n, height, width, channels). Float images already have the
+        shape of the network's input, and are not scaled.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
@@ -95,8 +96,9 @@ class ImageTask:
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """The loss of a batch.
 
-        If the user has a loss, that loss is used; it is always a mean. Else, if the network reconstructs its input, the
-        loss is the mean squared error. Else it is the cross-entropy, or for one logit the binary cross-entropy.
+        The user's loss has priority, and is always a mean. Without a loss of the user, a network that reconstructs its
+        input gets the mean squared error, a network with one logit the binary cross-entropy, and any other network the
+        cross-entropy.
         """
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))
@@ -199,14 +201,14 @@ class InferStep:
         return self.result
 
     def copy_out(self, result: Any) -> None:
-        """Copies the output to the host. It may be any structure of tensors."""
+        """Copies the output to the host. The output may be any structure of tensors."""
         if self.on_host:
             return
         for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
             tensor.cpu()
 
     def num_samples(self, batch: Any) -> int:
-        """Samples in the whole batch. This process computes one of its `num_parts` parts."""
+        """Samples in the whole batch. This process computes only one of `num_parts` equal parts of the batch."""
         return self.task.num_samples(batch) * self.num_parts
 
 
@@ -221,7 +223,7 @@ class TrainStep(InferStep):
         if needs_closure(self.optimizer):
             if self.scaler is not None:
                 raise UnsupportedError(
-                    "fp16_mixed needs loss scaling, which this optimiser does not support: use bf16_mixed"
+                    "precision=fp16_mixed: this optimiser does not support loss scaling: use precision=bf16_mixed"
                 )
             self.compute = self.compute_with_closure  # type: ignore[method-assign]
 
@@ -236,7 +238,7 @@ class TrainStep(InferStep):
         return self._end(output, loss, batch)
 
     def compute_with_closure(self, batch: Any) -> Any:
-        """Like `compute`, for an optimiser, such as LBFGS, that computes the loss several times in a step."""
+        """Does what `compute` does, for an optimiser that computes the loss several times in a step, such as LBFGS."""
         first: list[tuple[Any, Tensor]] = []
 
         def closure() -> Tensor:
@@ -281,7 +283,7 @@ class EpochStep(TrainStep):
     adds_up = True
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
-        """Adds the loss, times the number of samples, and the correct answers to the sums of the epoch."""
+        """Adds to the sums of the epoch: the batch's loss times its number of samples, and its correct answers."""
         _, labels = batch
         self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
         if not self.task.reconstructs:
@@ -291,8 +293,8 @@ class EpochStep(TrainStep):
 class TestStep(InferStep):
     """A step of evaluation on images: a forward pass that adds up losses and correct answers.
 
-    Padding, whose label is -1, is not counted. The user's loss and metric return means of batches; they are weighted by
-    the number of samples.
+    Padding is not counted; its label is -1. The user's loss and metric return the mean of a batch. Each mean is
+    weighted by the batch's number of samples.
     """
 
     task: ImageTask

@@ -1,4 +1,7 @@
-"""A cell's workload: its network and batches. Workloads on images are here, others in `own_batches` and `generate`."""
+"""A cell's workload: a network and its batches.
+
+Workloads on images are in this file, all others in `own_batches` and `generate`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,7 +70,8 @@ class Images:
     def check_first(self, output: object) -> None:
         """Raises UserError if the output of the first step should be logits, but is not.
 
-        Any output is allowed if the user's loss takes it, if `model.output=any`, or if the network reconstructs images.
+        Any output is allowed if the network reconstructs images, if the user has a loss (in training), or if
+        `model.output=any` (in inference).
         """
         takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
         if not (takes_any or self.task.reconstructs):
@@ -84,7 +88,7 @@ class Images:
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
-        """A full batch like the feed's: the first images, repeated. In training, all labels are 0."""
+        """A full batch like the feed's. It repeats the first images. In training, all its labels are 0."""
         images = self._first_images(NUM_EXAMPLES)
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
@@ -97,7 +101,7 @@ class Images:
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self) -> tuple[Any, bool]:
-        """A batch of noise, in training with labels; and True, because the feed never has such a batch."""
+        """Returns a batch of noise; in training, it has labels. Also returns True: the feed never has such a batch."""
         like = self._first_images(1)
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
@@ -120,7 +124,7 @@ Workload = Images | OwnWorkload
 
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """Creates the workload of a cell. `data_folder` has the prepared arrays. `ranks` compute each batch together."""
+    """Creates the workload of a cell. `data_folder` has the prepared arrays. The processes `ranks` share each batch."""
     if cell.mode == Mode.generate:
         return GenerateWorkload(cell, backend, ranks)
     if cell.model.library == Library.transformers:

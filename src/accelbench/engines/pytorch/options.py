@@ -42,10 +42,10 @@ def _folded(network: nn.Module) -> nn.Module:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
     except Exception as error:  # tracing runs the user's code with symbols, which may raise any exception
         reason = one_line(message_of(error).partition("\n")[0]) or type(error).__name__
-        raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
+        raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}): add compile=true") from error
     if _num_norms(folded) == _num_norms(network):
         raise UnsupportedError(
-            "freeze=true changes nothing here: no batch normalisation can be folded into a layer. Add compile=true"
+            "freeze=true: no batch normalisation of the network can be folded into a layer: add compile=true"
         )
     return folded
 
@@ -56,7 +56,7 @@ def _num_norms(network: nn.Module) -> int:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """A context with an empty cache of inductor, so that compilation takes as long as the first time."""
+    """A context in which torch.compile has an empty cache, so that compilation takes as long as the first time."""
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
@@ -65,7 +65,10 @@ def empty_cache() -> Iterator[None]:
 
 @torch.no_grad()
 def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
-    """Runs the uncompiled network once on a batch in host memory, in the context of `step`. Does not change it."""
+    """Runs the uncompiled network once on a batch in host memory. Does not change the network.
+
+    The network runs in the context of `step`, such as autocast.
+    """
     batch = step.copy_in(batch)
     modes = modes_of(network)
     network.eval()
@@ -75,7 +78,10 @@ def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
 
 
 def prepare_compiler(options: Options) -> bool:
-    """Imports and configures torch.compile, if needed. Returns whether the network is to be compiled or recorded."""
+    """Imports and configures torch.compile, if `options` need it.
+
+    Returns whether the network must be compiled or recorded as CUDA graphs.
+    """
     if not options.compile:
         return options.cuda_graphs
     import torch._dynamo
@@ -89,7 +95,7 @@ def prepare_compiler(options: Options) -> bool:
 
 
 def compiled(network: nn.Module, options: Options) -> nn.Module:
-    """Wraps the network for torch.compile or CUDA graphs. The first call compiles or records it."""
+    """Wraps the network for torch.compile or CUDA graphs. The first call of the result compiles or records it."""
     if not options.compile:
         return Graphed(network)
     config = torch._dynamo.config
@@ -102,7 +108,10 @@ def compiled(network: nn.Module, options: Options) -> nn.Module:
 
 
 def compile_warnings(options: Options) -> Iterator[str]:
-    """Yields warnings about parts of the network that were not compiled. Raises UnsupportedError if none was."""
+    """Yields warnings about parts of the network that were not compiled.
+
+    Raises UnsupportedError if no part of the network was compiled.
+    """
     if not options.compile:
         return
     counters = torch._dynamo.utils.counters
@@ -115,7 +124,7 @@ def compile_warnings(options: Options) -> Iterator[str]:
 
 
 def compile_notes(options: Options) -> Iterator[str]:
-    """Yields a note if the user's code, or a variable, makes torch.compile continue after errors."""
+    """Yields a note if the user's code, or an environment variable, makes torch.compile continue after errors."""
     if options.compile and torch._dynamo.config.suppress_errors:
         yield "torch._dynamo.config.suppress_errors is set: parts that torch.compile failed to compile ran uncompiled"
 
@@ -123,7 +132,8 @@ def compile_notes(options: Options) -> Iterator[str]:
 class Graphed(nn.Module):
     """The network in CUDA graphs: its kernels are recorded once, and then launched together.
 
-    Each new shape of input, and each mode, records another graph. A call overwrites the output of the last call.
+    Another graph is recorded for each new shape of an input, and for each mode (training or not, gradients or not). A
+    call overwrites the output of the last call.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -160,7 +170,7 @@ class Graphed(nn.Module):
 
 
 class _OfTensors(nn.Module):
-    """The network as a module that takes only the tensors of an input. The other parts of the input are constant."""
+    """Wraps the network: `forward` takes only the tensors of an input. The other parts of the input are constant."""
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()

@@ -1,4 +1,8 @@
-"""Output checks of PyTorch networks: outputs of the measured network, and of a new one with its weights on the CPU."""
+"""Output checks of PyTorch networks.
+
+They compare outputs of the measured network with outputs of a newly built network on the CPU, which gets the same
+weights.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +44,7 @@ INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "t
 
 
 class NetworkState(NamedTuple):
-    """The state of the measured network that a newly built network gets."""
+    """The state that a newly built network gets from the measured network."""
 
     tensors: Mapping[str, Tensor]  # the weights, and copies of the buffers, which a further step may change
     modes: Sequence[bool]  # for each layer, whether it is in training mode
@@ -48,7 +52,7 @@ class NetworkState(NamedTuple):
 
 
 def uncompiled(network: nn.Module) -> nn.Module:
-    """The original network of a network that torch.compile may have wrapped."""
+    """The network without its wrapper, if torch.compile has wrapped it."""
     plain: nn.Module = getattr(network, "_orig_mod", network)
     return plain
 
@@ -70,8 +74,8 @@ def counts_of(layer: nn.Module) -> dict[str, Any]:
 def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
     """Copies the `measured` tensors into a new network on the CPU, except tensors that differ only by rounding.
 
-    Returns whether both networks have the same names of tensors. If they do not, as when options have changed the
-    layers, it copies nothing.
+    Returns whether the tensors of both networks have the same names. If the names differ, nothing is copied. They
+    differ, for example, if an option has changed the layers.
     """
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     if tensors.keys() != measured.keys():
@@ -111,7 +115,7 @@ def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
 
 
 class NetworkOutputs(CellRun):
-    """The run of a PyTorch network: checks its output in further steps after the timed part."""
+    """The run of a PyTorch network. Further steps after the timed part check the network's output."""
 
     backend: Backend
     network: nn.Module
@@ -149,7 +153,7 @@ class NetworkOutputs(CellRun):
             yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
-        """Prepares the calling thread: its number of threads, and its handling of denormal numbers."""
+        """Prepares the calling thread: sets how many threads it may use, and how it handles denormal numbers."""
         torch.get_num_threads()  # makes a new thread adopt PyTorch's number; oneDNN would not
         if self.backend.flushes_denormals:
             flush_denormals()
@@ -185,7 +189,7 @@ class NetworkOutputs(CellRun):
                     raise
 
     def _is_spoiled(self) -> bool:
-        """Whether inference mode changes the output, as with gradients of torch.func, which are 0 in it."""
+        """Whether torch.inference_mode changes the output. For example, gradients of torch.func are 0 in this mode."""
         if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
             return False
         measured, most = self.outputs[0], limit(self.cell.precision)
@@ -200,7 +204,7 @@ class NetworkOutputs(CellRun):
         return False
 
     def _error_in_no_grad(self, batch: Any, output: Output) -> float:
-        """The error of `output` compared with an output for the same batch without inference mode."""
+        """The error of `output`, compared with the output for the same batch without torch.inference_mode."""
         with torch.inference_mode(False), torch.no_grad():
             return error_of(arrays_in(self.further_result(batch)), output)
 
@@ -216,7 +220,11 @@ class NetworkOutputs(CellRun):
         super().keep_output()
 
     def _watch(self, batch: Any) -> None:
-        """Observes the operators of a further step on two rows, or on the whole batch if its work must be counted."""
+        """Observes the operators of a further step.
+
+        The step runs on two rows of the batch. If this fails, or if the work of a step must be counted, it runs on the
+        whole batch.
+        """
         counts_work = self.cell.mode == Mode.infer and self.known_work is None and self.backend.on_host
         if not counts_work and (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may not accept another number of rows
@@ -262,7 +270,7 @@ class NetworkOutputs(CellRun):
             return arrays_in(self.further_result(batch))
 
     def further_result(self, batch: Any) -> Any:
-        """Runs a further step on a batch in host memory. Returns its output; in training, (output, loss)."""
+        """Runs a further step on a batch in host memory. Returns the output or, in training, (output, loss)."""
         return self._result_of(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Workloads without a data set: networks on the user's batches (`model.batch`), or of transformers on random tokens."""
+"""Workloads without a data set: networks on the user's `model.batch`, and networks of transformers on random tokens."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ MAX_SHOWN = 60  # characters of a returned value in a message
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """The tensors of a batch. Raises UserError if there are none; `should` is the beginning of the message."""
+    """The tensors of a batch. Raises UserError if there are none. `should` is the beginning of the error's message."""
     tensors = list(tensors_in(batch))
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -39,9 +39,9 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 
 
 def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
-    """Raises UserError if batches of one sample can't be joined, tensor by tensor, into a batch like `whole`.
+    """Raises UserError if batches of one sample can't be joined into a batch like `whole`, tensor by tensor.
 
-    `pool` has batches of one sample; `whole` is a batch of `num_samples` samples.
+    `pool` has the batches of one sample. `whole` is a batch of `num_samples` samples.
     """
     shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
     for index, tensor in enumerate(tensors_in(whole)):
@@ -49,13 +49,13 @@ def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -
         if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
             shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
             raise UserError(
-                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}: they can't be "
-                "joined along the first dimension: set model.collate to a function that joins batches of one sample"
+                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}: single samples "
+                "can't be joined along the first dimension: set model.collate=pkg.function, which joins them"
             )
 
 
 class BatchMaker:
-    """Makes batches with the user's functions, and checks them.
+    """Makes batches with the user's functions, and checks the batches.
 
     Floating-point tensors are converted to the cell's dtype. With `channels_last`, tensors of 4 dimensions are also
     converted to this memory format. Raises UserError if a function can't be imported.
@@ -100,9 +100,9 @@ class BatchMaker:
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
     def count(self, batch: Any) -> int:
-        """The samples of a batch, counted by the user's function `model.samples`, if there is one.
+        """Counts the samples of a batch with the user's function `model.samples`, if it is set.
 
-        Without that function, the first tensor must have `batch_size` rows, else this raises UserError.
+        If it is not set, the first tensor must have `batch_size` rows. Otherwise raises UserError.
         """
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
@@ -110,14 +110,17 @@ class BatchMaker:
         if not first.dim() or first.size(0) != self.batch_size:
             size = f"{first.size(0)} rows" if first.dim() else "no dimension"
             raise UserError(
-                f"{self.flag}: was called for {self.batch_size} samples, but its first tensor has {size}: set "
-                "model.samples to a function that counts the samples of a batch"
+                f"{self.flag}: was called for {self.batch_size} samples, but its batch's first tensor has {size}: if "
+                "a row is not a sample, set model.samples=pkg.function, which counts the samples of a batch"
             )
         return self.batch_size
 
 
 def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
-    """Returns the number that the user's `function` counts in a batch. Raises UserError if it is no integer above 0."""
+    """Returns the number that the user's `function` counts in a batch.
+
+    Raises UserError if the number is not an integer above 0.
+    """
     value = function(batch)
     num = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
@@ -127,9 +130,10 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """A note about `num`, the samples that the user's function counts in a batch; None if `num` is as expected.
+    """A note about `num`, the samples that the user's function counts in a batch. None if `num` is as expected.
 
-    `num` is as expected if it equals the batch size and the number of rows of the first tensor (0: no rows).
+    `num` should be the batch size. It should also be `num_rows`, the number of rows of the first tensor, unless that
+    is 0: no tensor has rows.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -139,13 +143,13 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
 
 
 class OwnTask:
-    """The task of a network on batches of any structure, with the methods of `module.ImageTask`.
+    """The task of a network on batches of any structure. It has the same methods as `module.ImageTask`.
 
-    If a batch is a tensor, it is the only argument of `forward`. If it is a tuple, it has the positional arguments. If
-    it is a mapping, it has the keyword arguments: the keys `model.inputs`, or else the keys that `forward` accepts. The
-    loss gets the whole batch. Each batch has `num_counted` samples.
+    A tensor becomes the only argument of `forward`, a tuple the positional arguments, and a mapping the keyword
+    arguments. If `model.inputs` is set, only these keys of a mapping are passed; otherwise, the keys that `forward`
+    accepts. The loss gets the whole batch. Each batch has `num_counted` samples.
 
-    Raises UserError if the first batch lacks these keys.
+    Raises UserError if the first batch lacks a key of `model.inputs`, or has no key that `forward` accepts.
     """
 
     def __init__(
@@ -190,7 +194,7 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[s
     if not of_network or set(of_network) - set(keys):
         has = ", ".join(map(str, keys))
         takes = ", ".join(inputs or named) or "nothing"
-        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name the entries as forward's arguments")
+        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name its keys as forward's arguments")
     return of_network
 
 
@@ -271,9 +275,9 @@ class OwnWorkload:
         return mapped(self.first, Tensor.cpu)
 
     def unseen(self) -> tuple[Any, bool]:
-        """A batch from a new random seed. If it equals a fed batch, it is varied (see `structure.varied`).
+        """Makes a batch from a new random seed. If it equals a fed batch, it is varied (see `structure.varied`).
 
-        Returns the batch, and whether it differs from the fed ones.
+        Returns the batch, and whether it differs from all fed batches.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count

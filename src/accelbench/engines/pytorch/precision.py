@@ -1,4 +1,4 @@
-"""Precisions in PyTorch: the dtypes of each word, autocast, and the precision that really ran."""
+"""Precisions in PyTorch: their dtypes, autocast, and how to observe the precision that really ran."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +29,7 @@ MIXED = frozenset({Precision.fp16_mixed, Precision.bf16_mixed})
 
 
 def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Casts a tensor of real floating-point numbers to `dtype`. Other tensors stay: no 16-bit format is complex."""
+    """Casts a tensor of real floating-point numbers to `dtype`. Other tensors, complex ones too, keep their dtype."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
@@ -45,7 +45,10 @@ def stored_in(module: nn.Module, precision: Precision) -> nn.Module:
 
 
 def _without_doubles(module: nn.Module) -> nn.Module:
-    """Casts a module to fp32 if all its numbers are fp64, as in a script that sets fp64 as default. Returns it."""
+    """Casts a module to fp32 if all its floating-point numbers are fp64. Returns the module.
+
+    All are fp64 if the user's script sets fp64 as the default.
+    """
     tensors = [*module.parameters(), *module.buffers()]
     dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     return cast_module(module, torch.float32) if dtypes == {torch.float64} else module
@@ -54,12 +57,12 @@ def _without_doubles(module: nn.Module) -> nn.Module:
 def check_normalises(network: nn.Module, cell: Cell) -> None:
     """Raises UnsupportedError if the cell trains batch normalisation in fp16 on XLA.
 
-    XLA sums the squares in fp16. On its CPU, outputs were wrong by up to 25 %, and not finite from about 65,000 pixels
-    per channel on.
+    XLA sums the squares in fp16. On the CPU of XLA, outputs were wrong by up to 25 %. With about 65,000 pixels per
+    channel or more, they were not finite.
     """
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
     if cell.device in XLA and trains_in_fp16 and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
-        raise UnsupportedError("XLA trains batch normalisation wrongly in fp16: use bf16 or bf16_mixed")
+        raise UnsupportedError("precision=fp16: XLA trains batch normalisation wrongly in fp16: use precision=bf16")
 
 
 def step_context(precision: Precision, torch_type: str) -> Callable[[], AbstractContextManager[Any]]:
@@ -72,7 +75,7 @@ def step_context(precision: Precision, torch_type: str) -> Callable[[], Abstract
 
 
 def scaler_of(precision: Precision, torch_type: str) -> GradScaler | None:
-    """The scaler of losses in `fp16_mixed`, where small gradients would become 0; None in other precisions."""
+    """The scaler of losses for `fp16_mixed`: without it, small gradients would become 0. None in other precisions."""
     return GradScaler(torch_type) if precision == Precision.fp16_mixed else None
 
 
@@ -80,11 +83,11 @@ WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 
 
 class Observer:
-    """Observes, in the first step of a network, the dtype in which its layers compute.
+    """Observes in the first step of a network the dtype in which the layers compute.
 
-    It is for networks whose operators can't be observed one by one. It keeps the result of the first layer that runs
-    and has a weight matrix. If no such layer runs, it keeps the network's output, or its input if the output has no
-    floating-point numbers. `check` is called with the network's first output.
+    This is for networks whose operators can't be observed one by one. The observer keeps the result of the first layer
+    that runs and has a weight matrix. If no such layer runs, it keeps the network's output. If the output has no
+    floating-point numbers, it keeps the network's input. `check` is called with the network's first output.
     """
 
     def __init__(self, network: nn.Module, check: Callable[[Any], object] | None = None) -> None:
@@ -104,13 +107,13 @@ class Observer:
         self.handle = register_module_forward_hook(note)  # a global hook: the network's modules get none
 
     def see(self, inputs: Any, output: Any) -> None:
-        """Keeps the first floating-point tensor of `output` or else of `inputs`, unless one is kept already."""
+        """Keeps the first floating-point tensor of `output`, or else of `inputs`. Later calls keep no other tensor."""
         results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
         if self.result is None and results:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """A weight in the dtype of most numbers. Complex weights count only if there are no real ones."""
+        """A weight whose dtype most numbers of the network have. Complex weights count only if no weight is real."""
         every = list(self.network.parameters())
         weights = list(filter(Tensor.is_floating_point, every)) or list(filter(Tensor.is_complex, every))
         sizes = Counter[torch.dtype]()
@@ -119,7 +122,7 @@ class Observer:
         return max(weights, key=lambda weight: sizes[weight.dtype], default=None)
 
     def observed(self, run: Any, **more: Any) -> Observed:
-        """What really ran: the observed precision, the backend's device, and further fields in `more`.
+        """What really ran: the observed precision and device, and the further fields in `more`.
 
         `run` is a `CellRun`.
         """
@@ -145,6 +148,6 @@ class Observer:
 
 
 def real_format(tensor: Tensor) -> str:
-    """NumPy's name of the format of a tensor's numbers. For complex numbers, the format of their parts."""
+    """NumPy's name of the format of a tensor's numbers. For complex numbers, it is the format of their real parts."""
     dtype = tensor.real.dtype if tensor.is_complex() else tensor.dtype
     return str(dtype).removeprefix("torch.")

@@ -54,11 +54,11 @@ ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 
 
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
-    """Measures the ceilings of `device` in `precisions`; on a CPU with all cores.
+    """Measures the ceilings of `device` in `precisions`. On a CPU, all cores compute.
 
     The device must be present. The process must do nothing else before or after. Precisions for which the device has no
-    units are left out. Each kernel is repeated for `seconds_each` in each round. With the default, a CPU with 2 cores
-    takes 2 s, plus 3 s for each precision.
+    arithmetic units are left out. In each round, each kernel is repeated for `seconds_each`. With the default for
+    `seconds_each`, a CPU with 2 cores takes 2 s, plus 3 s for each precision.
     """
     start = time.perf_counter()
     measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -129,9 +129,9 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
-    """Measures kernels in this precision, and stores in `rates` the highest operations per second of each.
+    """Measures kernels in this precision. Stores the highest operations per second of each kernel in `rates`.
 
-    If `rates` has entries from an earlier round, only its fastest kernels run.
+    If `rates` has entries from an earlier round, only the fastest kernels of that round run.
     """
     fastest = sorted(rates, key=rates.__getitem__, reverse=True)[:NUM_FAST]
     backend.prepare(allow_tf32=precision == Precision.tf32)
@@ -165,7 +165,7 @@ def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Bytes per second from pinned host memory to the device, and back. None for other devices than CUDA."""
+    """Bytes per second from pinned host memory to the device, and back. Both are None unless the device is CUDA's."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -176,7 +176,10 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Seconds to launch one operator, in a chain of operators on one number without waiting. XLA only records them."""
+    """Seconds to launch one operator, without waiting for its result. On XLA, seconds to record it.
+
+    The operators form a chain: each changes the same number.
+    """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
     for _ in range(MIN_REPEATS + 7):
@@ -200,7 +203,7 @@ class Kernel:
 
 
 def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
-    """Yields families of kernels for the device. The kernels of a family differ in size; the sizes rise."""
+    """Yields families of kernels for the device. A family is one kernel in several sizes, the smallest size first."""
     origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
 
     def draw(shape: tuple[int, ...]) -> Tensor:

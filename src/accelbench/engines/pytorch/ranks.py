@@ -1,6 +1,6 @@
-"""Several devices with one process (rank) each; torch.distributed joins the processes into a group.
+"""Runs a cell on several devices. Each device has its own process (rank), and torch.distributed joins the processes.
 
-The clock runs in the first rank. The other ranks run as many steps as the first one announces. On CPUs and GPUs,
+The clock runs in the first rank. The other ranks run as many steps as the first rank announces. On CPUs and GPUs,
 DistributedDataParallel averages the gradients.
 """
 
@@ -56,7 +56,7 @@ def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
 
 
 def differences(reports: list[RankReport]) -> Iterator[str]:
-    """Sentences about differences between ranks that make the numbers invalid."""
+    """Yields sentences about differences between ranks. Each difference makes the numbers of the cell invalid."""
     if len({rank.weights for rank in reports}) > 1:
         yield "the devices' weights differ after training"
     ran = [f"{rank.observed.device} in {rank.observed.precision}" for rank in reports]
@@ -65,10 +65,10 @@ def differences(reports: list[RankReport]) -> Iterator[str]:
 
 
 class Ranks(RankGroup):
-    """The `num` processes of this cell on all machines, from the view of one of them.
+    """The `num` processes (ranks) of this cell on all machines, from the view of this process.
 
-    `part` is (index, number): this process computes one of `number` equal parts of every batch. Raises UnsupportedError
-    if another number of processes was started.
+    `part` is (index, number): this process computes part `index` of the `number` equal parts of every batch. Raises
+    UnsupportedError if another number of processes was started.
     """
 
     def __init__(self, num: int) -> None:
@@ -77,10 +77,10 @@ class Ranks(RankGroup):
         started, self.num_here = (int(variables.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(variables.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if started != num or num % self.num_here:
-            needs = f"devices={num} needs {num} processes, equally many on each host"
-            here = f"{self.num_here} of {started} are here"
+            needs = f"devices={num}: needs {num} processes, equally many on each host"
+            here = f"{started} were started, {self.num_here} of them on this host"
             raise UnsupportedError(
-                f"{needs}; {here}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes"
+                f"{needs}, but {here}: use `torchrun --nproc-per-node {num}`; for several hosts, add --nnodes"
             )
         self.num = num
         self.leads = self.rank == 0  # whether the clock runs in this process
@@ -117,7 +117,7 @@ class Ranks(RankGroup):
         return self.total(torch.tensor(float(holds))) > 0
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Runs as many steps as the first rank announces, again and again, until it announces 0."""
+        """Waits until the first rank announces a number of steps, and runs them. Ends when that number is 0."""
         while num_steps := self.begin(0):
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))

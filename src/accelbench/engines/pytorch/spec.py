@@ -48,7 +48,7 @@ def host_spec(cell: Cell) -> HostSpec:
 
 @cache
 def _named(*paths: str) -> frozenset[str]:
-    """The packages of `SLOW` whose names are in the source files of these dotted paths. The files are not imported."""
+    """The packages of `SLOW` that the source files of these dotted paths name. The files are read, not imported."""
     words: set[str] = set()
     for path, place in product(paths, ["", *sys.path]):
         file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")

@@ -60,7 +60,7 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def copied(batch: Any) -> Any:
-    """A copy of a batch whose tensors have no gradients and are no inference tensors, like a loader's batch."""
+    """Copies a batch. Like tensors of a loader, the copied tensors have no gradients and are no inference tensors."""
     with torch.inference_mode(False):
         return mapped(batch, lambda tensor: tensor.detach().clone())
 
@@ -79,14 +79,15 @@ def on_host(structure: Any) -> Any:
 
 
 def num_rows(structure: object) -> int:
-    """The first dimension of the first tensor that has any dimension; 0 if there is no such tensor."""
+    """The number of rows (the size of dimension 0) of the first tensor that has any dimension; 0 without one."""
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
 def outer_rows(structure: Any) -> Any:
     """The first and the last row of a batch.
 
-    None if its tensors have different numbers of rows, if there are only two rows, or if a tensor is not plain.
+    None if the batch's tensors have different numbers of rows, if they have at most two rows, or if a tensor is not
+    plain (see `_are_plain`).
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
@@ -133,10 +134,10 @@ def _array(part: Tensor) -> NDArray[Any]:
 
 
 def varied(structure: Any) -> Any:
-    """A batch with other contents; None if no tensor can be changed.
+    """Returns the batch with other contents; None if no tensor can be changed.
 
-    Its samples change places. If there is one sample, or if a tensor may be an index into others (such as the offsets
-    of an EmbeddingBag), floating-point numbers are made smaller instead.
+    The samples of the batch change places. Sometimes they can't: there is only one sample, or a tensor may be an index
+    into another tensor (such as the offsets of an EmbeddingBag). Then floating-point numbers are made smaller instead.
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
@@ -150,7 +151,7 @@ def varied(structure: Any) -> Any:
 
 
 def _are_plain(tensors: Sequence[Tensor]) -> bool:
-    """Whether all tensors are dense, and none may be an index into another."""
+    """Whether all tensors are dense, and no tensor may be an index into another tensor."""
     dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
     return dense and not any(map(_may_be_an_index, tensors))
 

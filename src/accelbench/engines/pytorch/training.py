@@ -1,4 +1,4 @@
-"""Observes the weights and the modes of a PyTorch network; see `measuring.checks.Training`."""
+"""Observes the weights of a PyTorch network, and whether its layers are in training mode or in evaluation mode."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
@@ -18,7 +18,7 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _state(tensor: Tensor) -> State:
-    """The checksum of a tensor's bits, and whether all its numbers are finite; computed on its device."""
+    """The checksum of a tensor's bits, and whether all its numbers are finite. The tensor's device computes both."""
     numbers = _readable(parts_of(tensor)[-1])
     values = torch.view_as_real(numbers) if numbers.is_complex() else numbers
     checksum = values.contiguous().view(BITS[values.element_size()]).sum(dtype=torch.int64)
@@ -39,7 +39,7 @@ def _readable(values: Tensor) -> Tensor:
 
 
 class TrainedNetwork:
-    """Observes how the weights of a network change, on their device. Create it before the first step."""
+    """Observes how the weights of a network change in training. Create this object before the first step."""
 
     def __init__(self, network: nn.Module, training: Training) -> None:
         self.network, self.training = network, training
@@ -70,7 +70,7 @@ class TrainedNetwork:
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yields the outermost layers in training mode, or in evaluation mode, with their names."""
+    """Yields (name, layer) for the outermost layers in training mode, or in evaluation mode if not `training`."""
     if getattr(layer, "training", training) != training:  # a frozen TorchScript module has no mode
         for child_name, child in layer.named_children():
             yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
@@ -92,7 +92,10 @@ def evaluating(network: nn.Module) -> list[str]:
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
-    """Layers in training mode: dropout layers, whose mode may be intended, and others that depend on the mode."""
+    """Names of layers in training mode, in two lists: dropout layers, and other layers that depend on the mode.
+
+    Users may leave dropout layers in training mode on purpose.
+    """
     dropping: list[str] = []
     changing: list[str] = []
     for name, layer in _in_mode(network, training=True):

@@ -1,9 +1,9 @@
 """Weights in files: loads and saves the user's safetensors files, and guards `torch.load`.
 
 Before torch 2.10, a malicious file can corrupt memory in `torch.load`, even with `weights_only=True` (CVE-2026-24747).
-With such a torch, only a library's file is loaded, after its checksum was verified. With a later torch, files of the
-user's code are loaded too, but never with `weights_only=False`. The file `model.weights` is in the format safetensors,
-which holds only numbers.
+Therefore, an earlier torch loads only a library's file, after its checksum was verified. A later torch also loads files
+for the user's code, but never with `weights_only=False`. The file `model.weights` is in the format safetensors, which
+holds only numbers.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ torch_load: Load = torch.load
 
 @contextmanager
 def guarded(model: ModelSpec) -> Iterator[None]:
-    """A context in which `torch.load` is safe: it uses `weights_only=True`, or raises UserError before torch 2.10."""
+    """A context in which `torch.load` is safe. It uses `weights_only=True`. Before torch 2.10, it raises UserError."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
         if is_safe_torch(torch.__version__):
@@ -70,7 +70,7 @@ def verified(url: str) -> Iterator[None]:
     if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
         raise UserError(
             f"model.weights=pretrained: {path} is not the library's file: its sha256 does not begin with "
-            f"{checksum[1]}: remove it, then it is downloaded again"
+            f"{checksum[1]}: remove the file, and accelbench downloads it again"
         )
 
     def load(file: Any, *args: Any, **settings: Any) -> Any:
@@ -94,10 +94,10 @@ def replacing(load: Load) -> Iterator[None]:
 
 
 def load(network: nn.Module, path: str) -> None:
-    """Copies the weights in a file into `network`, and converts them to its dtypes.
+    """Copies the weights in a file into `network`, and converts them to the dtypes of the network.
 
     If several names of the network share one tensor, the file needs only one of them. Raises UserError if the file
-    can't be read, or if its weights are not the network's.
+    can't be read, or if its weights do not fit the network.
     """
     from safetensors import SafetensorError  # imported here: not every machine has this package
     from safetensors.torch import load_file
@@ -113,7 +113,7 @@ def load(network: nn.Module, path: str) -> None:
         network.load_state_dict({**tied, **weights})
     except RuntimeError as error:
         why = beginning(one_line(str(error)), MAX_WHY)
-        raise UserError(f"model.weights={path}: its weights are not those of the network: {why}") from error
+        raise UserError(f"model.weights={path}: the file's weights do not fit the network: {why}") from error
 
 
 def save(network: nn.Module, path: Path) -> None:
@@ -137,7 +137,7 @@ def save(network: nn.Module, path: Path) -> None:
 
 
 def saved(measurement: Measurement, network: nn.Module, path: Path) -> Measurement:
-    """Saves the weights. Returns the measurement with a note that names the file, or with a warning if that failed."""
+    """Saves the weights. Returns the measurement with a note that names the file, or with a warning if this fails."""
     try:
         save(network, path)
     except OSError as error:  # no exception: the measurement must not be lost

@@ -1,8 +1,9 @@
-"""Builds networks: of accelbench, timm, torchvision, transformers or the user.
+"""Builds networks of accelbench, timm, torchvision, transformers or the user.
 
 accelbench's networks are the networks of the studies, with Keras' initialisers. Each is built for images of one shape,
-(height, width) or (channels, height, width), with values in [0, 1]. It returns logits (batch, classes), or (batch, 1)
-for two classes in study 002. Softmax and sigmoid are part of the loss. The autoencoder returns images.
+(height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape (batch, classes). For
+two classes, the network of study 002 returns (batch, 1). Softmax and sigmoid are part of the loss. The autoencoder
+returns images.
 """
 
 import math
@@ -24,7 +25,7 @@ from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """Builds the network of `model`. Its weights are random (torch's generator), pretrained, or in the user's file.
+    """Builds the network of `model`. Its weights are random, pretrained, or from the user's file.
 
     Raises UserError if there is no such network or argument, or if the weights can't be loaded. Raises UnsupportedError
     if the network does not accept images of this shape.
@@ -125,8 +126,8 @@ def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
     if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
         shown = shape or f"a {type(output).__name__}"
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}; for random images, "
-            "set model.num_classes; for inference, model.output=any accepts any output"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}: for random images, "
+            "set model.num_classes; for inference, set model.output=any, which accepts any output"
         )
 
 
@@ -141,7 +142,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three padded 3x3 convolutions with max-pooling, and a fourth without either; 112,074 parameters."""
+    """Study 001: three 3x3 convolutions with padding and max-pooling, a fourth without them; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
     left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
@@ -157,7 +158,10 @@ def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three LSTM layers over the rows of a grey image, dropout before the last two; 1,345,034 parameters."""
+    """Study 001: three LSTM layers over the rows of a grey image; 1,345,034 parameters.
+
+    Dropout comes before each of the last two layers.
+    """
     return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
 
 
@@ -236,7 +240,7 @@ class Recurrent(nn.Module):
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
-    """Study 001: an encoder to `code` numbers and a decoder, with dense layers per pixel.
+    """Study 001: an encoder from an image to `code` numbers, and a decoder. Both have dense layers for each pixel.
 
     On MNIST, the encoder has 805,008 parameters and the decoder 857,249.
     """
