@@ -77,7 +77,7 @@ def test_a_users_network_takes_its_own_batches(hosts, tmp_path, engine):
 def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentence(hosts, tmp_path, engine):
     outcome = hosts.run(own_cell("Branches", "two_inputs", engine=engine), tmp_path)
     assert outcome.status == Status.skipped
-    assert outcome.reason.startswith("torch.export can't take the network: ")
+    assert outcome.reason.startswith("torch.export can't convert the network: ")
     assert "data-dependent" in outcome.reason
 
 

@@ -142,13 +142,13 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "message"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule; if it returns one"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule: if it returns a"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
-        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
-        ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define it, or use data.target"),
+        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: the cell has another size: use"),
+        ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
         ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
-        ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended by itself: it had no batch"),
-        ("Stops", "Data", {}, "Lightning's loop ended by itself"),
+        ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended too early: it got no batch"),
+        ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
         ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 10 of 10"),
     ],
@@ -160,7 +160,9 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, message):
 
 def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
     measurement = measured(tmp_path, "LateHead", mode=Mode.infer)
-    assert any("its setup or configure_model makes layers" in note for note in measurement.notes + measurement.warnings)
+    assert any(
+        "module's setup or configure_model makes layers" in note for note in measurement.notes + measurement.warnings
+    )
 
 
 def test_samples_are_what_a_function_counts(tmp_path):
@@ -179,7 +181,7 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
     try:
         notes = measured(tmp_path, "Sets").notes
         assert torch.get_float32_matmul_precision() == "highest"
-        assert [note for note in notes if "its code set torch.set_float32_matmul_precision (medium)" in note]
+        assert [note for note in notes if "the user's code set torch.set_float32_matmul_precision (medium)" in note]
         (message,) = measured(tmp_path, "SetsLater").warnings
         assert "changed torch.set_float32_matmul_precision from highest" in message
     finally:

@@ -24,9 +24,9 @@ class AotInductor(Compiler):
         return program_of(network, call)
 
     def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
-        """Compiles the network and writes the library. With `options.freeze`, the weights are constants.
+        """Compiles the network and writes the library. With `options.freeze`, it has the weights as constants.
 
-        Inductor's cache is empty, so that compilation takes as long as the first time.
+        The compiler begins with an empty cache, so that the compilation takes as long as the first time.
         """
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache

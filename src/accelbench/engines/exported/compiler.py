@@ -1,4 +1,4 @@
-"""The base class of engines that export and compile networks of PyTorch, and functions that they share."""
+"""The base class of engines that export and compile networks of PyTorch, and functions that these engines share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,13 +34,16 @@ class Call:
 
 
 def call_of(*args: Any, **kwargs: Any) -> Call:
-    """Records the arguments of a call. Pass it to a task instead of a network to get the network's arguments."""
+    """Returns its arguments as a `Call`.
+
+    If a task gets this function instead of a network, the task returns the arguments that the network would get.
+    """
     return Call(args, kwargs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReport:
-    """The engine's report about a compiled network, read back after it ran."""
+    """What the engine reports about a compiled network after the network ran."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
     threads: int | None  # number of threads that compute
@@ -49,7 +52,7 @@ class EngineReport:
 
 
 class Compiler:
-    """The base class of such an engine: exports a network to a file, loads the file, and runs it.
+    """The base class of engines that export a network to a file, load the file, and run the network.
 
     Another process may load the file. The methods raise UnsupportedError if the network can't be exported or run.
     """
@@ -64,18 +67,18 @@ class Compiler:
         raise NotImplementedError
 
     def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
-        """Quantises the result of `export` to int8 matrix products, calibrated with the inputs `calls`."""
+        """Quantises the result of `export`: matrix products run in int8. The inputs `calls` are for calibration."""
         raise NotImplementedError
 
     def save(self, exported: Any, folder: Path) -> Path:
-        """Writes the network to `folder`, compiled if the engine does so here. Returns the path of the file to load.
+        """Writes the network to `folder`; some engines compile it first. Returns the path of the file to load.
 
         Other files of the network may be in the same folder.
         """
         return exported
 
     def load(self, path: Path, threads: int) -> None:
-        """Loads a file of `save` on this machine. Another process may have written the file."""
+        """Loads a file that `save` has written, perhaps in another process. Uses `threads` threads."""
         raise NotImplementedError
 
     def __call__(self, call: Call) -> Sequence[Tensor]:
@@ -83,7 +86,7 @@ class Compiler:
         raise NotImplementedError
 
     def ran(self, call: Call) -> EngineReport:
-        """Reports what ran. It may run `call` again under a profiler, so call it after the measurement."""
+        """Reports what ran. Use this method after the measurement: it may run the network again under a profiler."""
         raise NotImplementedError
 
 
@@ -100,16 +103,19 @@ class TensorOutputs(nn.Module):
 
 @contextmanager
 def skipping(exporter: str) -> Iterator[None]:
-    """A context that converts an exporter's exception to UnsupportedError, which skips the cell."""
+    """A context that converts any exception of an exporter to UnsupportedError, so that the cell is skipped."""
     try:
         yield
     except Exception as error:  # any exception: an exporter runs the user's code
         why = beginning(one_line(message_of(error)), MAX_WHY)
-        raise UnsupportedError(f"{exporter} can't take the network: {type(error).__name__}: {why}") from error
+        raise UnsupportedError(f"{exporter} can't convert the network: {type(error).__name__}: {why}") from error
 
 
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
-    """Exports the network with torch.export, for inputs of the shapes in `call`. Raises UnsupportedError."""
+    """Exports the network with torch.export, for inputs of the shapes in `call`.
+
+    Raises UnsupportedError if the export fails.
+    """
     args = call.args
     kwargs = dict(call.kwargs)
     shapes = None

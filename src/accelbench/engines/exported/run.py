@@ -1,6 +1,6 @@
 """Measures inference on the CPU with engines that compile networks of PyTorch.
 
-One process exports the network to a folder. The processes of cells load it.
+One process exports the network to a folder. The processes of cells load the network from this folder.
 """
 
 import json
@@ -91,7 +91,10 @@ def run(
 
 
 class _Run(NetworkOutputs):
-    """The run of one cell. A step is a call of the compiled network. `precision` is the precision before export."""
+    """The run of one cell. A step is a call of the compiled network.
+
+    `precision` is the precision of the network before its export.
+    """
 
     feed: Feed
     is_reference = False  # type: ignore[assignment]
@@ -126,8 +129,8 @@ class _Run(NetworkOutputs):
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, then exports the network to `folder`.
 
-        If the cell serves requests, the network is exported for any batch size; if that fails, for the cell's batch
-        size. Raises UnsupportedError if the export fails.
+        If the cell serves requests, the network should accept any batch size. If such an export fails, the network is
+        exported for the cell's batch size only. Raises UnsupportedError if this export fails too.
         """
         compiled = self.compiled
         any_size = serves_any_size(self.cell)
@@ -158,17 +161,23 @@ class _Run(NetworkOutputs):
         )
 
     def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
-        """Exports the network for batches of the cell's size, or of any size. Returns the result and the seconds."""
+        """Exports the network for batches of the cell's size, or if `any_size` for batches of any size.
+
+        Returns the exported network and the seconds.
+        """
         call = self._call(self.joined(self.requests(2)) if any_size else None)
         return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
-        """Gives new tensors the network's dtype, as in a step of PyTorch."""
+        """Gives new tensors the network's dtype, as in a step of the PyTorch engine."""
         if torch.get_default_dtype() == torch.float32:  # if user code has changed it, `Backend.hold` adds a note
             torch.set_default_dtype(self.dtype)
 
     def _calibration(self) -> tuple[list[Call], int]:
-        """Full batches of the training set for calibration. Returns their calls, and the number of samples."""
+        """Takes full batches of the training set for calibration.
+
+        Returns the network's arguments for each batch, and the number of samples.
+        """
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
         for batch in self.workload.feed_of("train"):  # never the test set, which measures the accuracy
@@ -180,15 +189,15 @@ class _Run(NetworkOutputs):
                 break
         if not calls:
             raise UnsupportedError(
-                "precision=int8: no full batch in the training set for calibration: lower batch_size"
+                "precision=int8: calibration needs a full batch of the training set: lower batch_size"
             )
         return calls, num
 
     def load(self, exported: Path | None, empty: Path) -> None:
         """Loads the network from the folder `exported`.
 
-        If `exported` is None, or if its network accepts only another batch size, exports the network to the folder
-        `empty` first.
+        If `exported` is None, or if the network there accepts only another batch size, this method exports the network
+        to the folder `empty`, and loads it from there.
         """
         folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
@@ -222,7 +231,7 @@ class _Run(NetworkOutputs):
     def requests(self, num: int) -> list[Any]:
         pool = super().requests(num)
         if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
-            why = "its requests need the same shape, but those of model.batch differ"
+            why = "all requests need the same shape, but model.batch made different shapes"
             raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them in model.batch, or use engine=pytorch")
         return pool
 
@@ -268,7 +277,7 @@ class _Run(NetworkOutputs):
 
     @torch.no_grad()
     def _answers(self) -> Answers | None:
-        """Counts the right answers of the compiled network, and of the network in fp32, on the test set.
+        """Counts the images of the test set that the compiled network, and the network in fp32, classify correctly.
 
         None if the weights are random, if the network does not classify images, or if the cell has no data set.
         """
@@ -303,13 +312,13 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
-            yield f"the network can't be exported for any batch size: each batch is filled up to {size} samples"
+            yield f"the exported network accepts only one batch size: each batch is filled up to {size} samples"
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
             yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
             if not has_any(look(self.cell.device), FAST_INTEGERS):
-                yield "int8: this CPU lacks the instructions for it (VNNI or AMX), so it gains little"
+                yield "int8: this CPU lacks the instructions for int8 (VNNI or AMX), so int8 gains little speed"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
 

@@ -16,7 +16,7 @@ OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "
 
 
 def serves_any_size(cell: Cell) -> bool:
-    """Whether the network should be exported for any batch size. One export for each size would take too long."""
+    """Whether one export should accept every batch size, because one export for each size would take too long."""
     return cell.protocol in SERVING and cell.batch_size > 1
 
 

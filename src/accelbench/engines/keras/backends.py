@@ -49,7 +49,7 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        """The function that Keras has compiled from a step of the model. It takes an item of `executions`."""
+        """The function that Keras has compiled from a step of the model. Its argument is an item of `executions`."""
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
@@ -65,7 +65,10 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, or views of them. With replicas, the first one's."""
+        """The values of the model's trainable variables, or views of them.
+
+        If the model has several replicas, these are the values of the first replica.
+        """
 
     @abstractmethod
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
@@ -92,11 +95,11 @@ class Backend(BaseBackend, ABC):
             self.callbacks.on_epoch_end(0)
 
     def compiles(self) -> Compiles:
-        """The number of executions that compiled, and their seconds: compilation and running together."""
+        """The number of executions that compiled, and their seconds. The seconds include running what was compiled."""
         return self._num_compiles, self._compile_s
 
     def function(self, model: keras.Model, kind: Kind) -> Execute:
-        """The compiled function that `fit`, `evaluate` or `predict` of Keras calls, with its compilations counted.
+        """The compiled function that `fit`, `evaluate` or `predict` of Keras calls. Its compilations are counted.
 
         The result of `predict` stays on the device.
         """
@@ -139,7 +142,7 @@ class Backend(BaseBackend, ABC):
 
 
 def backend_for(cell: Cell) -> Backend:
-    """Creates the cell's backend. The process must have been started with its `KERAS_BACKEND`."""
+    """Creates the cell's backend. The process must have been started with `KERAS_BACKEND` set to this backend."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")

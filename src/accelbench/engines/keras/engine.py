@@ -139,7 +139,7 @@ class Run(CellRun):
                 self.observations.training.before = self._states()
 
     def _states(self) -> States:
-        """The states of the weights; none on a TPU, because a TPU's memory may be in another machine."""
+        """The states of the weights. Empty on a TPU, because a TPU's memory may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
         states = [state_of(values) for values in self.backend.trained(self.model)]
@@ -175,7 +175,10 @@ class Run(CellRun):
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
 
     def observe(self) -> Observed:
-        """Reads what really ran; in inference, also keeps outputs. The loss is Keras' mean over all steps so far."""
+        """Reads which precision and device really ran. In inference, also keeps outputs for the output check.
+
+        The loss is Keras' mean over all steps so far.
+        """
         backend = self.backend
         backend.settle(self.model)
         kinds = {kind.lower() for kind in backend.kinds(self.observer.weights)}
@@ -224,4 +227,4 @@ class Run(CellRun):
     def warnings(self) -> Iterator[str]:
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
-            yield f"a step is an execution of {num} batches: latencies are those of {num} batches"
+            yield f"engine.steps_per_execution={num}: each step, and so each latency, is of {num} batches"

@@ -48,7 +48,7 @@ class ArrayFeed:
 class RandomFeed:
     """An endless feed of random images from the cell's seed.
 
-    By default, a few batches are drawn in advance and repeated. With `data.pipeline=fresh`, each step draws a new one.
+    By default, a few batches are drawn in advance and repeated. With `data.pipeline=fresh`, each step gets a new batch.
     """
 
     num_batches = None

@@ -26,7 +26,10 @@ WITHOUT_FLOPS = (
 
 
 class Observer:
-    """Observes the format in which each layer computes while Keras traces a network. The traced graph runs later."""
+    """Observes the number format in which each layer computes.
+
+    It observes the layers while Keras traces the network. The traced graph runs later.
+    """
 
     def __init__(self, network: keras.Sequential) -> None:
         self.network = network
@@ -78,7 +81,7 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """The multiply-adds per sample by three factors: the input, the states of all times, and the first state only."""
+    """The multiply-adds per sample with three factors: the input, all states (one per time step), the first state."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):

@@ -1,9 +1,9 @@
 """The networks of the studies in Keras, their losses, metrics and optimisers. The PyTorch engine has the same layers.
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
-returns logits (batch, classes), or (batch, 1) for two classes in study 002. The autoencoder returns images. Softmax and
-sigmoid are part of the loss, in study 004 too: Keras on TensorFlow computes the cross-entropy of sigmoids from the
-logits.
+returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
+returns images. Softmax and sigmoid are part of the loss, in study 004 too: Keras on TensorFlow computes the
+cross-entropy of sigmoids from the logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +85,7 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: an encoder to `code` numbers and a decoder, with dense layers per pixel."""
+    """Study 001: an encoder from an image to `code` numbers, and a decoder. Both have dense layers for each pixel."""
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
     decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
@@ -123,7 +123,8 @@ def set_policy(precision: Precision) -> None:
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
     """Builds one of accelbench's networks.
 
-    Raises UserError for an unknown name or wrong arguments, UnsupportedError if it does not accept these images.
+    Raises UserError if the name is unknown or an argument is wrong. Raises UnsupportedError if the network does not
+    accept images of this shape.
     """
     make = own_network(model, NETWORKS)
     check_fits(model, channels_first(shape))
@@ -145,9 +146,9 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, *, other: bool = False) -> NDArray[Any]:
-    """Builds the cell's network again and returns its output for images of the feed.
+    """Builds the cell's network again and returns its output for `images`, which are like the feed's.
 
-    With `other`, random numbers are added to the weights.
+    If `other`, random numbers are added to the weights.
     """
     network = network_of(cell, shape, num_classes)
     if other:
@@ -206,7 +207,7 @@ def scaled_squared_error(images: Any, output: Any) -> Any:
 
 
 def right_sign(labels: Any, logits: Any) -> Any:
-    """For each logit, whether it is right: above 0 for label 1, else at most 0."""
+    """For each logit, whether it is right: above 0 for label 1, at most 0 for label 0."""
     return ops.equal(ops.cast(labels, "bool"), ops.reshape(logits, ops.shape(labels)) > 0)
 
 

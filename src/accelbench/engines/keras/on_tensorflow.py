@@ -63,7 +63,10 @@ class TensorFlow(Backend):
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields batches of arrays. If the graph fetches batches, yields TensorFlow's iterator for each execution."""
+        """Yields batches of arrays.
+
+        If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator instead, once for each execution.
+        """
         inside = labelled and self.fetches_inside(feed)
         if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
@@ -90,7 +93,10 @@ class TensorFlow(Backend):
         return [next(iter(parts))]
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether the graph fetches batches, as in `fit`: in executions of several steps, and with a data set."""
+        """Whether TensorFlow's graph itself fetches batches, as in `fit`.
+
+        It does if an execution has several steps, or if the batches come from a data set.
+        """
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
@@ -133,7 +139,7 @@ class TensorFlow(Backend):
 
 
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
-    """The feed's batches, in its order, gathered by TensorFlow's threads, as `fit` does with arrays."""
+    """The feed's batches, in the feed's order. TensorFlow's threads gather them from the arrays, as in `fit`."""
     with tf.device("/CPU:0"):
         # By identity: the autoencoder's images and targets are the same array, which is converted once.
         tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}
@@ -162,9 +168,9 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for the cell's devices. Call it before TensorFlow has run anything.
+    """The strategy for the cell's devices. Call this function before TensorFlow has run anything.
 
-    Raises UnsupportedError if TensorFlow finds too few devices, because it would silently use the CPU.
+    Raises UnsupportedError if TensorFlow finds too few devices: it would silently use the CPU.
     """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
@@ -176,7 +182,7 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     devices = tf.config.list_logical_devices(kind)
     if len(devices) < num:
         instead = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
-        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {num}: {instead}")
+        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {num} devices: {instead}")
     names = [f"/{kind}:{index}" for index in range(num)]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
 
@@ -195,7 +201,7 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
         why = " ".join(message_of(error).split())[:200] or type(error).__name__
         raise UnsupportedError(f"engine.tpu={name}: TensorFlow reaches no TPU ({why})") from error
     if not cores:
-        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core, and would silently use the CPU")
+        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core by this name: use another name")
     if cell.devices == 1:
         return tf.distribute.OneDeviceStrategy(cores[0].name)
     if cell.devices != len(cores):

@@ -21,7 +21,7 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Checks the network as `pytorch.engine.check` does. A LightningModule needs a Trainer: returns None for it."""
+    """Checks the network as `pytorch.engine.check` does. Does not check a LightningModule, which needs a Trainer."""
     return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
 
 

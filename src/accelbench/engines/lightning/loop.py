@@ -16,23 +16,26 @@ from accelbench.measuring.runner import Ask, Marks, Ran
 from accelbench.schema.vocab import Phase
 
 NEVER = 2**62  # a number of batches that no loop reaches
-ENDED = "Lightning's loop ended by itself: it had no batch, or the module set trainer.should_stop"
+ENDED = "Lightning's loop ended too early: it got no batch (lower batch_size), or the module set trainer.should_stop"
 KEEPS_BATCH = nullcontext()  # if a step runs in this context, a copy of its batch is kept
 
 
 class Stopped(BaseException):
-    """Ends Lightning's loop after the measurement. Lightning runs its teardown, but no hook of an epoch's end."""
+    """Raised to end Lightning's loop after the measurement. Lightning then runs its teardown, but no epoch-end hook."""
 
 
 def callback(package: str, hooks: type, cell_run: Any) -> Any:
-    """Makes a Callback with these hooks. The Trainer requires that it extends the Callback of Lightning's `package`."""
+    """Makes a Callback with the methods of `hooks`.
+
+    Its class extends the class Callback of Lightning's `package`, because the Trainer accepts no other.
+    """
     return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(cell_run)
 
 
 class ClockHooks:
     """Runs the steps that the clock `cell_run.conduct()` asks for. Each step is a batch of Lightning's loop.
 
-    The first rank announces the number of batches; the other ranks run as many.
+    The first rank (process) announces the number of batches. The other ranks run the same number.
     """
 
     def __init__(self, cell_run: Any) -> None:
@@ -117,7 +120,7 @@ class ClockHooks:
 
     @property
     def _between(self) -> Phase:
-        """The phase between a backward pass and the optimiser. In manual optimisation, `training_step` runs there."""
+        """The phase between a backward pass and the optimiser. In manual optimisation, `training_step` is running."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:
@@ -131,7 +134,10 @@ class ClockHooks:
             self._running = phase
 
     def _advance(self, ran: Ran | None) -> None:
-        """Sends times to the clock, and prepares the steps that it asks for next. At the end, raises Stopped."""
+        """Sends the times `ran` to the clock, and prepares the steps that the clock asks for next.
+
+        Raises Stopped at the end of the measurement.
+        """
         try:
             self.ask = self.clock.send(ran)
         except StopIteration:
@@ -172,7 +178,7 @@ class ClockHooks:
 
 
 class IntervalHooks:
-    """Runs training in intervals in Lightning's loop, with an evaluation after each interval."""
+    """Divides the training in Lightning's loop into intervals. An evaluation follows each interval."""
 
     is_over = False
 

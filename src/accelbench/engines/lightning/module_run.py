@@ -91,7 +91,7 @@ class ModuleRun(NetworkRun):
             value = getattr(self.trainer, name)
             setting = getattr(self.trainer_settings, name)
             if value != setting:
-                self.changes.append(f"its code set trainer.{name}={value}, but the cell asked for {setting}")
+                self.changes.append(f"the user's code set trainer.{name}={value}, but the cell asked for {setting}")
 
     def begin_loop(self) -> None:
         self.observer.handle.remove()
@@ -108,7 +108,7 @@ class ModuleRun(NetworkRun):
         length = self.trainer.num_training_batches
         if length in (0, float("inf")):
             flag = self.workload.owner_flag
-            raise UserError(f"{flag}: its train_dataloader has no length, which protocol=target needs")
+            raise UserError(f"{flag}: its train_dataloader has no length, which protocol=target needs: define __len__")
         goal.plan_calls(int(length))
 
     def begin_steady(self) -> None:
@@ -116,7 +116,7 @@ class ModuleRun(NetworkRun):
         self.hooks_of_loop.num_skipped = 0
 
     def after_window(self) -> Clock[None]:
-        """Runs further steps after the window: observes one, and counts the work of a step."""
+        """Runs further steps after the timed window. Observes one of them, and counts the work of a step."""
         self._check_skipped()
         self.note_resources()
         yield from super().after_window()
@@ -139,7 +139,7 @@ class ModuleRun(NetworkRun):
             self.last_result = loss
         self.workload.batch_of_step = structure.on_host(batch)
         if not structure.num_rows(batch):
-            self.observations.unchecked[OUTPUT] = "its batches hold no tensors that accelbench finds"
+            self.observations.unchecked[OUTPUT] = "accelbench finds no tensors in the batches"
         first = next(zip(structure.tensors_in(loaded), structure.tensors_in(batch), strict=False), None)
         if first is None or self.cell.model.samples is not None:
             return
@@ -153,10 +153,10 @@ class ModuleRun(NetworkRun):
                 super().keep_last()
 
     def observe_output(self) -> ObservedOutput:
-        """Observes the output without a fed batch.
+        """Observes the output for an unseen batch, but does not keep the fed batch for a comparison.
 
         The unseen batch has the fed samples in another order. Some networks rightly return the same output for both
-        orders.
+        batches.
         """
         return replace(super().observe_output(), fed=None)
 
@@ -170,9 +170,10 @@ class ModuleRun(NetworkRun):
         return sum(self.workload.batches.sizes[first:last])
 
     def num_samples(self) -> dict[str, int]:
-        """The number of samples of an epoch, by split; empty if unknown.
+        """A dict from the split to its number of samples in an epoch. Empty if the number is unknown.
 
-        It is counted in the last complete epoch. If there was none, the loader's length times the batch size is used.
+        The samples of the last complete epoch are counted. If no epoch was complete, the number is the loader's length
+        times the batch size.
         """
         batches = self.workload.batches
         num = batches.num_of_epoch
@@ -191,7 +192,11 @@ class ModuleRun(NetworkRun):
             self.changes.append(why)
 
     def _count(self) -> Clock[Work]:
-        """Counts the work of one step in further real steps: one cycle of accumulated gradients."""
+        """Counts the work of one step in further real steps.
+
+        If the gradients of several batches are added up for one step of the optimiser, all these batches run. The
+        result is the mean of their work.
+        """
         counter = Counter()
         try:
             for _ in range(self.num_accumulated):
@@ -211,7 +216,7 @@ class ModuleRun(NetworkRun):
         assert goal is not None
         if name not in logged:
             names = ", ".join(sorted(logged)) or "nothing"
-            raise UserError(f"target.metric={name}: {self.workload.flag} logs {names}: log it in validation_step")
+            raise UserError(f"target.metric={name}: {self.workload.flag} logs {names}: log {name} in validation_step")
         self.backend.wait()
         num = goal.num_calls
         num_samples = self.samples_between(0, num)

@@ -28,8 +28,8 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 def hush_lightning() -> None:
     """Silences two warnings of Lightning: about predictions that are None, and about training without validation.
 
-    Such predictions and such training are intended here. Lightning's other warnings are shown, also if the user's code
-    turns warnings into errors.
+    Such predictions and such training are intended here. Lightning's other warnings are shown. They stay warnings even
+    if the user's code turns warnings into errors.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -47,8 +47,8 @@ def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
 def trainer_for(package: str, precision: Precision, backend: Backend, **settings: Any) -> Any:
     """Creates a Trainer for the device and the precision.
 
-    `package` is `pytorch_lightning` or `lightning.pytorch`. The Trainer validates only when `IntervalHooks` sets its
-    `val_check_batch`.
+    `package` is `pytorch_lightning` or `lightning.pytorch`. The Trainer runs a validation only when `IntervalHooks`
+    sets the Trainer's attribute `val_check_batch`.
     """
     lightning = importlib.import_module(package)
     kind = backend.torch_type
@@ -70,9 +70,9 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
 
 
 def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
-    """Settings that make the Trainer use the backend's device, for devices that Lightning does not know.
+    """Settings that make the Trainer use the backend's device, even if Lightning does not know this kind of device.
 
-    Such a device is one of `torch.accelerator`, or the CPU of PJRT.
+    Lightning does not know all devices of `torch.accelerator`, nor the CPU of torch_xla.
     """
     device = backend.device()
     is_xla = backend.torch_type == "xla"
@@ -109,7 +109,7 @@ def of_ranks(num: int) -> Any:
 
 
 class _OnXla(XLAPrecision):  # type: ignore[misc]
-    """The precision plugin for XLA: one dtype for weights and inputs, and autocast for mixed precisions.
+    """The precision plugin for XLA. It uses one dtype for weights and inputs, and autocast for mixed precisions.
 
     It replaces Lightning's plugin, which ignores `16-true`, refuses fp64, and sets an environment variable for
     `bf16-true`.

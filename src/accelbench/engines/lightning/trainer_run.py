@@ -99,11 +99,11 @@ class NetworkRun(Run):
             self.note_end()
 
     def measuring_context(self) -> AbstractContextManager[Any]:
-        """An empty context: Lightning enters the contexts that it needs around its loop."""
+        """An empty context, because Lightning itself enters the contexts that its loop needs."""
         return nullcontext()
 
     def _run_loop(self) -> None:
-        """Creates a Trainer and runs its loop in this rank. The hooks measure the cell inside the loop."""
+        """Creates a Trainer and runs its loop in this process. The hooks measure the cell inside the loop."""
         hooks: type = ClockHooks
         if self.goal is not None:
             hooks = GoalHooks
@@ -171,7 +171,7 @@ class NetworkRun(Run):
             self.test_goal(self.goal)
 
     def begin_loop(self) -> None:
-        """Begins the measurement. Lightning has copied the model and the optimiser to the device."""
+        """Begins the measurement, after Lightning has copied the model and the optimiser to the device."""
         self.ranks.join(self.backend.joined_by)
         optimizer = next(iter(self.trainer.optimizers), None)
         task, precision = self.workload.task, self.cell.precision
@@ -191,7 +191,7 @@ class NetworkRun(Run):
         self.keep_last()
 
     def keep_last(self) -> None:
-        """Keeps an output of the network, in the first rank, after everything was measured."""
+        """Keeps an output of the network after everything was measured. Only the first rank calls this method."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program, iter(()))
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:
@@ -200,7 +200,7 @@ class NetworkRun(Run):
 
 
 class EpochHooks(IntervalHooks):
-    """Runs whole epochs. In training, evaluates the test set after each."""
+    """Runs whole epochs. In training, evaluates the test set after each epoch."""
 
     sums: Any = None  # in training, the step that adds up the losses of an epoch
     num_left = 0  # batches left in the epoch

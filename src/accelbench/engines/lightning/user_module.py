@@ -31,11 +31,12 @@ INFERENCE_LOADERS = {
 
 
 class CountedLoader:
-    """Wraps the user's loader; counts and checks the samples of each batch.
+    """Wraps the user's loader. Counts the samples of each batch, and checks their number.
 
-    `model.samples` counts the samples, or else the rows of the batch's first tensor. Each batch must have
-    `cell.batch_size` samples; only the last one of an epoch may have fewer. If `endless`, the loader starts again at
-    its end; else Lightning starts it again, as a new epoch. Messages name the loader by the setting `flag`.
+    The user's function `model.samples` counts the samples. Without it, each row of the batch's first tensor is a
+    sample. Each batch must have `cell.batch_size` samples; only the last batch of an epoch may have fewer. If
+    `endless`, the loader starts again at its end; else Lightning starts it again, as a new epoch. Messages name the
+    loader by `flag`, the setting that it comes from.
     """
 
     def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
@@ -74,7 +75,7 @@ class CountedLoader:
         return batch
 
     def _following(self) -> Any:
-        """The next batch of the user's loader. Starts the loader again at its end, if it is endless."""
+        """Returns the next batch of the user's loader. An endless loader starts again at its end."""
         if self._batches is not None:
             try:
                 return next(self._batches)
@@ -87,10 +88,10 @@ class CountedLoader:
         try:
             return next(self._batches)
         except StopIteration:
-            raise UserError(f"{self.flag}: its loader returned no batch in a whole epoch") from None
+            raise UserError(f"{self.flag}: its loader returned no batch in an epoch: lower batch_size") from None
 
     def _count(self, batch: Any) -> None:
-        """Counts the samples of a batch. Raises UserError if it has a wrong size, or if it can't be counted."""
+        """Counts the samples of a batch. Raises UserError if their number is wrong, or if they can't be counted."""
         num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
         is_first = len(self.sizes) == self._first
         if not is_first and self.sizes[-1] != self.batch_size:  # a short batch was not the last one of the epoch
@@ -99,15 +100,15 @@ class CountedLoader:
             self.sizes.append(num)
             return
         raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: use the argument or attribute "
-            "batch_size in its loader; if samples are no rows, set model.samples=pkg.count"
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: make the loader use "
+            "batch_size, an argument or attribute of its class; if a row is not a sample, set model.samples=pkg.count"
         )
 
 
 class UserModule:
-    """The user's module and its data. It is both the workload and the task of a `pytorch.engine.Run`.
+    """The user's LightningModule and its data. This object is the workload and the task of a `pytorch.engine.Run`.
 
-    Raises UserError if a class does not extend Lightning's, or lacks a method that the cell needs.
+    Raises UserError if the user's class does not extend Lightning's class, or lacks a method that the cell needs.
     """
 
     batches: CountedLoader  # set when Lightning asks for the loader
@@ -123,7 +124,7 @@ class UserModule:
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
-        """Builds the measured module and its data, finds the loader, and checks what the cell needs."""
+        """Builds the measured module and its data. Finds the loader, and checks that all needed methods exist."""
         start = time.perf_counter()
         self.module = self._new_module()
         self.build_s = time.perf_counter() - start
@@ -146,7 +147,10 @@ class UserModule:
         return built
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
-        """Replaces the user's loader: Lightning gets it wrapped in a CountedLoader, which marks the phases of steps."""
+        """Makes Lightning use a CountedLoader, which wraps the user's loader.
+
+        The CountedLoader calls `mark` at the end of each phase of a step.
+        """
         stage = INFERENCE_LOADERS[self.loader]
 
         def loader() -> CountedLoader:
@@ -173,12 +177,12 @@ class UserModule:
             return self._begin()
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("its setup or configure_model makes layers, which needs a Trainer")
+            raise UserError("the module's setup or configure_model makes layers, which needs a Trainer")
         return module
 
     @property
     def task(self) -> "UserModule":
-        """The task of the workload, which runs the module: this object itself."""
+        """The task of this workload runs the module. This object itself is the task."""
         return self
 
     def task_in(self, dtype: torch.dtype) -> "UserModule":
@@ -197,7 +201,7 @@ class UserModule:
         return copied(self.batch_of_step)
 
     def unseen(self) -> tuple[Any, bool]:
-        """A batch that was not fed: `example` with its samples in another order.
+        """Makes a batch that was not fed, from the samples of `example` (see `structure.varied`).
 
         Returns the batch, and whether it differs from `example`.
         """
@@ -211,21 +215,24 @@ class UserModule:
         """None: the tokens of a user's module are not counted."""
 
     def notes(self) -> Iterator[str]:
-        """Which methods of the user's module ran, and which callbacks did not."""
+        """Yields notes: which methods of the user's module ran, and which callbacks were left out."""
         yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
         if not self.trains:
             method = "predict_step" if self.predicts else "forward with the first element of a tuple"
             yield f"inference runs {method}, on batches of {self.loader}"
         if self.left_out:
-            yield f"callbacks that end the training or save were left out: {', '.join(self.left_out)}"
+            yield f"callbacks that end the training or save files were left out: {', '.join(self.left_out)}"
 
     def _new_module(self) -> Any:
-        """A module with weights from the cell's seed. It gets the batch size, unless a data module has the loader."""
+        """Makes a module with weights from the cell's seed.
+
+        The module gets the batch size, unless the loader belongs to a data module.
+        """
         seed_generators(self.cell.seed)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
         if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
-            raise UserError(f"{self.flag}: should extend {MODULE}; if it returns one, set model.factory=true")
+            raise UserError(f"{self.flag}: should extend {MODULE}: if it returns a {MODULE}, set model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
         module = _created("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(module), MODULE) is None:
@@ -235,7 +242,7 @@ class UserModule:
     def _new_data(self, target: str) -> Any:
         kind = import_path("data.target", target)
         if not isinstance(kind, type) or lightning_package(kind, DATA) != self.package:
-            raise UserError(f"data.target={target}: should extend {DATA} of {self.package}, as model.target does")
+            raise UserError(f"data.target={target}: should extend {DATA} of {self.package}, which model.target uses")
         return _created("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
 
     def _loader_name(self) -> str:
@@ -244,7 +251,7 @@ class UserModule:
         for name in names:
             if self._overrides(self.owner, name):
                 return name
-        raise UserError(f"{self.owner_flag}: has no {' nor a '.join(names)}: define it, or use data.target")
+        raise UserError(f"{self.owner_flag}: has no {' and no '.join(names)}: define one, or use data.target")
 
     def _overrides(self, module: Any, name: str) -> bool:
         """Whether the class of a module or a data module overrides a method of Lightning's base class."""
@@ -270,20 +277,23 @@ class UserModule:
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
-    """Runs `forward` on a batch. If the batch is a tuple or list, runs on its first element only: labels follow."""
+    """Runs `forward` on a batch. Of a tuple or list, `forward` gets only the first element, because labels follow."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
 def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
-    """Calls `kind` with the arguments. If `size` is not None, also passes it as the argument or attribute `batch_size`.
+    """Calls the class or function `kind` with the arguments `args`, and returns the result.
 
-    Raises UserError if `kind` does not accept the arguments, or if they have another batch size.
+    If `size` is not None, `kind` also gets it: as its argument `batch_size`, or else as the attribute `batch_size` of
+    the result. Raises UserError if `kind` does not accept the arguments, or if `args` has another batch size.
     """
     if size is None:
         check_call(f"{flag}: {target}", kind, **args)
         return kind(**args)
     if args.get("batch_size", size) != size:
-        raise UserError(f"{flag}.batch_size={args['batch_size']}: use batch_size={args['batch_size']}")
+        raise UserError(
+            f"{flag}.batch_size={args['batch_size']}: the cell has another size: use batch_size={args['batch_size']}"
+        )
     with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
         if "batch_size" in inspect.signature(kind).parameters:
             args = {**args, "batch_size": size}

@@ -43,9 +43,10 @@ class OnnxRuntime(Compiler):
         return folder / FILE
 
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
-        """Quantises the network in ONNX's QDQ format: operators between QuantizeLinear and DequantizeLinear.
+        """Quantises the network in ONNX's QDQ format.
 
-        When a session loads the network, it fuses these operators.
+        In this format, each quantised operator stands between operators QuantizeLinear and DequantizeLinear. When a
+        session loads the network, it fuses these operators.
         """
         # x86 CPUs multiply unsigned activations by signed weights. Without VNNI they add the products in 16 bits, so
         # weights get only 7 bits (`reduce_range`): otherwise the sums would overflow.
@@ -69,7 +70,7 @@ class OnnxRuntime(Compiler):
                 reduce_range=not has_any(look(), FAST_INTEGERS),
             )
         for file in folder.glob("*"):
-            if not file.name.startswith(path.name):  # keeps the file of its weights, whose name begins like its own
+            if not file.name.startswith(path.name):  # keeps the network and its weights: both names begin so
                 file.unlink()
         return path
 
@@ -94,7 +95,10 @@ class OnnxRuntime(Compiler):
         return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
 
     def ran(self, call: Call) -> EngineReport:
-        """Profiles another session in its second run. Reads the number of threads from the measured session."""
+        """Runs another session of the network twice, and reads the profile of the second run.
+
+        Reads the number of threads from the measured session.
+        """
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
             for _ in range(2):
