@@ -114,7 +114,10 @@ class CellRun:
         raise NotImplementedError
 
     def observe(self) -> Observed | None:
-        """Reads after the measurement which precision and device really ran. All ranks but the first return None."""
+        """Reads after the measurement which precision and device really ran.
+
+        If several processes (ranks) run the cell, all ranks but the first return None.
+        """
         raise NotImplementedError
 
     def begin_steady(self) -> None:

@@ -124,7 +124,10 @@ class GoalRun:
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
-        """Whether there is no time for another step. `of_ranks` returns whether its argument is true in any rank."""
+        """Whether there is no time for another step.
+
+        The function `of_ranks` returns whether its argument is true in any process (rank) of the cell.
+        """
         self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
 

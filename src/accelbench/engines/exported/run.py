@@ -161,9 +161,9 @@ class _Run(NetworkOutputs):
         )
 
     def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
-        """Exports the network for batches of the cell's size, or if `any_size` for batches of any size.
+        """Exports the network. Returns the exported network and the seconds that this took.
 
-        Returns the exported network and the seconds.
+        If `any_size`, the exported network accepts batches of any size, otherwise only batches of the cell's size.
         """
         call = self._call(self.joined(self.requests(2)) if any_size else None)
         return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)

@@ -81,7 +81,7 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """The multiply-adds per sample with three factors: the input, all states (one per time step), the first state."""
+    """Three numbers: the multiply-adds per sample with the input, with all states, and with the first state only."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):

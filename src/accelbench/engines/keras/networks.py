@@ -72,7 +72,7 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
-    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout before each."""
+    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout before each layer."""
     stack = [layers.SimpleRNN(units, dropout=dropout, return_sequences=True) for _ in range(2)]
     return [*stack, layers.SimpleRNN(units, dropout=dropout), layers.Dense(num_classes)]
 

@@ -100,8 +100,8 @@ class CountedLoader:
             self.sizes.append(num)
             return
         raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: make the loader use "
-            "batch_size, an argument or attribute of its class; if a row is not a sample, set model.samples=pkg.count"
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: make its loader use the "
+            "batch_size (argument or attribute) of its class; if a row is not a sample, set model.samples=pkg.count"
         )
 
 

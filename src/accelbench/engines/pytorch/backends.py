@@ -264,7 +264,7 @@ class Xla(Backend):
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
             reason = f"PJRT joined {num_joined} devices, {num_here} of them in this process"
-            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs as many, one in each process")
+            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs {ranks.num}, one in each process")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)

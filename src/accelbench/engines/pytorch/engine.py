@@ -395,14 +395,14 @@ class Run(NetworkOutputs):
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
-        """The mean loss and the accuracy. Both are computed from the step's sums, added up over all ranks."""
+        """The mean loss and the accuracy. Both come from the step's sums, added up over all processes."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def keep_last_output(self, step: InferStep) -> None:
         """Keeps an output of the network for the output check, after everything was measured.
 
-        Only the first rank calls this method. In training, an output is kept only if the network is plain (`is_plain`).
+        Only the first process calls this method. In training, it keeps an output only of plain networks (`is_plain`).
         """
         self.step = step
         if not self.trains:

@@ -132,8 +132,8 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
     """A note about `num`, the samples that the user's function counts in a batch. None if `num` is as expected.
 
-    `num` should be the batch size. It should also be `num_rows`, the number of rows of the first tensor, unless that
-    is 0: no tensor has rows.
+    `num` should equal the batch size. If the batch's first tensor has rows (`num_rows` above 0), `num` should also
+    equal `num_rows`.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -194,7 +194,7 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[s
     if not of_network or set(of_network) - set(keys):
         has = ", ".join(map(str, keys))
         takes = ", ".join(inputs or named) or "nothing"
-        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name its keys as forward's arguments")
+        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name its keys like forward's arguments")
     return of_network
 
 

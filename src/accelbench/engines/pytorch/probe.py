@@ -165,7 +165,7 @@ def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Bytes per second from pinned host memory to the device, and back. Both are None unless the device is CUDA's."""
+    """Bytes per second from pinned host memory to the device, and back. Both are None if the device is no CUDA GPU."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)

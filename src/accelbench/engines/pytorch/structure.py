@@ -79,7 +79,7 @@ def on_host(structure: Any) -> Any:
 
 
 def num_rows(structure: object) -> int:
-    """The number of rows (the size of dimension 0) of the first tensor that has any dimension; 0 without one."""
+    """The number of rows (the size of dimension 0) of the first tensor that is not a scalar; 0 if there is none."""
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 

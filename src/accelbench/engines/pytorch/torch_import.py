@@ -1,4 +1,7 @@
-"""Imports torch, then records malloc's thresholds: a script that imports only torch has the same thresholds."""
+"""Imports torch, then records malloc's thresholds, as in a script that only imports torch.
+
+The engine restores these thresholds before it measures a cell.
+"""
 
 import torch  # noqa: F401
 
