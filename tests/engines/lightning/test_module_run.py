@@ -25,7 +25,7 @@ ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorc
 ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
 pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
 WARMUP, STEPS = 2, 10
-ENDING = "callbacks that end the training or save"
+ENDING = "callbacks that end the training or save files"
 LAST = WARMUP + STEPS + 1  # one more step is observed afterwards
 FORWARD = 2 * 8 * (8 * 16 + 16 * 3)  # operations
 
