@@ -201,7 +201,7 @@ def test_torchvisions_file_is_loaded_if_its_checksum_is_right_and_refused_before
     state, path = published
     assert_has(built(TINY), state)
     path.write_bytes(hostile)
-    with pytest.raises(UserError, match=rf"{path} is not the library's file: its sha256 .*: remove it"):
+    with pytest.raises(UserError, match=rf"{path} is not the library's file: its sha256 .*: remove the file"):
         built(TINY)
 
 
