@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from accelbench.engines.lightning.spec import LIGHT_IMPORT
+from accelbench.engines.lightning.spec import LIGHTNING_IMPORT
 
 CODE = f"""
-import sys, {LIGHT_IMPORT}, accelbench.engines.lightning.engine
+import sys, {LIGHTNING_IMPORT}, accelbench.engines.lightning.engine
 print([name for name in ('torchvision', 'transformers', 'scipy.signal') if name in sys.modules])
 import numpy  # user code may use the names that torchmetrics' `__init__` adds
 assert numpy.Inf == numpy.inf
