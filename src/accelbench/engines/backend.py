@@ -12,7 +12,7 @@ class BaseBackend:
     on_host = True
     """Whether the device computes in host memory, so that batches are not copied."""
     queues = False
-    """Whether a step may return before the device has finished it, or waiting for the device takes time."""
+    """Whether a step may return before the device has finished the step, or whether waiting takes time."""
 
     def wait(self) -> None:
         """Returns when the device has finished everything that was launched on it."""

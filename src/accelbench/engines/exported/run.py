@@ -277,9 +277,10 @@ class _Run(NetworkOutputs):
 
     @torch.no_grad()
     def _answers(self) -> Answers | None:
-        """Counts the images of the test set that the compiled network, and the network in fp32, classify correctly.
+        """Counts how many images of the test set the compiled network classifies correctly.
 
-        None if the weights are random, if the network does not classify images, or if the cell has no data set.
+        Also counts this for the original network in fp32. Returns None if the weights are random, if the network does
+        not classify images, or if the cell has no data set.
         """
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES

@@ -382,7 +382,7 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
 class Compilations:
     """Counts the graphs that torch.compile compiles in this process, from the creation of this object on.
 
-    It does not import torch.compile.
+    If torch.compile is not imported yet, counting does not import it.
     """
 
     def __init__(self) -> None:

@@ -164,7 +164,7 @@ def _fake_tensors() -> Any:
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of `network` in `dtype` without contents. Call it in a FakeTensorMode."""
+    """A copy of `network` in `dtype` without contents. Call this function in a FakeTensorMode."""
     memo: dict[int, Any] = {}
     for tensor in tensors_in([vars(layer) for layer in network.modules()]):
         memo[id(tensor)] = _empty(tensor, tensor.dtype)  # a tensor that is a plain attribute keeps its dtype
@@ -290,7 +290,7 @@ class _Autocasts(TorchFunctionMode):
 def watched(products: Products) -> Iterator[Counter]:
     """A context that counts the operators of steps on the CPU or a GPU, backward passes included.
 
-    At its end, it writes the counts to `products`.
+    At the end of the context, the counts are written to `products`.
     """
     counter, here = Counter(), get_ident()
 

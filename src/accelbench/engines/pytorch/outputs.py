@@ -58,7 +58,7 @@ def uncompiled(network: nn.Module) -> nn.Module:
 
 
 def state_of(network: nn.Module) -> NetworkState:
-    """The present state of the measured network. Call it before a further step, which may change the state."""
+    """The present state of the measured network. Read the state before a further step, which may change it."""
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()

@@ -33,7 +33,7 @@ torch_load: Load = torch.load
 
 @contextmanager
 def guarded(model: ModelSpec) -> Iterator[None]:
-    """A context in which `torch.load` is safe. It uses `weights_only=True`. Before torch 2.10, it raises UserError."""
+    """A context in which `torch.load` is safe: it uses `weights_only=True`. Before torch 2.10, it raises UserError."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
         if is_safe_torch(torch.__version__):
