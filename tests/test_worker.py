@@ -66,7 +66,7 @@ def test_a_record_names_its_cell(tmp_path):
     ("cell", "folder", "words"),
     [
         ([1], ".", "no readable cell"),
-        ({"schema_version": 99, "cell": {}}, ".", "of schema 99; this accelbench reads schema "),
+        ({"schema_version": 99, "cell": {}}, ".", "it has schema 99; this accelbench reads schema "),
         (plain(make_cell()), "nowhere", "no prepared data set"),
     ],
 )

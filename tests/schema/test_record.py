@@ -76,7 +76,7 @@ def test_what_is_no_record_is_named(tmp_path, spoil, message):
 def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
     path, plan = record.write(make_record(), tmp_path), tmp_path / "plan.json"
     write_plan_of(tmp_path, [make_record()])
-    message = re.escape(f"(of schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
+    message = re.escape(f"(it has schema {version!r}; this accelbench reads schema {record.SCHEMA_VERSION})")
     for file, read in ((path, record.read), (plan, lambda plan: plan_file.read_plan(plan.parent))):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": version}))
         with pytest.raises(UserError, match=f"^{file}: not a readable (record|plan) {message}"):

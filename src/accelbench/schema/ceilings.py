@@ -20,14 +20,17 @@ RATES = ("memory_bytes_per_s", "host_to_device_bytes_per_s", "device_to_host_byt
 
 
 def formats_of(precision: str) -> list[Precision]:
-    """The true precisions that `precision` computes in: two for a mixed precision, else one."""
+    """The number formats that `precision` computes in: two formats for a mixed precision, one for all others."""
     lower = MIXED.get(Precision(precision))
     return [Precision(precision)] if lower is None else [lower, Precision.fp32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The highest speeds that a probe reached on one device. What the device can't do is absent or None, never 0."""
+    """The highest speeds that a probe reached on one device. If the device can't do something, it has no speed for it.
+
+    A missing speed is absent or None, never 0.
+    """
 
     device: str  # the setting `device`, such as `gpu`
     device_name: str | None  # such as `NVIDIA H200`; None if the backend does not report it
@@ -50,7 +53,7 @@ class Ceilings:
     disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def ceiling_of(self, precision: str) -> float | None:
-        """Operations per second in `precision`; None if it was not probed.
+        """Operations per second in `precision`; None if this precision was not probed.
 
         A mixed precision can compute in either of its two formats, so the higher ceiling counts.
         """
@@ -58,19 +61,22 @@ class Ceilings:
         return max(rates, default=None)
 
     def disturbance(self, precision: str) -> str | None:
-        """The other load while the ceiling of `precision` was probed; None if one probe had no other load."""
+        """The load of other programs during all probes of `precision`. None if one probe ran without such load."""
         return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
-        """The ceilings of `num` such devices together. `launch_s` stays, because they launch at the same time."""
+        """The ceilings of `num` such devices together.
+
+        `launch_s` stays the same, because all devices launch operators at the same time.
+        """
         rates = {name: num * rate for name in RATES if (rate := getattr(self, name)) is not None}
         flops_per_s = {word: num * rate for word, rate in self.flops_per_s.items()}
         return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """The better ceilings of two probes of one device: other load can only make a probe slower.
+        """Joins two probes of one device. The higher ceilings stay, because other load can only make a probe slower.
 
-        `other` is the later probe. The result has its `measured_at`, and the seconds of both.
+        `other` is the later probe. The result has the `measured_at` of the later probe, and the sum of both durations.
         """
         flops_per_s = {**self.flops_per_s}
         how = {**self.how}
@@ -97,14 +103,14 @@ class Ceilings:
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
-    """The ceilings in a record's environment; None if there are none, or if another release wrote other fields."""
+    """The ceilings in a record's environment. None without ceilings, or if another release wrote other fields."""
     return load_if_fits(Ceilings, environment.get("ceilings"))
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
     """The ceilings of this machine in `root`/ceilings.json, by device.
 
-    Entries of another machine, other versions or other measuring code than in `environment` are ignored.
+    An entry is ignored if its machine, versions or measuring code differ from those in `environment`.
     """
     of_devices = {}
     for device, values in kept_of_machine(root, environment).items():
@@ -114,12 +120,15 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
 
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entries of this machine in ceilings.json: ceilings by device, and entries of other kinds."""
+    """The entries of this machine in ceilings.json. An entry has the ceilings of a device, or other measured values."""
     return entries_of(root / CEILINGS).get(_machine_key(environment), {})
 
 
 def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: object) -> None:
-    """Keeps one entry of this machine in ceilings.json; all others stay. Raises OSError: the file can't be written."""
+    """Writes one entry of this machine into ceilings.json. All other entries stay.
+
+    Raises OSError: the file can't be written.
+    """
     of_machine = {**kept_of_machine(root, environment), name: values}
     write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})
 

@@ -1,4 +1,4 @@
-"""The settings of one measurement. A cell is one point of the grid: a frozen object with a stable id."""
+"""The settings of one measurement. A cell is one combination of settings: a frozen object with a stable id."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def argument_text(name: str, value: object) -> str:
 
 
 def value_text(value: object) -> str:
-    """The value of a setting, as text for people. A string has quotes only if it would read as another JSON value."""
+    """The value of a setting, as text for people. A string gets quotes only if it looks like a number or other JSON."""
     if not isinstance(value, str):
         return canonical_json(value)
     try:
@@ -61,7 +61,10 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster, each off by default: docs/engines.md. The last two apply to the cell's process."""
+    """Options that make a network faster. All are off by default. docs/engines.md describes them.
+
+    `flush_denormals` and `allocator` apply to the whole process of the cell.
+    """
 
     channels_last: bool = _shown(False, "whether images have the channels-last memory layout")
     compile: bool = _shown(False, "whether torch.compile compiles the network")
@@ -76,7 +79,7 @@ class Options:
 
     @property
     def enabled(self) -> list[str]:
-        """The names of the options that are on, in the order of their definition; of the allocator, its value."""
+        """The names of the options that are on, in the order of their definition, then the allocator's value."""
         return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
 
     @property
@@ -109,7 +112,7 @@ class KerasSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """How Lightning's Trainer runs the user's LightningModule. The names are those of Lightning's Trainer."""
+    """How Lightning's Trainer runs the user's LightningModule. Settings have the names of the Trainer's arguments."""
 
     accumulate_grad_batches: AtLeastOne = _shown(
         1, "batches in a training step of a LightningModule", empty="other networks"
@@ -127,10 +130,10 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The bounds of the `window` protocol: see docs/measuring.md.
+    """The bounds of a measurement with protocol=window: see docs/measuring.md.
 
-    Warm-up ends when step times have settled, at the latest after ten times its minimum. `width` is half of the 95 %
-    interval of the median block, over the median.
+    Warm-up ends when step times have settled, at the latest after ten times `warmup_s`. Blocks end when the median
+    block is known to a precision of `width`: half of its 95 % interval, divided by the median.
     """
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
@@ -144,10 +147,10 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How requests arrive and how they are batched, for protocols that serve: see docs/serving.md.
+    """How requests arrive and how they are joined into batches, for protocols that serve: see docs/serving.md.
 
-    `max_batch` and `max_delay_ms` have the meaning of Triton's dynamic batching: a batch is computed once it is full,
-    or once its oldest request has waited for `max_delay_ms`.
+    `max_batch` and `max_delay_ms` mean the same as in Triton's dynamic batching: a batch is computed when it is full,
+    or when its oldest request has waited for `max_delay_ms`.
     """
 
     rate: Positive = _of_requests(50.0, "protocol=server: requests that arrive per second")
@@ -179,7 +182,8 @@ ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; another word, `metri
 class Target:
     """The goal of a training with protocol=target: see docs/time-to-accuracy.md.
 
-    Evaluations use a part of the training set, on which the network does not train. The test set is only reported.
+    Evaluations use a part of the training set that the network does not train on. The result on the test set is
+    reported, but decides nothing.
     """
 
     accuracy: Share | None = setting(
@@ -210,7 +214,7 @@ class Target:
 
     @property
     def threshold(self) -> float:
-        """The value that the metric must reach. NaN without a value; `settings.to_cell` refuses such a target."""
+        """The value that the metric must reach. NaN if the target has no value; `settings.to_cell` refuses this."""
         value = self.accuracy if self.metric == ACCURACY else self.value
         return math.nan if value is None else value
 
@@ -221,7 +225,7 @@ class Target:
         return self.lower if self.lower is not None else any(word in name for word in ("loss", "error"))
 
     def is_met(self, value: float | None) -> bool:
-        """Whether `value` reaches the target. None, which stands for a value that is not finite, does not reach it."""
+        """Whether `value` reaches the target. None means a value that is not finite. It does not reach the target."""
         return value is not None and (value <= self.threshold if self.is_lower else value >= self.threshold)
 
     @property
@@ -253,7 +257,7 @@ UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that have the same names on the command line. A new field here is added to both."""
+    """The settings of a cell that have the same names on the command line. A new field becomes a setting of both."""
 
     mode: vocab.Mode = _shown(help="train, infer or generate. Default: train; infer for protocols that serve")
     precision: vocab.Precision = _shown(help="number format that the network computes in")
@@ -313,7 +317,7 @@ def unused_by(protocol: vocab.Protocol) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
-    """One point of the grid: all settings that decide the measurement, and no others."""
+    """One combination of settings: all settings that decide the measurement, and no others."""
 
     suite: str  # name of the cell's sweep; not part of the id
     engine: vocab.Engine
@@ -328,24 +332,24 @@ class Cell(RunSettings):
     trainer: TrainerSettings | None = None  # None if the network is not a LightningModule
 
     def settings(self) -> dict[str, Any]:
-        """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
+        """The settings from which the id is computed, as plain JSON values: all except `suite` and `timeout_s`.
 
-        Attributes that the cell's protocol does not use are left out, so that they do not change the id.
+        Settings that the cell's protocol does not use are left out, too, so that they do not change the id.
         """
         return _settings(plain(self))
 
     @cached_property
     def id(self) -> str:
-        """12 hexadecimal digits: the digest of the settings, seed and repeat included. The computation is slow."""
+        """12 hexadecimal digits of the digest of all settings, including seed and repeat. Computing them is slow."""
         return digest(self.settings())[:12]
 
     def key_without(self, names: Collection[str]) -> str:
-        """A text that is equal for cells that differ only in settings of these names."""
+        """A text for comparing cells. Cells that differ only in the settings `names` have equal texts."""
         return canonical_json({name: value for name, value in self.settings().items() if name not in names})
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Settings that name the user's own code -> dotted path, such as `model.loss` -> `nets.my_loss`."""
+        """Setting -> dotted path of the user's own code in this setting, such as `model.loss` -> `nets.my_loss`."""
         return self.model.own_code | ({"data.target": self.data.target} if self.data.target else {})
 
     @property
@@ -360,7 +364,7 @@ class Cell(RunSettings):
 
     @property
     def num_instances(self) -> int:
-        """Instances of the network in one process; they divide its threads among them."""
+        """The number of instances of the network in one process. The instances share the threads of the process."""
         return self.server.workers if self.protocol in vocab.SERVING else 1
 
     @property
@@ -376,7 +380,7 @@ class Cell(RunSettings):
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:
-        """The `label` with another name for the environment that the cell runs in."""
+        """The `label`, with `environment` as the name of the Python environment that the cell runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:
@@ -416,7 +420,7 @@ class Cell(RunSettings):
 
 
 def id_of(values: Mapping[str, Any]) -> str:
-    """`Cell.id` of a cell with these attributes, read from JSON. In JSON 100 and 100.0 are different values."""
+    """The `Cell.id` of a cell whose attributes were read from JSON as `values`. 100 and 100.0 give different ids."""
     return digest(_settings(values))[:12]
 
 

@@ -1,4 +1,7 @@
-"""Names of the environments that cells run in (`Cell.python`): the one package that differs, else the folders."""
+"""Names for the Python environments that cells run in (`Cell.python`).
+
+If only one package differs, a name is this package and its version. Otherwise a name is the environment's folder.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -19,17 +22,19 @@ OWN, PYTHON = "accelbench's own", "Python"
 
 
 def folder_name(python: str) -> str:
-    """The name of an environment's folder, such as `new` of `/home/me/new/.venv`; or of an interpreter."""
+    """A short name for the path of an environment or of an interpreter, such as `new` for `/home/me/new/.venv`."""
     path = PurePath(python)
     return (path.parent if path.name in USUAL else path).name or python
 
 
 def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[str]:
-    """A name for each environment. Empty names if all are the same environment.
+    """A name for each environment. If all environments are the same, the names are empty.
 
-    If the environments differ in one package only, names are such as `torch 2.9.1` or `Python 3.12.1`. Packages that
-    torch requires do not count. A package that an environment lacks does not count either, except one of `UNASKED`. If
-    several packages differ, names are folders.
+    If the environments differ in only one package, a name is the version of this package, such as `torch 2.9.1` or
+    `Python 3.12.1`. If they differ in several packages, a name is the environment's folder.
+
+    If torch differs, the packages that torch requires do not count. If an environment lacks a package, this package
+    counts only if it is in `UNASKED`.
 
     `environments`: for each environment, its `Cell.python` and the environment in its records.
     """

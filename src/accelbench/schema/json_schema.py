@@ -1,6 +1,6 @@
 """JSON Schema (draft 7) of accelbench's files, made from the types that read these files.
 
-The description of a field is the comment beside its declaration, the comment above it, or the help of a setting.
+The description of a field is the comment beside or above its declaration. The description of a setting is its help.
 """
 
 import inspect
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 
 
 def record() -> Schema:
-    """The schema of a record's file. A record has every field; null is an unknown value."""
+    """The schema of a record's file. A record has all fields. If a value is unknown, it is null."""
     definitions = _definitions(Record, Environment)
     whole = definitions.pop("Record")
     whole["properties"]["environment"]["$ref"] = REFERENCE.format(name="Environment")
@@ -51,9 +51,9 @@ def plan() -> Schema:
 
 
 def processes(columns: Sequence[str]) -> Schema:
-    """The schema of `processes` in `export --format json`: rows of processes.csv, with the columns `columns`.
+    """The schema of the entry `processes` that `export --format json` writes: the rows of processes.csv.
 
-    null is an unknown value. A later release may have more columns.
+    A row has the columns `columns`. If a value is unknown, it is null. A later release may have more columns.
     """
     kinds = {setting.column: setting.kind for setting in declared(Cell) if setting.texts.column}
     types = [kinds.get(name, float | str | bool) | None for name in columns]
@@ -63,7 +63,7 @@ def processes(columns: Sequence[str]) -> Schema:
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:
-    """The schemas of `classes` and of the classes in their fields, by name. Each field has its description."""
+    """Name of a class -> its schema, for `classes` and the classes in their fields. Each field has a description."""
     _, definitions = msgspec.json.schema_components(classes, ref_template=REFERENCE)
     for name, part in definitions.items():
         if "properties" in part:

@@ -1,4 +1,7 @@
-"""The measurement of one cell: raw times and counts, from which all statistics are computed. Also its conditions."""
+"""The measurement of one cell, and the conditions under which it was made.
+
+It consists of raw times and counts. All statistics are computed from them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +30,7 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work of one step, of all devices together. It is counted from operators, not measured."""
+    """The work of one step on all devices together. The work is counted from operators, not measured."""
 
     # floating-point operations of matrix products, convolutions, attention and recurrent layers. A multiply-add counts
     # as two. Elementwise operations, reductions, normalisation and pooling are not counted.
@@ -48,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Consecutive steps without a wait between them; the clock waited for the device only after the last step."""
+    """Consecutive steps without a wait between them. The clock waited for the device only after the last step."""
 
     num_steps: AtLeastOne  # steps of the block
     num_samples: AtLeastOne  # samples of all these steps
@@ -67,7 +70,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A trained classifier's answers on the test set, and the answers of a reference: PyTorch in fp32, same weights."""
+    """The right answers of a trained classifier on the test set, compared with those of a reference.
+
+    The reference is the network with the same weights in PyTorch in fp32.
+    """
 
     num_samples: AtLeastOne  # samples that both classified: the first ones of the test set
     num_right: Count  # right answers of the measured network
@@ -77,7 +83,7 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One whole pass over the data; the clock waited for the device at its end."""
+    """One whole pass over the data. At the end of the pass, the clock waited for the device."""
 
     seconds: Duration  # wall time, loading of data and compilation included
     num_samples: AtLeastOne  # samples that were computed
@@ -99,7 +105,7 @@ class Breakdown:
     def __post_init__(self) -> None:
         nums = {len(seconds) for seconds in self.phases_s.values()}
         if len(nums) != 1 or 0 in nums or not self.undisturbed_s:
-            raise ValueError("each phase should have as many values, and undisturbed_s at least one")
+            raise ValueError("all phases should have equally many values, and undisturbed_s at least one value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +129,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What really ran, as the engine observed it. It may differ from the cell's settings."""
+    """What really ran, as the engine observed it. This may differ from what the cell's settings ask for."""
 
     device: str
     device_name: str
@@ -144,7 +150,7 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile:
-    """A percentile of the latencies, with its bounds. All are None if there are too few requests."""
+    """A percentile of the latencies, with its bounds. With too few requests, the latency and its bounds are None."""
 
     percentile: NotNegative  # such as 99.9
     seconds: Seconds | None  # the latency at this percentile
@@ -154,7 +160,7 @@ class Quantile:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """Requests and their answers. The latency of a request is the time from its due time until its answer."""
+    """Requests and their answers. The latency of a request is the time from when it was due until its answer."""
 
     seed: Count  # random seed of the arrivals
     num_requests: AtLeastOne  # requests that were due
@@ -190,7 +196,7 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """A span of a process, in seconds since the process started. Spans follow each other and do not overlap."""
+    """A span of the time of a process, such as one part of its training. The spans of a process do not overlap."""
 
     span: Span  # what the process did
     began_s: Seconds  # seconds since the process started
@@ -240,14 +246,14 @@ class TargetTraining:
 
     def __post_init__(self) -> None:
         if (self.hit or 0) >= len(self.evaluations):
-            raise ValueError("evaluations should contain the hit's, and at least one")
+            raise ValueError("evaluations should have at least one entry, and an entry with the index `hit`")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """Raw times of generated tokens: the generations of the steady state, in order.
+    """The raw times of generated tokens, for each generation of the steady state, in order.
 
-    A step is one generation: one sequence for each sample of the batch.
+    A generation is one step. In a generation, each sample of the batch gets one sequence of tokens.
     """
 
     # for each generation, the seconds until all its sequences have their first token
@@ -258,14 +264,14 @@ class Generation:
 
     def __post_init__(self) -> None:
         if len(self.prefill_s) != len(self.decode_s) or not all(self.decode_s):
-            raise ValueError("decode_s should have the times of each generation's further tokens")
+            raise ValueError("decode_s should have the times of further tokens for each generation in prefill_s")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Observed):
     """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
 
-    None: the engine can't observe the value, or the cell has no such value.
+    None means that the engine can't observe the value, or that the cell has no such value.
     """
 
     num_params: Count  # trainable parameters
@@ -323,7 +329,7 @@ class Measurement(Observed):
 
     @property
     def num_timed_steps(self) -> int:
-        """Steps of the steady state with a kept time. A step that is in a block and in `latency_s` counts once."""
+        """The number of timed steps of the steady state. A step that is in a block and in `latency_s` counts once."""
         num_in_blocks = sum(block.num_steps for block in self.blocks)
         return num_in_blocks if self.steps_are_blocks else num_in_blocks + len(self.latency_s)
 
@@ -334,18 +340,18 @@ class Measurement(Observed):
 
     @property
     def steady_rates(self) -> list[float]:
-        """Samples/s of each steady epoch if whole epochs were run, else of each block. May be empty."""
+        """If whole epochs ran: the samples/s of each steady epoch. Otherwise: the samples/s of each block, if any."""
         return [part.num_samples / part.seconds for part in self.steady_epochs or self.blocks]
 
     @property
     def steady_epochs(self) -> list[Epoch]:
-        """All epochs but the first, which includes warm-up and compilation. If there is only one, that one."""
+        """All epochs except the first, which includes warm-up and compilation. A single epoch is kept."""
         return self.epochs[1:] or self.epochs
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemSeries:
-    """Samples of the system's counters, from the start of a cell's process to its answer."""
+    """Samples of the system's counters, from the start of a cell's process until it sent its result."""
 
     # start of the process, in seconds since the machine started; None without samples
     started_boot_s: Seconds | None = None
@@ -364,7 +370,8 @@ class SystemSeries:
     def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
         """The known values of a series in an interval.
 
-        `boot_s`: begin and end of the interval, in seconds since the machine started. None: no values.
+        `boot_s`: begin and end of the interval, in seconds since the machine started. If it is None, there are no
+        values.
         """
         if boot_s is None or self.started_boot_s is None or name not in self.values:
             return []
@@ -426,7 +433,7 @@ class Git(TypedDict, total=False):
 
 
 class Environment(TypedDict, total=False):
-    """The entries of a record's environment that have a type here. An environment may have other entries, too."""
+    """The entries of a record's environment whose types are known. An environment may have other entries, too."""
 
     machine: Machine  # the hardware
     versions: Mapping[str, str]  # versions of Python, packages and drivers

@@ -1,4 +1,8 @@
-"""plan.json: the cells of a sweep, with or without a record. race.json: the course of a search for the best cell."""
+"""The files plan.json and race.json.
+
+plan.json lists the cells of a sweep, whether or not they were measured. race.json has the course of a search for the
+best cell.
+"""
 
 import fnmatch
 import json
@@ -60,7 +64,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
-    Raises RefusedError: the system refuses to read the file now. Raises UserError: it is missing or not readable.
+    Raises RefusedError: the system refuses to read the file now. Raises UserError: the file is missing or unreadable.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -88,7 +92,7 @@ def read_planned(folder: Path) -> records.Readable:
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names. Without a readable plan, the cells of the records there.
+    """The cells that `folder`/plan.json names. Without a readable plan, the cells of the records in `folder`.
 
     Raises RefusedError: the system refuses to read the plan now.
     """
@@ -103,7 +107,7 @@ def cells_in(folder: Path) -> list[WantedCell]:
 def plan_of_records(folder: Path) -> PlanFile:
     """A plan with all readable records of `folder`, in the order in which they were measured.
 
-    Its study and profile are unknown.
+    The study and the profile of this plan are unknown.
     """
     wanted_at = {
         (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
@@ -115,16 +119,17 @@ def plan_of_records(folder: Path) -> PlanFile:
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
-    """The cells of `earlier`, then those that only `new` has. If a cell is in both, its record's name is from `new`."""
+    """The cells of `earlier`, then the cells that only `new` has. If both have a cell, the entry of `new` counts."""
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """The folders with a plan or records: `top` and those below it, sorted. Links are followed, hidden folders are not.
+    """The folders that have a plan or records, among `top` and all folders below it, sorted.
 
-    Folders are read down to a depth of `MAX_DEPTH`, because links can form circles.
+    Links are followed, but hidden folders are left out. Folders are read down to a depth of `MAX_DEPTH`, because links
+    can form circles.
 
-    The value of a folder is None. If the system refuses to list the folder, it is the error: the contents are unknown.
+    The value of a folder is None. If the system refuses to list a folder, its value is the error instead.
     """
     folders: dict[Path, RefusedError | None] = {}
 
@@ -154,9 +159,9 @@ def labels(
     named: Mapping[str, str] = MappingProxyType({}),
     environments: Mapping[str | None, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Cell id -> label: `Cell.label`, and the settings in which cells of equal labels differ.
+    """Cell id -> label. If several cells have the same `Cell.label`, the settings in which they differ are added.
 
-    `named`: labels that stay, by cell id. `environments`: setting `python` -> name of that environment.
+    `named`: cell id -> label that stays as it is. `environments`: setting `python` -> name of the environment.
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
@@ -228,7 +233,7 @@ class RaceFile:
 
     @property
     def short(self) -> set[str]:
-        """The record names of processes that measured a short window and gave a number."""
+        """The names of the records of processes that measured only a short window and did not fail."""
         return {process.record for process in self.processes if not process.is_full and process.value is not None}
 
 

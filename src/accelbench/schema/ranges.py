@@ -1,6 +1,6 @@
-"""Types of kept numbers, with their ranges. `serialize.load` refuses a number outside of its range.
+"""Types for the numbers in files, with their ranges. `serialize.load` refuses a number outside of its range.
 
-No measurement comes near the bounds. Rates, sums and ratios of numbers within them are finite.
+No measurement comes near these bounds. If numbers are within the bounds, their rates, sums and ratios are finite.
 """
 
 import sys

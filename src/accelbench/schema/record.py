@@ -1,4 +1,4 @@
-"""The record: one JSON file with all that is kept of one cell, raw samples included."""
+"""The record: one JSON file with everything that accelbench keeps of one cell, including the raw samples."""
 
 import contextlib
 import functools
@@ -59,14 +59,14 @@ Row = dict[str, Any]  # column -> published number (`Value`) of a record; see `j
 def check_readable(version: object) -> None:
     """Raises ValueError if this release does not read records and plans of this schema version."""
     if version != SCHEMA_VERSION:
-        raise ValueError(f"of schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
+        raise ValueError(f"it has schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
 
 
 @contextlib.contextmanager
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
-    """Turns an error of the block, which reads a file, into a UserError that names the file.
+    """A context for code that reads a file. Turns an error of this code into a UserError that names the file.
 
-    A RefusedError stays, because it does not concern the contents of the file.
+    A RefusedError is raised unchanged, because it does not concern the contents of the file.
     """
     try:
         yield
@@ -109,18 +109,18 @@ class Record(Ended):
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values with *** for secrets, and with the cell's id and label."""
+        """The record as plain JSON values, with the cell's id and label. *** replaces secrets."""
         values = cleared(plain(self))
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record whose `Record.to_json` are `values`, with texts that are safe to show.
+    """The record that `Record.to_json` turned into `values`. Its texts are safe to show.
 
-    Records may share one environment object.
+    Several records may share one environment object.
 
-    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or no cell can have such a record.
-    The message names the field.
+    Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or they contradict each other. The
+    message names the field.
     """
     check_readable(values["schema_version"])
     parts = safe({name: part for name, part in values.items() if name not in ("cell_id", "environment")})
@@ -144,7 +144,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's JSON with *** for secrets in all texts except settings and names."""
+    """A record's JSON values in which *** replaces secrets. Settings and names stay as they are."""
     hide = masker()
     return {name: part if name in NAMING else safe(part, hide) for name, part in values.items()}
 
@@ -176,7 +176,7 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files. Each iteration reads them, one at a time, and passes over missing files."""
+    """The readable records of some files. Each iteration reads one file after another, and skips missing files."""
 
     paths: Iterable[Path]
     # file -> why it was not readable. Complete after an iteration.
@@ -200,7 +200,7 @@ class Readable:
             yield path, record
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
-        """A line for each unreadable file: its name, the reason, and what to do about it."""
+        """A line for each unreadable file: its name, the reason, and what the user can do."""
         advice = "; delete it and run the sweep again"  # not if the system refused to read it: the file may be whole
         return [
             f"{name(path)}: {reason}{'' if isinstance(self.refused[path], RefusedError) else advice}"
@@ -217,7 +217,7 @@ read_all = Readable  # reads the readable records of some files; `refused` has t
 
 
 def hardware(environment: Mapping[str, Any]) -> str:
-    """A text that is equal for records of one machine, also with another release of Python or of the kernel."""
+    """A text that is equal for all records of one machine, even after an update of Python or of the kernel."""
     machine = environment.get("machine", {})
     return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
 

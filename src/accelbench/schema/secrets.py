@@ -49,12 +49,15 @@ def is_secret_argument(name: str) -> bool:
 
 
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
-    """The place of the first value whose name or text looks like a secret's, such as `cfg.api_key`; or None."""
+    """The place of the first argument that looks like a secret, by its name or its text, such as `cfg.api_key`.
+
+    None if no argument looks like a secret.
+    """
     return next(_secret_places(arguments, False, masker()), None)
 
 
 def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """The places of secrets in `value`. `is_named`: the name of an object around `value` looks like a secret's."""
+    """The places of secrets in `value`. `is_named`: whether `value` is in an object whose name looks like a secret."""
     if isinstance(value, str):
         if value and (is_named or hide(value) != value):
             yield ""
@@ -75,8 +78,9 @@ def masked(text: str) -> str:
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
     """A function that replaces secrets in a text by ***.
 
-    Secrets are the values of environment variables with secret names, and what `ADDRESSES` match. The path of an
-    existing file is no secret, nor is a value shorter than `MIN_LENGTH`. Each line of a value is a secret by itself.
+    The values of environment variables with secret names are secrets, and so are the parts of addresses that
+    `ADDRESSES` match. If such a value is the path of an existing file, or is shorter than `MIN_LENGTH`, it is no
+    secret. Each line of a value is a secret by itself.
     """
     values = set[str]()
     for name, value in environ.items():
@@ -102,7 +106,7 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
 
 
 def _quoted(value: str) -> Iterator[str]:
-    """The value itself, and the value as repr, JSON, HTML, an address and an ini file quote it."""
+    """Yields the forms that a value can have in a text: plain, or quoted for repr, JSON, HTML, URLs and ini files."""
     yield value
     yield repr(value)[1:-1]
     yield json.dumps(value)[1:-1]

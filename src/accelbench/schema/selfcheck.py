@@ -1,4 +1,4 @@
-"""selfcheck.json: how small a difference each machine can detect, measured by `accelbench selfcheck`."""
+"""The file selfcheck.json. `accelbench selfcheck` writes into it how small a difference each machine can detect."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SELFCHECK = "selfcheck.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """The slow-down that `compare` detects in 80 % of all tries, with `num_processes` processes on each side."""
+    """The smallest slow-down that `compare` detects in 80 % of all tries. Each side has `num_processes` processes."""
 
     num_processes: AtLeastOne
     slowdown: Share
@@ -43,7 +43,10 @@ class SelfCheck:
     cells: Annotated[dict[str, MachineError], Meta(min_length=1)]  # name of a cell -> result of its rounds
 
     def detectable(self) -> dict[int, float]:
-        """Processes on each side -> the slow-down that is detected in 80 % of all tries; the largest of all cells."""
+        """Number of processes on each side -> smallest slow-down that is detected in 80 % of all tries.
+
+        If cells have different slow-downs, the largest counts.
+        """
         largest: dict[int, float] = {}
         for cell in self.cells.values():
             for row in cell.detectable:
@@ -65,7 +68,7 @@ def percent(share: float) -> str:
 
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
-    """The entry of a machine in `folder`/selfcheck.json; None if there is none, or if it is not readable."""
+    """The entry of a machine in `folder`/selfcheck.json. None if the machine has no entry, or no readable one."""
     with suppress(RefusedError):
         return load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
     return None

@@ -1,7 +1,7 @@
-"""The declaration of a setting: a field of a dataclass, with its type, its default, and its texts in other places.
+"""Declares settings. A setting is a field of a dataclass. It has a type, a default, and texts for people.
 
-Other parts of accelbench read from it: the limits of values (the range of the type), `accelbench run --help`,
-docs/settings.md, the shell's completion, the column of cells.csv, its line in docs/columns.md, and MLflow's parameter.
+Many parts of accelbench read these declarations: the check of ranges, `accelbench run --help`, the shell's completion,
+docs/settings.md, docs/columns.md, cells.csv, and MLflow's parameters.
 """
 
 import dataclasses

@@ -37,8 +37,8 @@ def one_line(text: str) -> str:
 def summary(text: str) -> str:
     """The beginning of an exception's message, on one line.
 
-    It is the first line. If that is short or names no cause, the next lines follow. If the message contains the
-    traceback of another exception, the last line follows the first.
+    It is the first line. If the first line is short or names no cause, the next lines are added. If the message
+    contains the traceback of another exception, only the last line is added.
     """
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if "Traceback (most recent call last)" in text:
@@ -51,7 +51,7 @@ def summary(text: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The exception's message with *** for secrets, not cut. Empty if the exception can't make its message."""
+    """The exception's whole message, with *** for secrets. Empty if the exception can't make its message."""
     try:
         return masked(str(error)).strip()
     except Exception:

@@ -79,7 +79,7 @@ class ModelSpec:
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Settings that name the user's own code -> dotted path, such as `model.loss` -> `nets.my_loss`."""
+        """Setting -> dotted path of the user's own code in this setting, such as `model.loss` -> `nets.my_loss`."""
         paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")}
         paths["target"] = self.definition if self.library in USERS_OWN else None
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
@@ -87,7 +87,7 @@ class ModelSpec:
 
     @property
     def counted_by(self) -> str | None:
-        """The end of a note about the user's function that counts samples; None if there is no such function."""
+        """The end of a note: it names the user's function that counts samples. None if there is no such function."""
         return None if self.samples is None else f", counted by {self.samples}"
 
     def is_own(self, definition: str) -> bool:
