@@ -205,7 +205,7 @@ def test_a_slip_names_the_words_to_type(words, typed, capsys, own):
 def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):
     (here / "params.yaml").write_text("train: {suites: 3}\n")
     told = complaint(["-m", "suite=mnist_networks"], capsys, here)
-    assert "suites are defined in a project's params.yaml" in told
+    assert "a project's params.yaml with suites" in told
     (here / "runs").write_text("theirs")
     assert main(["model=mlp", "tracking=none"]) == 2
     assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
@@ -216,7 +216,7 @@ def test_a_folder_that_is_gone_is_named_and_no_width_hides_what_is_printed(capsy
     monkeypatch.chdir(here / "gone")
     (here / "gone").rmdir()
     assert main(["plan", "model=mlp"]) == 2
-    assert capsys.readouterr().err == "accelbench: the current folder was removed: change to another one\n"
+    assert capsys.readouterr().err == "accelbench: the current folder was removed: change to another folder\n"
     monkeypatch.chdir(here)
     monkeypatch.setenv("COLUMNS", "0")
     assert main(["doctor"]) == 0

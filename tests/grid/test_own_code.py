@@ -58,7 +58,7 @@ def test_a_module_whose_text_does_not_name_all_that_it_has_is_left_to_python(fol
 
 def test_what_is_missing_is_named(folder):
     with pytest.raises(
-        UserError, match=r"^model.target=foo.Bar: no package or module foo in this folder or where Python "
+        UserError, match=r"^model.target=foo.Bar: there is no package or module foo in this folder or on Python"
     ):
         check("foo.Bar")
 
@@ -69,7 +69,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
     (folder / place / "both.py").write_text("class Net: pass\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
     check("both.Net")
-    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would run its own copy of both, if any"):
+    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would not run the same both"):
         check("both.Net", "/new")
     (folder / "both.py").write_text("class Net: pass\n")
     check("both.Net", "/new")
@@ -77,7 +77,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
 
 def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_package_of_its_name(folder):
     there = str(make_environment(folder / "new", space="1.0"))
-    with pytest.raises(UserError, match=r"would run its own copy of space.* a folder of code needs an __init__.py"):
+    with pytest.raises(UserError, match=r"would not run the same space.* a folder of code needs an __init__.py"):
         check("space.nets.Net", there)
     (folder / "space/__init__.py").touch()
     check("space.nets.Net", there)

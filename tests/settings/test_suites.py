@@ -68,7 +68,7 @@ def test_the_command_lines_profile_wins_over_params():
     ("words", "told"),
     [
         ("suite=nope", "suite=nope: unknown suite. Choose from: nets."),
-        ("profile=full", "profile=full: chooses among the lines of a suite, and none is named: add -m suite=NAME."),
+        ("profile=full", "profile=full: chooses among the lines of a suite, but no suite is named: add -m suite=NAME."),
         ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
         ("batch_size=[1", "batch_size=[1: "),
     ],
@@ -82,8 +82,8 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"data": ["mnist", "random"]}, "data: should be `str`, got `array`. A suite has data, title, study, always,"),
-        ({"exclude": []}, ": Object contains unknown field `exclude`. A suite has data, title, study,"),
+        ({"data": ["mnist", "random"]}, "data: should be `str`, got `array`. A suite may have the keys data,"),
+        ({"exclude": []}, ": Object contains unknown field `exclude`. A suite may have the keys data, title, study,"),
         ({"study": 0}, "study: should be `str | null`, got `int`"),
         ({"override": {"modle": "mlp"}}, "override: modle=mlp: unknown setting. Did you mean model=mlp?"),
         ({"quick": []}, "quick: should be a list of lines"),
@@ -127,7 +127,7 @@ def test_combinations_are_those_of_hydra():
             "seed=range(0,101) batch_size=range(1,101): makes more than",
         ),
         (["seed=range(0,1e400)"], "seed=range(0,1e400): makes more than 10,000 cells: name fewer"),
-        (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds, and a step other than 0"),
+        (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds and a step that is not 0"),
         (["seed=range(5,5)"], "seed=range(5,5): a range without a value"),
         (["seed=interval(0,5)"], "seed=interval(0,5): an interval needs another hydra/sweeper: list values"),
     ],

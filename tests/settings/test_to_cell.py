@@ -174,7 +174,7 @@ def test_what_is_out_of_range_is_named(setting):
     ("arguments", "told"),
     [
         ({"x": [[float("inf")]]}, "model.args: should be finite, not "),
-        ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or some that can't be shown"),
+        ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or characters that can't be shown"),
         ({"x": "y" * 5000}, "model.args: has more than 4000 characters"),
         ({"a\udcff": 1}, "some that can't be shown"),
     ],

@@ -1,8 +1,9 @@
 """Estimates how long cells will take, within a factor of two.
 
-A cell that was measured here takes as long as the last time. For another cell, the time of a step comes from records of
-the same work at another batch size. Without such records, the time of a step is the number of operations over the speed
-that networks reach: a share (`SHARE`) of the device's ceiling. If the operations were not counted, the time is unknown.
+If a cell was measured here, it takes as long as the last time. For another cell, the time of a step comes from records
+of the same work at another batch size. Without such records, the time of a step is the number of operations divided by
+the speed that networks reach. This speed is a share (`SHARE`) of the device's ceiling. If the operations were not
+counted, the time is unknown.
 """
 
 import math
@@ -78,7 +79,10 @@ class Length:
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds of all steps of `cell`. `num_samples`: samples of the training set and of the test set."""
+    """Seconds of all steps of `cell`, if one step takes `step_s`.
+
+    `num_samples`: the number of samples in the training set and in the test set.
+    """
     if cell.protocol in EPOCHS:  # an upper bound for a training to a target, which may reach it earlier
         num_train, num_test = num_samples
         trained = cell.epochs * (num_train + EVALUATION * num_test)
@@ -154,14 +158,14 @@ class Evidence:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells without a record of their work, except those with the user's code, which an estimate can't run."""
+        """The cells without a record of their work. Cells with the user's code are left out: an estimate runs none."""
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
     def _is_known(self, cell: Cell) -> bool:
         return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
 
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
-        """One cell for each network among `cells` whose operations are unknown, with its smallest batch."""
+        """For each network whose operations are unknown, the cell of `cells` with the smallest batch."""
         smallest: dict[str, Cell] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if cell.mode != Mode.generate and _network(cell) not in self._flops:  # counting it takes too long
@@ -169,7 +173,7 @@ class Evidence:
         return list(smallest.values())
 
     def counted_as(self, cell: Cell) -> Cell:
-        """The cell that is counted in place of `cell`: its network in PyTorch in fp32, on random images."""
+        """A cell whose operations are counted in place of `cell`: its network in PyTorch, in fp32, on random images."""
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
@@ -179,7 +183,7 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """The duration of `cell`. With `waits`, it includes the start of its host and the export of its network."""
+        """The duration of `cell`. With `waits`, it includes the start of a host process and the network's export."""
         start_s = START_S if waits else 0.0
         if waits and cell.engine == Engine.aotinductor:  # the export compiles the network
             start_s += COMPILED_S
@@ -208,7 +212,7 @@ class Evidence:
         return fixed_s + expected_s(cell, step_s, num_samples)
 
     def _step_s(self, cell: Cell) -> float | None:
-        """Seconds of a step, from another cell with the same work, or from its operations; None if unknown."""
+        """Seconds of a step, from another cell with the same work, or from the counted operations. None if unknown."""
         if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
             batch_size, step_s = measured
             return step_s * cell.batch_size / batch_size
@@ -228,7 +232,7 @@ class Evidence:
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
-    """A key that is equal for cells with the same host and export. Only the first of these cells waits for both."""
+    """A key that is equal for cells with the same host process and exported network. Only the first waits for these."""
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
 
@@ -240,7 +244,7 @@ def _network(cell: Cell) -> str:
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
-    """The evidence of the newest records of this `machine` in the project's folder `root`."""
+    """The evidence in the newest records of `machine` in the project's folder `root`."""
 
     def modified_s(path: Path) -> float:
         try:
@@ -255,7 +259,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """The duration of each of `cells`, in this order. Hosts that cells in `started` have started cost no time."""
+    """The duration of each cell, in order. If a cell in `started` has already started a host, it costs no more time."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:

@@ -1,7 +1,7 @@
 """The fingerprint of a machine, and the identity of a record: the digest of everything that its numbers depend on.
 
-The fingerprint contains the digest of the measuring code. It covers the bytes of the files in `ROOMS` and of the
-engine. After any edit there, the cells are measured again.
+The fingerprint contains the digest of the measuring code: of all files in `ROOMS` and of the engine's files. After any
+edit of these files, the cells are measured again.
 """
 
 import os
@@ -38,9 +38,10 @@ DRIVER = "nvidia-driver"
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
     """The fingerprint of this machine, as plain JSON values. Records with equal fingerprints are comparable.
 
-    Its entries are `machine`, `versions` of the computing libraries, `variables` that tune these libraries
-    (`schema.secrets.kept`), and `code` (`code_digest` of `engine`; None: of all engines). They do not depend on load,
-    time or host name. Of the kernel's version, only the major and minor numbers count.
+    `machine` describes the hardware, and `versions` the computing libraries. `variables` has the environment variables
+    that tune these libraries (`schema.secrets.kept`). `code` is the `code_digest` of `engine`, or of all engines if
+    `engine` is None. The fingerprint does not depend on load, time or host name. Only the major and the minor number of
+    the kernel's version count.
     """
     try:
         gpus = visible_gpus()
@@ -77,7 +78,7 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint of the cell's engine. If `cell.python` is set, it has the versions of that interpreter."""
+    """The fingerprint for a cell. If `cell.python` is set, it has the versions of this other interpreter."""
     if cell.python is None:
         return dict(fingerprint)
     interpreter = interpreters.look(cell.python)
@@ -100,7 +101,7 @@ BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exporte
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The SHA-256 of the code that measures the cells of `engine`. None: the code of all engines.
+    """The SHA-256 of the code that measures the cells of `engine`. If it is None, the code of all engines counts.
 
     Raises FileNotFoundError: `package` contains no such code.
     """
@@ -111,7 +112,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
-    """The files of the code that measures the cells of `engine`. None: the code of all engines."""
+    """The files of the code that measures the cells of `engine`. If it is None, the code of all engines counts."""
     files = list(package.glob("engines/*.py"))
     engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
@@ -132,9 +133,9 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
 
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
-    """The entry `files` of an environment: setting -> digest of the user's code, weights or allocator that it names.
+    """The entry `files` of an environment: a digest for each setting that names user's code, weights or an allocator.
 
-    Empty if no setting names a file. Raises UserError: as `identity`.
+    Empty if no setting names a file. Raises UserError: see `identity`.
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
@@ -159,12 +160,12 @@ def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
 
 
 def git_variables() -> dict[str, str]:
-    """This process's environment variables, without those that a git hook sets for its own repository."""
+    """This process's environment variables, except the variables that a git hook sets for its own repository."""
     return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The state of the checkout at `root`. It is not a part of the identity.
+    """The state of the git checkout at `root`. The identity of a record does not depend on it.
 
     Its entries are `revision`, `branch` (None if HEAD is detached) and `dirty` (whether tracked files differ from the
     commit). Empty without a checkout, or if git does not answer within `GIT_S`.

@@ -1,6 +1,6 @@
-"""The files of the user's code that cells name, and their digest.
+"""Finds the files of the user's code that cells name, and computes their digest.
 
-This module only reads the text of the code. It imports none of it, and needs no lock.
+This module reads the code only as text and does not import it. So it needs no lock.
 """
 
 import ast
@@ -29,7 +29,7 @@ VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for 
 def source_digest(flag: str, path: str, folder: Path) -> str:
     """The sha256 of the names and contents of `source_files` in the working folder `folder`.
 
-    Raises UserError: as `source_files`, or a file can't be read.
+    Raises UserError: `source_files` raises it, or a file can't be read.
     """
     total = hashlib.sha256()
     try:
@@ -41,19 +41,20 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """The source files of the user's class or function at a dotted path, by name.
+    """Name -> source file, for the user's class or function at a dotted path.
 
-    They are the file of its module and of all modules that it imports, without installed packages. If `path` names an
-    installed package, all files of this package count. If a module may import others that its text does not name, all
-    files of its package count, or without a package all modules of its folder. The current folder is searched before
-    Python's path.
+    The files are the module of the class or function, and all modules that this module imports. Installed packages do
+    not count. But if `path` itself names an installed package, all files of this package count.
+
+    A module may import modules that its text does not name. Then all files of the package count, or, if the module is
+    in no package, all modules of its folder. The current folder is searched before Python's path.
 
     Raises UserError: there is no such package. The message names the setting `flag`.
     """
     name = path.partition(".")[0]
     spec = PathFinder.find_spec(name, ["", *sys.path])
     if spec is None or not (spec.submodule_search_locations or spec.origin):
-        raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
+        raise UserError(f"{flag}={path}: there is no package or module {name} in this folder or on Python's path")
     folders = [Path(folder) for folder in spec.submodule_search_locations or []]
     home = folders[0].parent if folders else Path(str(spec.origin)).parent
     if len(folders) < 2 and not INSTALLED.intersection(home.parts):
@@ -68,7 +69,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """The files of the module at a dotted path, and of all modules that it imports from `homes`. Empty if unknown."""
+    """The files of the module at `path` and of all modules that it imports from `homes`. Empty if they are unclear."""
     files: dict[Path, Path] = {}
     todo = [path]
     while todo:
@@ -87,7 +88,7 @@ def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
 
 
 def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """The names and files of the packages and the module in a dotted path."""
+    """Yields the name and the file of each package in a dotted path, then of the module."""
     place = Path()
     for part in path.split("."):
         place /= part
@@ -100,7 +101,7 @@ def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """The dotted paths that a module's text imports, without Python's library. `package`: names of its packages."""
+    """The dotted paths that a module's text imports, except Python's own modules. `package`: names of its packages."""
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -121,13 +122,13 @@ def check_own_code(cells: Iterable[Cell]) -> None:
         # The identity has the digest of the copy here, so the other interpreter must run the same copy.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
             raise UserError(
-                f"{flag}={path}: python={python} would run its own copy of {name}, if any: its source must be in the "
-                "working folder or one of PYTHONPATH that is no site-packages; a folder of code needs an __init__.py"
+                f"{flag}={path}: python={python} would not run the same {name}: put its source into the working "
+                "folder, or into a folder of PYTHONPATH that is no site-packages. A folder of code needs an __init__.py"
             )
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises UserError if the last name of a dotted path is surely not in the text of its module."""
+    """Raises UserError if the module of a dotted path surely does not contain the last name of the path."""
     module, _, name = path.rpartition(".")
     place = module.replace(".", "/")
     files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]

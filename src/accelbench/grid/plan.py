@@ -26,7 +26,7 @@ from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
 @dataclass(frozen=True)
 class Planned(WantedCell):
-    """A cell with the identity of its record, and the reason to skip it (None: it runs)."""
+    """A cell with the identity of its record, and the reason why it is skipped. Without a reason, the cell runs."""
 
     identity: str = ""
     skip_reason: str | None = None
@@ -49,15 +49,15 @@ def skip_reason(cell: Cell) -> str | None:
 
 
 def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why a sweep here does not measure the cell. None: it does. See `why_unfit` for `shape` and `num_train`."""
+    """Why a sweep on this machine skips the cell; None: it runs. See `why_unfit` for `shape` and `num_train`."""
     return why_unfit(cell, shape, num_train) or skip_reason(cell)
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Cell id -> cell, in the order in which cells run. Equal cells are listed once.
 
-    Every cell runs once before any cell is repeated, so that drift affects all cells alike. For trainings to a target,
-    the same holds for their seeds.
+    Every cell runs once before any cell is repeated. So a slow change of the machine affects all cells alike. Trainings
+    to a target all run with one seed before any of them runs with the next seed.
     """
     ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
@@ -102,8 +102,8 @@ class Prepared:
     def environment(self, cell: Cell) -> dict[str, Any]:
         """The environment in the cell's record.
 
-        It has the fingerprint (machine, versions, variables, code), the digests of the user's files, the state of the
-        git checkout, and the node of a cluster.
+        The environment has the fingerprint (machine, versions, variables, code), the digests of the user's files, the
+        state of the git checkout, and the node of a cluster.
         """
         # If the cell has another interpreter, `home` has the machine and versions of accelbench's own environment.
         of_engine = self.fingerprints[cell.engine]
@@ -116,7 +116,7 @@ class Prepared:
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, identity: str) -> Path | None:
-        """The user's file that changed last. None if the cell still has the identity `identity`."""
+        """The user's file that changed last. None if no file changed: the cell still has the identity `identity`."""
         source_digest.cache_clear()
         with suppress(UserError):  # a file of the user is gone
             if self.process(cell).identity == identity:
@@ -129,9 +129,12 @@ class Prepared:
 
 
 def check_request(cells: Sequence[Cell]) -> None:
-    """Raises UserError if `cells` have several data sets, no cell fits its data, or code or `python` is missing.
+    """Checks the request for a sweep.
 
-    The check needs no lock. So it runs before the wait for another measurement.
+    Raises UserError: `cells` have several data sets, no cell fits its data, the user's code is missing, or `python` is
+    no interpreter.
+
+    The check needs no lock. So it runs before accelbench waits for another measurement to end.
     """
     data_name(cells)
     check_fits(cells)
@@ -174,7 +177,7 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """The data of the user's DataModule or LightningModule. Its digest covers the code, but not the arguments."""
+    """The data of the user's DataModule or LightningModule. The digest covers only the code, not the arguments."""
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells

@@ -1,4 +1,4 @@
-"""Decides why a cell can't run on this machine: supplies the facts for the rules of `rules/combinations.py`."""
+"""Decides whether a cell can run on this machine. It supplies the facts for the rules of `rules/combinations.py`."""
 
 import math
 import os
@@ -36,7 +36,7 @@ EXTRAS["torch_xla"] = "xla"
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or can't give a true number, on the device of `report`. None if it can do both.
+    """Why `cell` can't run, or would give no true number, on the device of `report`. None without such a reason.
 
     The reason is one line. It names an alternative if there is one.
     """
@@ -44,7 +44,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why the cell's network can't use the images of its data set, and what to change. None if it can.
+    """Why the cell's network can't use the images of its data set, and what to change. None if it can use them.
 
     Args:
         shape: shape of the prepared images; None: the data set's default.
@@ -148,7 +148,7 @@ class CellFacts(Asked):
 
     @cached_property
     def missing(self) -> str:
-        """The first needed module that is not installed. Empty if there is none, or if another interpreter is used."""
+        """The first needed module that is not installed. Empty if all are installed, or if `python` is set."""
         lacking = (name for name in self.needed if packages.folder(name) is None)
         return "" if self.cell.python is not None else next(lacking, "")
 

@@ -15,10 +15,10 @@ LAUNCHER = "accelbench"
 
 
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
-    """Hydra composes the words and calls `measure`, or does what `flags` ask for.
+    """Starts Hydra, which composes configurations from `words` and calls `measure`, or does what `flags` ask for.
 
     `measure` gets the configurations and the folder of the records. It returns the samples/s of each configuration.
-    Raises UserError: a word is not a setting, or there are several values without -m.
+    Raises UserError: a word is not a setting, or a setting has several values without -m.
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
@@ -28,7 +28,7 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
     check_launcher(values.get("hydra/launcher", LAUNCHER))
     if {"suite", "hydra/sweeper"} <= set(values):
         raise UserError(
-            f"hydra/sweeper={values['hydra/sweeper']}: chooses values; a suite has its lines: leave one out"
+            f"hydra/sweeper={values['hydra/sweeper']}: chooses values, but a suite lists them: leave out one of both"
         )
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates
@@ -46,6 +46,6 @@ def check_launcher(name: str) -> None:
     """Raises a UserError if Hydra's launcher is not accelbench's."""
     if name != LAUNCHER:
         raise UserError(
-            f"hydra/launcher={name}: cells that run side by side slow each other, so accelbench's launcher runs one "
-            "after another: leave it out; executor=slurm and executor=ray use several machines"
+            f"hydra/launcher={name}: only accelbench's launcher is allowed, because it runs one cell after another: "
+            "leave hydra/launcher out. To use several machines, add executor=slurm or executor=ray"
         )

@@ -1,7 +1,7 @@
-"""The schema of the configuration that Hydra composes; `to_cell` makes frozen cells of it.
+"""The schema of the configuration that Hydra composes. `to_cell` makes frozen cells of such a configuration.
 
-Settings of a cell are declared in `schema/cell.py` and `schema/workload.py`, all others here. To keep help texts fast,
-nothing here imports Hydra.
+`schema/cell.py` and `schema/workload.py` declare the settings of a cell. This file declares all other settings. It does
+not import Hydra, so that help texts appear fast.
 """
 
 import re
@@ -35,7 +35,7 @@ Executor = StrEnum("Executor", ["local", "slurm", "ray"])  # where the cells of 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """How the learning rate is scaled. A cell has only the resulting rate."""
+    """How the learning rate grows with the batch size. A cell has only the resulting learning rate."""
 
     scale: LrScale = setting(
         LrScale.none, "how model.learning_rate, which is for the model's own batch_size, grows with the batch"
@@ -44,7 +44,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig(KerasSettings):
-    """conf/engine: `xla_processes` is for PyTorch and Lightning, all other settings are for Keras."""
+    """The settings in conf/engine. `xla_processes` is for PyTorch and Lightning, all other settings are for Keras."""
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
@@ -77,7 +77,7 @@ class ModelConfig(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(DataSpec):
-    """conf/data. In a cell, `image_size` is an argument of the data, and `root` is left out."""
+    """The settings in conf/data. In a cell, `image_size` is an argument of the data, and `root` is left out."""
 
     name: str = MISSING
     image_size: int | None = setting(None, "folder: height and width that pictures are scaled to")
@@ -93,7 +93,7 @@ class TrackingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmConfig:
-    """Settings of executor=slurm, with submitit's names. None: Slurm's default. `nodes` is the number of jobs."""
+    """The settings of executor=slurm, with submitit's names. None means Slurm's default. `nodes`: number of jobs."""
 
     partition: str | None = setting(None, "Slurm's partition; this and the next three as submitit and sbatch name them")
     constraint: str | None = setting(None, "the features of a node, such as h100")

@@ -15,7 +15,7 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError among its causes, or its translation; None if it is a defect."""
+    """The user's mistake behind `error`: a UserError that caused it, or its translation. None if it is a defect."""
     chain = _chain(error)
     for cause in chain:
         if isinstance(cause, UserError):
@@ -24,7 +24,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             return UnknownChoiceError(group, name, cause.options, _meant(group, name, cause.options))
     if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
-        return UserError("the current folder was removed: change to another one")
+        return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
     if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):
@@ -33,7 +33,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 
 def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
-    """A UserError for an error text of the libraries, which has the setting in its own line; None for other texts."""
+    """Translates an error text of Hydra or OmegaConf, which has the setting in its own line. None for other texts."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
@@ -65,7 +65,7 @@ def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, its cause, the cause of that cause, and so on; each once, since causes may form a circle."""
+    """The error, its cause, the cause of its cause, and so on. Causes may form a circle, so each is listed once."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

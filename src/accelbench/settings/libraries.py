@@ -26,10 +26,10 @@ ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["dat
 
 
 def words_for(name: str) -> list[str]:
-    """The settings of each network, in a library or in the user's file, that `name` may mean; empty if unknown.
+    """The settings for each network that `name` may mean, in a library or in the user's file. Empty if unknown.
 
-    resnet18 -> `model=torchvision model.name=resnet18`. For transformers, the name is an architecture:
-    bert-base-uncased -> bert.
+    For example, resnet18 means `model=torchvision model.name=resnet18`. For transformers, the settings name only the
+    architecture, such as bert for bert-base-uncased.
     """
     if name.endswith((*TORCH_FILES, SAFETENSORS)):
         return [f"{OWN}{EXAMPLE} model.weights={name}"]

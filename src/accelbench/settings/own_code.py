@@ -19,11 +19,13 @@ MAX_NAME = 40  # characters of a name for the user's data
 
 
 def checked(run: RunConfig) -> RunConfig:
-    """The settings with a name and absolute paths for the user's own network and data.
+    """Checks the settings of the user's own network and data, and fills in their names and absolute paths.
 
-    If the path or the image size of the data differs, so does their name, so that they are prepared in another folder.
-    Raises UserError: a setting is malformed, or an argument of the user's code holds a secret, which records would
-    show.
+    The name of the user's data depends on their path and image size. So data with another path or image size are
+    prepared in another folder.
+
+    Raises UserError: a setting is malformed, or an argument of the user's code looks like a secret. Records would show
+    this secret.
     """
     model = run.model
     data = run.data
@@ -47,8 +49,8 @@ def checked(run: RunConfig) -> RunConfig:
     for group, arguments in groups.items():
         if (place := secret_argument(arguments)) is not None:
             raise UserError(
-                f"{group}.{place}: looks like a secret, which records and reports would show: let your code read it "
-                "from an environment variable"
+                f"{group}.{place}: looks like a secret, and records and reports would show it: let your code read the "
+                "secret from an environment variable"
             )
     return replace(run, model=model, data=data)
 
@@ -58,8 +60,8 @@ def _weights(model: ModelConfig) -> str:
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
         raise UserError(
-            f"model.weights={weights}: is not read, since a hostile file of this kind may corrupt torch's memory "
-            "(CVE-2026-24747). Convert one that you trust, with torch 2.10 or newer:\n"
+            f"model.weights={weights}: accelbench reads no such file, because a hostile one may corrupt torch's memory "
+            "(CVE-2026-24747). If you trust the file, convert it with torch 2.10 or newer:\n"
             "  from safetensors.torch import save_file\n"
             f"  save_file(torch.load({weights.name!r}, weights_only=True), {weights.with_suffix(SAFETENSORS).name!r})"
         )

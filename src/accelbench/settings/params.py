@@ -27,7 +27,7 @@ Section = dict[str, dict[str, Any]]  # name -> settings
 
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of params.yaml. `suites.Suite` checks a suite only when it is used."""
+    """The contents of params.yaml. `suites.Suite` checks a suite only when the suite is used."""
 
     profile: Profile = Profile.quick
     profiles: dict[Profile, str] = {}  # profile -> words that are added to each line of all suites
@@ -40,13 +40,13 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     suites: Section = {}
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
-        """A value that may depend on the profile, such as {quick: 50, full: 1000}."""
+        """`value` for the profile. A value such as {quick: 50, full: 1000} depends on the profile, others do not."""
         is_varied = isinstance(value, dict) and set(value) == set(Profile)
         return value[profile or self.profile] if is_varied else value
 
 
 def load(project: Path | None) -> Params:
-    """Reads `project`/params.yaml; if `project` is None, returns empty ones. Raises UserError: it is not valid."""
+    """Reads `project`/params.yaml. Without a project, returns the defaults. Raises UserError: the file is not valid."""
     if project is None:
         return Params()
     try:
@@ -60,15 +60,15 @@ def load(project: Path | None) -> Params:
     for name in (*params.data, *params.suites):
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise UserError(
-                f"{PARAMS}: {one_line(name)}: is the name of a folder: it should have only letters, digits and _-., "
-                "and begin with a letter or a digit"
+                f"{PARAMS}: {one_line(name)}: becomes the name of a folder: use only letters, digits, _, - and ., and "
+                "begin with a letter or a digit"
             )
     return params
 
 
 @cache
 def _parsed(text: str) -> Any:
-    """The file's contents, cached since parsing takes long. Callers must not change them."""
+    """The parsed contents of the file. They are cached, because parsing is slow. So callers must not change them."""
     values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
     if not isinstance(values, dict):
         return values
@@ -84,9 +84,10 @@ def suite_names(project: Path | None) -> list[str]:
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
-    """The suites that a report on `folder` shows: for results/ the suites of params.yaml; None: all suites.
+    """The suites that a report on `folder` shows; None: all suites.
 
-    For a suite's folder in results/, they are the same as for results/, so that its numbers are equal in both reports.
+    A report on results/ shows the suites of params.yaml. A report on a suite's folder in results/ reads the same
+    suites, so that the numbers of the suite are equal in both reports.
     """
     if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
         return None
@@ -94,7 +95,9 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`. The default of `profile` is the profile in params.yaml.
+    """The settings of the data set `name`, such as its `source`, for the profile `of_profile`.
+
+    If `of_profile` is None, the profile in params.yaml counts.
 
     Raises UserError: params.yaml has no such data set.
     """
@@ -107,12 +110,15 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
 
 
 def confirm_s(project: Path | None) -> float:
-    """Seconds for measuring the best cells again, interleaved; 0: they are not. Raises UserError: it is not a time."""
+    """Seconds in which the best cells are measured again, in turns; 0: they are not measured again.
+
+    Raises UserError: the value in params.yaml is not a time.
+    """
     params = load(project)
     value = params.of_profile(params.confirm_s)
     seconds = seconds_of(value) if isinstance(value, str) else value
     if not isinstance(seconds, int | float):
-        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0, or a time such as 1m")
+        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds such as 60, or a time such as 1m")
     return seconds
 
 

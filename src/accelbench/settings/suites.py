@@ -1,4 +1,4 @@
-"""The words of a command line in Hydra's syntax, and the lines of words in a suite of params.yaml."""
+"""Reads the words of a command line and the lines of a suite in params.yaml. Puts them into Hydra's syntax."""
 
 import math
 import re
@@ -36,9 +36,9 @@ MAX_CELLS = 10_000  # of a sweep; composing a cell takes some 5 ms
 
 
 class Line(list[str]):
-    """Words that ask for each combination of their values.
+    """Words such as `model=mlp,cnn device=cpu`. They ask for each combination of their values.
 
-    `where` is their line of params.yaml. `of_profile` names the settings that only the profile sets.
+    `where` names the line of params.yaml with these words. `of_profile` names the settings that only the profile sets.
     """
 
     def __init__(self, words: Iterable[str], where: str = "", of_profile: Collection[str] = ()) -> None:
@@ -60,9 +60,10 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:
-    """The lines of the suite that `words` name; without a suite, one line with the words.
+    """The lines of the suite that `words` name. If `words` name no suite, one line with the words.
 
-    If several set a value, the first of these counts: `words`, the suite's `override`, the line, `always`, the profile.
+    If a setting has values in several places, the first of these places counts: `words`, the suite's `override`, the
+    line, `always`, the profile.
 
     Raises UserError: the suite or the profile is unknown, or the suite is malformed. The message names the line and the
     word.
@@ -75,13 +76,13 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
     if name == NO_SUITE:
         if "profile" in values:
             raise UserError(
-                f"profile={profile}: chooses among the lines of a suite, and none is named: add -m suite=NAME. "
-                f"For all suites: `accelbench plan profile={profile}`, `dvc exp run report -S profile={profile}`"
+                f"profile={profile}: chooses among the lines of a suite, but no suite is named: add -m suite=NAME. "
+                f"For all suites, type `accelbench plan profile={profile}` or `dvc exp run report -S profile={profile}`"
             )
         return [Line(words)]
     if not params.suites:
-        where = f"suites are defined in a project's {PARAMS}, under suites:, and there are none here or above"
-        raise UserError(f"suite={name}: {where}: `accelbench init` makes a project with some")
+        where = f"neither this folder nor one above it has a project's {PARAMS} with suites"
+        raise UserError(f"suite={name}: {where}: type `accelbench init` to make a project with suites")
     if name not in params.suites:
         raise UnknownChoiceError("suite", name, params.suites)
     suite = read_suite(params, name)
@@ -105,14 +106,14 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
 
 
 def read_suite(params: Params, name: str) -> Suite:
-    """The suite of this name. Raises UserError: it has other keys, or values of another kind."""
+    """The suite `name`. Raises UserError: the suite has unknown keys, or values of a wrong type."""
     try:
         return typed(Suite, params.suites[name], f"suites.{name}")
     except ValueError as error:
         keys = ", ".join(Suite.__struct_fields__)
         raise UserError(
-            f"{PARAMS}: {error}. A suite has {keys}: settings are words in `always` and in the lines of a profile, "
-            "such as `quick: [model=mlp,cnn device=cpu]`; only what a line asks for is measured (docs/sweeps.md)"
+            f"{PARAMS}: {error}. A suite may have the keys {keys}. Write settings as words in `always` or in the lines "
+            "of a profile, such as `quick: [model=mlp,cnn device=cpu]` (docs/sweeps.md)"
         ) from error
 
 
@@ -141,7 +142,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The words for a suite's `override`. A null sets nothing. A list has several values, or is one list value."""
+    """The words for a suite's `override`. A null sets nothing. A list means several values, or one list (`LISTS`)."""
     words = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -160,7 +161,7 @@ def _word(value: Any) -> str:
 
 
 def readable(word: str) -> str:
-    """`word` in Hydra's syntax: a path gets quotes if Hydra can't read it without quotes."""
+    """`word` in Hydra's syntax. A path gets quotes if Hydra can't read the path without quotes."""
     # A comma in a path may also separate values. So a setting with several values gets quotes only if its path exists.
     name, _, path = word.partition("=")
     if name == "suite" or (
@@ -180,7 +181,7 @@ def quoted(text: str) -> str:
 
 
 def with_arguments_added(words: list[str]) -> list[str]:
-    """`words` with the plus signs that Hydra needs for new arguments of networks and for options of sbatch."""
+    """Puts ++ before words that set arguments of networks or options of sbatch. Hydra needs it for new settings."""
     # conf/ has all arguments of accelbench's own networks, so an unknown argument stays an error.
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
     has_arguments = bool(models & (set(Library) - {Library.accelbench}))
@@ -189,20 +190,20 @@ def with_arguments_added(words: list[str]) -> list[str]:
 
 
 def parse(word: str) -> Override:
-    """`word` as Hydra's parser reads it. Raises UserError: it is not of the form `name=value`."""
+    """`word` as Hydra's parser reads it. Raises UserError: the word is not of the form `name=value`."""
     try:
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError) as error:
         raise UserError(
-            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value; quote odd texts, and no two settings "
-            f"together.{asking(typed_for(word))}"
+            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value: put a space between two settings, and "
+            f"quote odd texts.{asking(typed_for(word))}"
         ) from error
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
-    """The settings that words of the command line name, and their values as written.
+    """Setting -> its value as written, from words of the command line.
 
-    Raises UserError: a word is not of the form `name=value`, or is a setting of Hydra itself.
+    Raises UserError: a word is not of the form `name=value`, is a setting of Hydra itself, or is unknown.
     """
     values = {}
     for word in words:
@@ -231,7 +232,7 @@ def is_hydras(word: str) -> bool:
 
 
 def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yields the words of each combination of values. Raises UserError: there are none, or too many."""
+    """Yields the words of each combination of values. Raises UserError: a setting has no value, or too many cells."""
     hydras = GlobalHydra.instance()
     num = 0
     parser = OverridesParser.create(
@@ -245,7 +246,7 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _values(override: Override) -> list[str]:
-    """The words for each value of an override; at most one more than a sweep may have."""
+    """A word for each value of an override. At most `MAX_CELLS` + 1 words, so that a long range takes no time."""
     word = str(override.input_line)
     key = override.get_key_element()
     if not override.is_sweep_override():
@@ -255,7 +256,7 @@ def _values(override: Override) -> list[str]:
     try:
         values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
     except (HydraException, ValueError, ArithmeticError) as error:
-        raise UserError(f"{word}: a range needs finite bounds, and a step other than 0") from error
+        raise UserError(f"{word}: a range needs finite bounds and a step that is not 0") from error
     if not values:
         raise UserError(f"{word}: a range without a value")
     return [f"{key}={value}" for value in values]

@@ -43,7 +43,7 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The number of threads that a server's workers share. A cluster's node may have more than this machine."""
+        """The number of threads that a server's workers share. A cluster's cores are unknown: one for each worker."""
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -126,7 +126,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """A `kind` with the values of `settings`, except `others`. OmegaConf's lists become tuples."""
+    """A `kind` whose fields have the values `others`, or else those of `settings`. OmegaConf's lists become tuples."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
@@ -152,7 +152,7 @@ def _keras(run: RunConfig) -> KerasSettings | None:
 
 
 def _without_unused(run: RunConfig) -> RunConfig:
-    """The run, with settings without effect set to their defaults, so that they do not change the cell's id."""
+    """`run`, with the default for each setting that has no effect, so that it does not change the cell's id."""
     facts = RunFacts(run)
     for name, _ in facts.unread(NEEDS):
         if facts.is_given(name):
@@ -161,14 +161,14 @@ def _without_unused(run: RunConfig) -> RunConfig:
 
 
 def _with_default(section: Any, path: list[str]) -> Any:
-    """`section`, with the setting or section at a path in it set to its default."""
+    """`section`, with the default for the setting or the inner section at `path`."""
     name, *inner = path
     default = getattr(type(section), name, {})  # a mapping, which has no class attribute, is empty by default
     return replace(section, **{name: _with_default(getattr(section, name), inner) if inner else default})
 
 
 def _served(run: RunConfig) -> RunConfig:
-    """Fills in the batch size of a server, or whether lower values of a target's metric are better."""
+    """Fills in settings that follow from others: a server's batch size, or whether a target's metric should be low."""
     if run.protocol == vocab.Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
     if run.protocol not in vocab.SERVING:
@@ -200,4 +200,4 @@ def _check_content(flag: str, value: Any) -> None:
     except ValueError:
         raise UserError(f"{flag}: should be finite, not {value!r}") from None
     if canonical_json(safe(value)) != text:
-        raise UserError(f"{flag}: has more than {MAX_TEXT} characters, or some that can't be shown")
+        raise UserError(f"{flag}: has more than {MAX_TEXT} characters, or characters that can't be shown")
