@@ -195,7 +195,7 @@ class Upcasts(nn.Linear):
 @pytest.mark.parametrize(
     ("kind", "precision", "batch", "defect"),
     [
-        (Stale, "fp32", BATCH, "the output for a batch that was never fed differs"),
+        (Stale, "fp32", BATCH, "the output for a new batch differs"),
         (Upcasts, "bf16", BATCH, "asked for precision bf16, but"),
     ],
 )

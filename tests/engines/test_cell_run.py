@@ -134,7 +134,7 @@ def test_plain_fp32_on_the_cpu_is_what_others_are_compared_with_and_is_compared_
     assert ((measured.output_error is not None), measured.defects) == (compared, [])
     monkeypatch.setattr(Run, "output_value", 1.1)
     (defect,) = Run(digits, **changes).measure().defects
-    assert "differs by 10.0 % from that of a newly built network" in defect
+    assert "differs by 10.0 % from the output of a newly built network" in defect
 
 
 def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_before_the_output(digits, monkeypatch):
@@ -150,7 +150,7 @@ def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_bef
         "the engine's",
         "compiled 3 times in the steady state",
         "ran on the CPU instead: aten::nonzero",
-        "the output differs from fp32's on the CPU by 25.0 %",
+        "the output differs by 25.0 % from the output in fp32 on the CPU",
     ]
     assert measured.peak_device_bytes == 7
     assert run.log[:2] == ["memory", "output"]

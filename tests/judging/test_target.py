@@ -65,9 +65,15 @@ NEVER = "accuracy at least 0.9 was not reached"
     ("changes", "note"),
     [
         ({"values": (0.5, 0.72, 0.7), "hit": None}, f"{NEVER} in 3 epochs: the best of 3 evaluations was 0.720"),
-        ({"values": (0.95, 0.9), "hit": 0}, "reached at the first evaluation: a smaller target.every shows when"),
-        ({"values": (0.5, 0.9, 0.8), "stayed": False}, "the next evaluation missed it again, with 0.800"),
-        ({"values": (0.5, None), "hit": None}, "its loss or metric was not finite after 2 epochs, so it ended there"),
+        (
+            {"values": (0.95, 0.9), "hit": 0},
+            "the first evaluation reached the target: a smaller target.every shows when exactly",
+        ),
+        ({"values": (0.5, 0.9, 0.8), "stayed": False}, "the next evaluation missed the target again, with 0.800"),
+        (
+            {"values": (0.5, None), "hit": None},
+            "the loss or the metric was not finite after 2 epochs, so the training ended there",
+        ),
         ({"values": (0.95,), "hit": 0, "stayed": None, "target": FIXED}, None),
     ],
 )

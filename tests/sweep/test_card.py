@@ -17,7 +17,7 @@ PHASES = {Phase.forward: [0.0502] * 8, Phase.backward: [0.047] * 8, Phase.optimi
 CHECKS = [
     Check(promise=Promise.precision),  # not observed
     Check(promise=Promise.training, observed="10 of 10 trainable tensors changed", share=1.0),
-    Check(promise=Promise.outputs, observed="all of it, beside that of a newly built network", share=0.25),
+    Check(promise=Promise.outputs, observed="the whole output, compared with a new network", share=0.25),
 ]
 STAND_IN = Data(name="mnist", digest="0" * 64, source="drawn digits", stand_in=True)
 CEILINGS = {"ceilings": plain(make_ceilings(flops_per_s={Precision.fp32: 542e9}, how={Precision.fp32: "given"}))}

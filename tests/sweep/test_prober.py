@@ -158,7 +158,7 @@ def test_a_ceiling_beside_other_load_is_no_share_and_the_row_says_why(load_count
     row = summarise(judged(one, 84e9))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
     assert row["flops_per_s"] == pytest.approx(84e9)
-    assert f"no share of the ceiling, because other load ran when the ceiling was probed ({OTHERS})" in row["notes"]
+    assert f"no share of the ceiling: other programs ran while the ceiling was measured ({OTHERS})" in row["notes"]
 
 
 def test_it_is_taken_again_after_the_first_cell_and_in_the_next_sweep(load_counts, prober, tmp_path):

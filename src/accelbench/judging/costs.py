@@ -1,4 +1,4 @@
-"""The cost of samples: energy from the hardware's counters; prices and power from params.yaml."""
+"""Computes what samples cost. Energy comes from the hardware's counters, prices and power come from params.yaml."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with the cost of a million samples or requests. If no energy was measured, also with estimated energy.
+    """Adds the cost of a million samples or requests to `row`. If no energy was measured, also adds estimated energy.
 
     The price of a sample covers the time in which the device computes the sample. The price of a request also covers
     the time in which the device waits for requests. The energy of a request covers only the busy share of the time.
@@ -51,7 +51,7 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
-    """A sentence with the prices behind the costs in `rows`; none if no row has costs."""
+    """A sentence with the prices from which the costs in `rows` were computed. No sentence if no row has costs."""
     columns = ("cost_per_million_samples", "cost_per_million_requests")
     priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
@@ -63,8 +63,9 @@ def joules_per_sample(
 ) -> float | None:
     """Joules of the device per sample in the steady state, above its idle power; None if unknown.
 
-    If whole epochs were run, the steady state is all epochs but the first, without the time between them. A CPU's
-    counter covers the processor packages (RAPL; no memory, no mainboard). A GPU's counter covers the whole card (NVML).
+    If whole epochs ran, the steady state is all epochs except the first. The time between epochs does not count. A
+    CPU's counter (RAPL) covers the processor packages, but not the memory and the mainboard. A GPU's counter (NVML)
+    covers the whole card.
 
     Args:
         idle_w: series -> power of the idle device in watts.
@@ -88,7 +89,7 @@ def joules_within(
     idle_w: Mapping[str, float],
     spans: Iterable[tuple[float, float]],
 ) -> float | None:
-    """Joules above idle in `spans`, which are in seconds since the machine started; None if unknown."""
+    """Joules above the idle power during all `spans`, in seconds since the machine started. None if unknown."""
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(num_devices)]

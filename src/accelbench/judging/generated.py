@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def of_generation(cell: Cell, measured: Generation) -> Row:
-    """The columns. Medians and their intervals are over generations, percentiles over all decode steps."""
+    """The columns of generated text. Medians are computed over all generations, percentiles over all decode steps."""
     # Steps of one generation resemble each other. An interval over steps would be too narrow.
     first_ms = Sample([1000 * seconds for seconds in measured.prefill_s])
     steps = Sample([1000 * seconds for generation in measured.decode_s for seconds in generation])

@@ -21,7 +21,7 @@ def ceilings_of(record: Record) -> Ceilings | None:
 
 
 def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
-    """The ceilings of all devices of a cell together; None without a probe, or if other load ran during it."""
+    """The ceilings of all devices of a cell together. None without a probe, or if other load ran during the probe."""
     if probed is None or probed.disturbance(cell.precision):
         return None
     return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
@@ -42,10 +42,10 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 
 
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
-    """The resource that bounds a step of `seconds`: the one whose minimum time is the longest.
+    """The resource that bounds a step of `seconds`: the resource that needs the longest minimum time for the step.
 
-    The minimum times follow from the ceilings. A minimum time above `seconds` is a wrong estimate. It is ignored,
-    unless it is the minimum time of the computation. None if the operations or their ceiling are unknown.
+    The minimum times follow from the ceilings. If a minimum time is above `seconds`, its estimate is wrong. Then it is
+    ignored, unless it is the minimum time of the computation. None if the operations or their ceiling are unknown.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

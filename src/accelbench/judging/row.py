@@ -92,14 +92,14 @@ def summarise(record: Record) -> Row:
 
 
 def without_numbers(row: Row) -> Row:
-    """The row of a cell whose numbers are not published: the measured columns become None, except `NOT_NUMBERS`."""
+    """`row` for a cell whose numbers are not published. All measured columns become None, except `NOT_NUMBERS`."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """The row of an ok record, with its share of the ceilings and the resource that bounds it.
+    """Adds the columns that depend on the ceilings to the row of an ok record.
 
-    The record needs no raw samples for this.
+    They are the share of the ceiling, and the resource that bounds a step. The record needs no raw samples for them.
     """
     work = record.measurement.work if record.measurement else None
     ceilings = ceilings_of(record)
@@ -118,7 +118,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """The row of an ok record, with the ceilings in `after`. `row` was computed with the ceilings in `before`."""
+    """Computes the row of an ok record anew with the ceilings in `after`. `row` has the ceilings in `before`."""
     for kind, text, _ in about_ceilings(before, row):
         row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
@@ -132,7 +132,7 @@ def _is_fused(cell: Cell) -> bool:
 
 
 def remarks_in(row: Row, kind: Kind) -> list[str]:
-    """The remarks of a kind in a row. The row joins them with `; `."""
+    """The remarks of one kind in a row. In the row, the remarks are one text, separated by `; `."""
     return str(row[kind]).split("; ") if row[kind] else []
 
 
@@ -225,9 +225,9 @@ def _declared(cell: Cell) -> Row:
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
-    """Throughput, and the time of the whole job.
+    """The throughput, and the time of the whole job.
 
-    The time is measured if whole epochs were run, else estimated from the throughput.
+    If whole epochs ran, the time was measured. Otherwise it is estimated from the throughput.
     """
     if not (rates := measured.steady_rates):
         return {}
@@ -295,7 +295,10 @@ def _ms(seconds: list[float]) -> Sample:
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
-    """Mean phases of the steps whose wall time is between the quartiles. They add up to the mean of these steps."""
+    """The mean time of each phase, over the steps whose wall time is between the quartiles.
+
+    The phases add up to the mean wall time of these steps.
+    """
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
     middle = order[len(order) // 4 : len(order) - len(order) // 4]
@@ -306,7 +309,7 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """The work of a step. Its bound is `data` or `copy` if the step spends more than half of its time on that."""
+    """The work of a step. If it waits for data or copies data for more than half of its time, that is its bound."""
     work = measured.work
     cell = record.cell
     speed = row["samples_per_s"]
@@ -367,7 +370,8 @@ def _facts(measured: Measurement) -> Row:
 def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
     """Mean power of the first GPU in the steady state, in watts.
 
-    The energy counter is used if the GPU has one, else the readings of power. None if the steady state was too short.
+    If the GPU has an energy counter, the power comes from this counter. Otherwise it is the mean of the readings of
+    power. None if the steady state was too short.
     """
     counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
     if counted_w is not None:

@@ -1,4 +1,4 @@
-"""The columns of a cell that served requests. It also has `compute_ms`, as other cells do."""
+"""The columns of a cell that served requests. Like other cells, such a cell also has the column `compute_ms`."""
 
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Serving
@@ -62,7 +62,7 @@ def missed_text(row: Row) -> str:
 def served_text(row: Row) -> str:
     """A summary such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; empty for a cell with a speed.
 
-    For a training to a target, the text describes its end.
+    For a training to a target, the text describes how the training ended.
     """
     if row["target_reached"]:
         return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"

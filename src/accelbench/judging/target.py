@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_training(cell: Cell, training: TargetTraining) -> Row:
-    """The columns that follow from the log. A training that missed the target has a budget but no times."""
+    """The columns that follow from the log. If a training missed the target, it has a budget instead of times."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
     if training.hit is None:
@@ -48,12 +48,15 @@ def of_training(cell: Cell, training: TargetTraining) -> Row:
 
 
 def low_s(training: TargetTraining) -> float:
-    """The target was reached after this time: the end of the evaluation before the hit, or the start of training."""
+    """The earliest time at which the training can have reached the target.
+
+    It is the end of the evaluation before the one that reached the target, or the start of training.
+    """
     return training.evaluations[training.hit - 1].ended_s if training.hit else _began_s(training, Span.train)
 
 
 def joules(record: Record, measured: Measurement) -> float | None:
-    """Joules of the device above its idle power, from the start of the process to the hit; None if unknown."""
+    """Joules of the device above its idle power, from the start of the process until the target; None if unknown."""
     training, system = measured.target, record.system
     if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
         return None
@@ -78,15 +81,15 @@ def notes(cell: Cell, training: TargetTraining) -> Iterator[str]:
     last = training.evaluations[-1]
     values = [evaluation.value for evaluation in training.evaluations if evaluation.value is not None]
     if last.value is None:
-        yield f"its loss or metric was not finite after {last.epochs:.3g} epochs, so it ended there"
+        yield f"the loss or the metric was not finite after {last.epochs:.3g} epochs, so the training ended there"
     elif training.hit is None:
         best = significant(min(values) if target.is_lower else max(values))
         num = counted(len(values), "evaluation")
         yield f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}"
     elif training.hit == 0 and target.definition == Definition.passage:
-        yield "reached at the first evaluation: a smaller target.every shows when"
+        yield "the first evaluation reached the target: a smaller target.every shows when exactly"
     if training.stayed is False:
-        yield f"the next evaluation missed it again, with {significant(last.value)}"
+        yield f"the next evaluation missed the target again, with {significant(last.value)}"
 
 
 def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, object]) -> str:
@@ -97,7 +100,7 @@ def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, o
 
 
 def mllog(record: Record) -> str:
-    """The events of a training, as lines of MLPerf's logging library; empty for a record of another protocol."""
+    """The events of a training, as lines for MLPerf's logging library. Empty if the record has another protocol."""
     training = record.measurement.target if record.measurement else None
     if training is None:
         return ""

@@ -51,7 +51,7 @@ def verdict(
 
 
 def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
-    """The status of a record as it is shown, `disturbed` included. If it is not ok, also the reason."""
+    """The status of a record as reports show it, which may be `disturbed`. If it is not ok, also the reason."""
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
@@ -63,7 +63,7 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
 
 
 def why_disturbed(record: Record) -> str | None:
-    """The disturbance of an ok cell, such as `others used 1.3 of 2 cores`; None without one, or if it is unknown."""
+    """The disturbance of an ok cell, such as `others used 1.3 of 2 cores`. None if no disturbance is known."""
     word, why = verdict_on(record)
     return why if word == DISTURBED else None
 
@@ -79,8 +79,8 @@ def is_allowed() -> bool:
     value = os.environ.get(BUSY_VARIABLE)
     if value and value != ALLOWED:
         raise UserError(
-            f"{BUSY_VARIABLE}={value}: unknown. With {ALLOWED}, cells count although other programs take their cores. "
-            "Without the variable, such cells are measured again."
+            f"{BUSY_VARIABLE}={value}: unknown value. Use {ALLOWED} to count cells although other programs take their "
+            "cores. Unset the variable to measure such cells again."
         )
     return value == ALLOWED
 
@@ -116,11 +116,11 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
     # Convolutions with large kernels may be far faster: with FFTs they need fewer operations than are counted.
     if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
         times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-        yield f"{times}: more than the {WINOGRAD} that a faster algorithm explains"
+        yield f"{times}: a faster algorithm explains at most {WINOGRAD} times"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
-    """The disturbance of the cell, such as `others used 1.3 of 2 cores`; None without one, or if it is unknown."""
+    """The disturbance of the cell, such as `others used 1.3 of 2 cores`. None if no disturbance is known."""
     if system is None:
         return None
     if system.busy_gpus is not None:
@@ -132,12 +132,13 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
 def load_beside(
     system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
 ) -> str | None:
-    """The load of other programs that took cores from the sampled processes; None without such load, or if unknown.
+    """The load of other programs that took cores from the sampled processes. None if no such load is known.
 
     Args:
         system: the sampler's series.
         boot_s: begin and end of the interval, in seconds since the machine started.
-        threads: threads that computed. If the kernel does not count their waiting, a thread counts as one wanted core.
+        threads: threads that computed. If the kernel does not report their waiting, each thread counts as one core
+            that the processes wanted.
     """
     # The processes wanted the cores that they used, and one more for each thread that waited for a core. If threads
     # wait although others use few cores, nobody else caused it: the cell has too many threads, or a quota stopped it.

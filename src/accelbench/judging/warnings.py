@@ -46,7 +46,7 @@ SHORT_S = 0.02  # shortest block that does not distort the speed of steps withou
 
 
 class Kind(StrEnum):
-    """The meaning of a remark for a number. The value is the column of `cells.csv` with such remarks."""
+    """What a remark means for a number. The value of each kind is the column of `cells.csv` with such remarks."""
 
     doubt = "warnings"  # the number may be wrong by more than its interval shows
     tip = "tips"  # the number is right, but other settings may be faster; the advice ends at the first colon
@@ -58,12 +58,12 @@ OTHER, SLOWED = "had a warning of the engine or model", "ran slowed down"
 
 
 def doubt(about: str, text: str) -> Remark:
-    """A doubt. `about` completes a sentence on cells, such as "had few blocks"."""
+    """A doubt about a number. `about` completes a sentence about cells, such as "had few blocks"."""
     return Kind.doubt, text, about
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about a cell with this `row`. Without `about_numbers`, only the remarks that its process wrote."""
+    """The remarks about the cell of `row`. If `about_numbers` is false, only the remarks that its process wrote."""
     # An engine's warnings are doubts: the engine did something else than the cell asks for, or could not check what
     # ran.
     measured = record.measurement
@@ -86,7 +86,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
 
 
 def counted_samples(record: Record) -> list[str]:
-    """Notes that the user's function counts samples differently from the batch. Nothing checks the function."""
+    """Notes that the user's function counted more or fewer samples than the batch has. Nothing checks this function."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
@@ -100,7 +100,10 @@ def was_beside_others(record: Record) -> bool:
 
 
 def output_error_text(precision: Precision, error: float | None) -> str:
-    """The difference of an output from that of fp32, such as `1.2 %`. Empty if unknown or 0, and for fp32 and fp64."""
+    """How much an output differs from the output in fp32, such as `1.2 %`.
+
+    Empty if the error is unknown or 0, or if the cell computes in fp32 or fp64.
+    """
     if not error or precision in (Precision.fp32, Precision.fp64):
         return ""
     return "<0.1 %" if error < 0.001 else f"{significant(100 * error, 2)} %"
@@ -128,9 +131,9 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[R
         yield from _about_length(cell, measured)
         yield from _about_rates(measured, row)
     if len(measured.epochs) == 1 and cell.mode == Mode.train:
-        yield doubt("ran a single epoch", "only one epoch: its rate includes the first steps and their compilation")
+        yield doubt("ran a single epoch", "only one epoch: its speed includes the first steps and their compilation")
     elif 0 < (num := sum(-(-epoch.num_samples // cell.batch_size) for epoch in measured.epochs[1:])) < MIN_STEPS:
-        yield doubt("had few steps", f"its epochs after the first have only {num} steps")
+        yield doubt("had few steps", f"the epochs after the first epoch have only {num} steps")
 
 
 def _about_length(cell: Cell, measured: Measurement) -> Iterator[Remark]:
@@ -154,8 +157,8 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     is_covered &= not order_statistics.ends_apart(rates)  # a change of speed also widens the interval, but is no noise
     difference = together / median(rates) - 1
     if abs(difference) > MAX_CHANGE and not is_covered:
-        differs = f"differs by {100 * difference:+.0f} % from that of the median block"
-        yield doubt("had uneven steps", f"the speed of all blocks together {differs}: steps take unlike times")
+        differs = f"differs by {100 * difference:+.0f} % from the speed of the median block"
+        yield doubt("had uneven steps", f"the speed of all blocks together {differs}: the steps take uneven times")
     changed = order_statistics.change(rates)
     if abs(changed) > MAX_CHANGE:
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")
@@ -183,7 +186,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         drift = f"{100 * measured.clock_drift:+.2f} %"
-        yield doubt("had a clock that drifts", f"the clock ran {drift} against the machine's raw clock")
+        yield doubt("had a clock that drifts", f"the clock's speed differed by {drift} from the machine's raw clock")
     of_blocks = row["samples_per_s"]
     p50_ms = row["latency_p50_ms"]
     per_step = measured.samples_per_step
@@ -246,7 +249,7 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
         yield Kind.tip, f"try more threads: {threads} on {cores} cores", ""
         wanted = (_wanted_percent(record, measured) or 0.0) / 100
         if wanted > threads + MAX_MORE_CORES:
-            used = f"its threads wanted {wanted:.1f} cores, and threads={threads}"
+            used = f"its threads wanted {wanted:.1f} cores, but threads={threads}"
             yield doubt("used more threads", f"{used}: another library, such as NumPy, has threads of its own")
 
 
@@ -260,11 +263,14 @@ def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
             yield doubt("was faster than the ceiling", text)
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"no share of the ceiling, because other load ran when the ceiling was probed ({why})", ""
+        yield Kind.note, f"no share of the ceiling: other programs ran while the ceiling was measured ({why})", ""
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:
-    """Cores that the cell's threads used or waited for, in percent. None if unknown, or if it has further processes."""
+    """Cores that the cell's threads used or waited for, in percent of a core.
+
+    None if this is unknown, or if the cell has further processes.
+    """
     data = record.cell.data
     if (
         record.system is None

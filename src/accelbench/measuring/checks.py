@@ -1,7 +1,8 @@
-"""Checks of a cell besides its times: the precision, the weights in training, and the output.
+"""Checks a cell apart from its times: the precision, the weights in training, and the output.
 
-The checks find accidents. Code that cheats on purpose is out of scope. A defect makes a cell `invalid`, so it needs a
-proof. Anything else is a warning, and the number is published. docs/measuring.md lists the checks.
+The checks find accidents, not code that cheats on purpose. A defect makes a cell `invalid`, so a check reports a defect
+only if it can prove it. Otherwise it reports a warning, and the number is published. docs/measuring.md lists the
+checks.
 """
 
 import math
@@ -50,15 +51,15 @@ MAX_NUMBERS = 1 << 22  # numbers of a tensor that are compared
 MAX_DRIFT = 1e-6  # largest difference of two outputs for the same batch, in fp32, if a network keeps no state
 
 # Parts of messages. The first two describe what was compared.
-WHOLE = "all of it, beside that of a newly built network in fp32"
-ROWS = "the first and last rows, beside those of a newly built network in fp32"
+WHOLE = "the whole output, compared with the output of a newly built network in fp32"
+ROWS = "the first and last rows of the output, compared with the output of a newly built network in fp32"
 OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a sentence that ends with "not checked"
-NO_TENSOR = "it holds no tensor with numbers that accelbench finds"
+NO_TENSOR = "accelbench found no tensor with numbers in the output"
 UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
-NOT_UNSEEN = "accelbench found no batch that was never fed, so it can't detect results kept from an earlier batch"
-WRONG = "the output for a batch that was never fed differs by {} from that of a newly built network in fp32 on the CPU"
-SHAPES = "the output has another structure than that of a newly built network: {} instead of {}"
+NOT_UNSEEN = "the network had already got all batches, so accelbench can't detect results kept from an earlier batch"
+WRONG = "the output for a new batch differs by {} from the output of a newly built network in fp32 on the CPU"
+SHAPES = "the output has another structure than the output of a newly built network: {} instead of {}"
 CONSTANT = "the output is the same for different inputs, with any weights: if that is intended, set model.constant=true"
 SAME_FOR_ALL = "with its present weights the output is the same for different inputs"
 
@@ -78,7 +79,7 @@ class NotInTimeError(Exception):
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
     """Runs `call` in a thread. Returns its result, or raises its exception.
 
-    Raises NotInTimeError if it takes longer than `left_s` seconds. The thread then continues in the background.
+    Raises NotInTimeError if the call takes longer than `left_s` seconds. The thread then continues in the background.
     """
     outcome: Future[Result] = Future()
 
@@ -96,9 +97,9 @@ def in_time(call: Callable[[], Result], left_s: float) -> Result:
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
-    """Copies the numbers of a tensor that are compared: at most `MAX_NUMBERS`, evenly spread.
+    """Copies numbers of a tensor for a comparison: at most `MAX_NUMBERS`, evenly spread over the tensor.
 
-    Whole numbers and flags keep their dtype; others become float64. A complex number becomes two numbers.
+    Whole numbers and booleans keep their dtype. All other numbers become float64. A complex number becomes two numbers.
     """
     if array.size > MAX_NUMBERS:
         array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
@@ -111,8 +112,8 @@ def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """The relative error of `one`: the norm of the difference, divided by the norm of `other`.
 
-    For whole numbers, it is the share of unequal ones. If a number is finite in neither array, it counts as equal. If a
-    number is finite in only one array, the result is infinite.
+    For whole numbers, the result is the share of unequal numbers. Two numbers that are both not finite count as equal.
+    If only one of two numbers is finite, the result is infinite.
     """
     if not one.size:
         return 0.0
@@ -136,9 +137,9 @@ def shapes_of(output: Output) -> list[tuple[int, ...]]:
 
 
 def error_of(output: Output, reference: Output) -> float:
-    """The largest `difference` of the tensors of two outputs; infinite if their shapes differ.
+    """The largest `difference` between the tensors of two outputs. Infinite if the shapes of the tensors differ.
 
-    For a tensor of whole numbers, a share up to `MAX_UNEQUAL` counts as no error.
+    In a tensor of whole numbers, a share of unequal numbers up to `MAX_UNEQUAL` counts as no error.
     """
     if shapes_of(output) != shapes_of(reference):
         return math.inf
@@ -157,7 +158,7 @@ def limit(precision: Precision) -> float:
 
 @dataclass
 class ObservedOutput:
-    """The output of the measured network for one batch, in a further step after all timing."""
+    """The output of the measured network for one batch, from an additional step after all timing."""
 
     batch: Any
     output: Output
@@ -182,7 +183,7 @@ class Findings:
 
     def not_compared(self, why: str) -> None:
         self.error = self.observed = None
-        self.notes.append(f"the output was not compared with that of a newly built network: {why}")
+        self.notes.append(f"the output was not compared with the output of a newly built network: {why}")
 
 
 def compare(
@@ -190,8 +191,8 @@ def compare(
 ) -> Findings:
     """Compares an output with the output of a newly built network.
 
-    `new_network(state, precision, other=...)` builds the network on the CPU; with `other`, the network has other
-    weights. With `constant`, the user confirms that the output may be the same for all inputs.
+    `new_network(state, precision, other=...)` builds this network on the CPU. If `other` is true, the network has other
+    weights. If `constant` is true, the user has confirmed that the output may be the same for all inputs.
     """
     findings = Findings()
     try:
@@ -210,7 +211,7 @@ def compare(
 def _rows_agree(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> bool:
-    """Whether a comparison of a few rows proves that the output is right. It takes less time than the whole batch."""
+    """Whether a comparison of a few rows proves that the output is right. Comparing the whole batch takes longer."""
     if measured.rows is None or not measured.is_unseen:
         return False
     batch, output = measured.rows
@@ -252,11 +253,11 @@ def _compare(
     text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the two"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
-            warn(f"the output differs from fp32's on the CPU by {text}, and from its own in another run")
+            warn(f"the output differs by {text} from the output in fp32 on the CPU, and also between two runs")
         else:
             findings.defects.append(WRONG.format(text))
     else:
-        warn(f"the output differs from fp32's on the CPU by {text}")
+        warn(f"the output differs by {text} from the output in fp32 on the CPU")
     if not is_finite:
         findings.error = None
 
@@ -264,10 +265,10 @@ def _compare(
 def _with_reference(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision
 ) -> tuple[ObservedOutput, Output]:
-    """Returns `measured`, and the output of a new network in fp32.
+    """Returns `measured`, and the output of a new network in fp32 as a reference.
 
-    If the output depends on numbers that the code counts in attributes, the state of the returned output includes these
-    numbers, and the new network gets them.
+    A network may keep numbers in plain attributes, such as a count of its batches. If its output depends on these
+    numbers, the new network gets them, too, and the returned `measured` has them in its state.
     """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
@@ -292,7 +293,7 @@ def _is_steady(measured: ObservedOutput, new_network: Callable[..., NewNetwork],
 def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool:
     """Whether the measured network returns another output for the same batch.
 
-    This happens if a network computes for a fixed time, and the machine is busy.
+    For example, a network that computes for a fixed time does so on a busy machine.
     """
     if measured.again is None:
         return False
@@ -303,7 +304,7 @@ def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool
 
 
 def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
-    """The output of a new network that rounds as the cell does; None if the CPU has no such precision."""
+    """The output of a new network that rounds like the cell. None if the CPU can't compute in this precision."""
     if precision in QUANTIZED:
         return None
     try:
@@ -317,7 +318,7 @@ def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], p
 def _most(explained: float | None, precision: Precision) -> float:
     """The largest error that rounding explains.
 
-    `explained` is the error of a new network that rounds as the cell does; None if it is unknown.
+    `explained` is the error of a new network that rounds like the cell; None if this error is unknown.
     """
     if explained is None:
         return WRONG_FROM if precision in PRECISE else ROUNDED_WRONG_FROM
@@ -371,10 +372,10 @@ class Products:
         return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
 
     def ran_in(self, expected: str) -> str | None:
-        """The format in which the step computed; None if there were no products.
+        """The format in which the step computed; None if it had no matrix products.
 
-        The result is the format with most operations if that format is coarser than `expected`, or if almost no
-        operation is in `expected`. Else the result is `expected`.
+        If almost no operation ran in `expected`, the result is the format with most operations. The same holds if the
+        format with most operations is coarser than `expected`. Otherwise the result is `expected`.
         """
         shares = self.shares()
         if not shares:
@@ -384,7 +385,10 @@ class Products:
         return most if is_coarser or shares.get(expected, 0.0) < MIN_SHARE else expected
 
     def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
-        """Sentences about operations in formats coarser than `expected`, or else in finer ones."""
+        """Yields sentences about operations in other formats than `expected`: if `coarser`, in coarser formats only.
+
+        If `coarser` is false, the sentences are only about formats that are not coarser.
+        """
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[expected]
             if name != expected and share >= MIN_SHARE and is_coarser == coarser:
@@ -426,7 +430,7 @@ class Training:
 
     @property
     def changed(self) -> list[str]:
-        """The names of tensors that changed. Tensors that are not finite count too: they can't change further."""
+        """The names of tensors that changed. Tensors that are not finite count, too: they can't change further."""
         states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
         return [name for name, before, after in states if before != after or not after.is_finite]
 
@@ -450,7 +454,7 @@ class Training:
             return ""
         if not self.gradients:
             return " (the weights have no gradients)"
-        return " (the weights have gradients: the optimiser has other weights, or makes no steps)"
+        return " (the weights have gradients, but the optimiser has other weights, or makes no steps)"
 
     def warnings(self) -> Iterator[str]:
         still = [name for name in self.names if name not in self.changed]
@@ -459,7 +463,7 @@ class Training:
         elif self.is_observed and not self.changed and self.is_coarse:
             yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
         elif self.is_observed and still and self._is_worth_it(still):
-            yield f"weights that did not change while it trained: {self._named(still)}"
+            yield f"these weights did not change during training: {self._named(still)}"
         if bad := [name for name, state in self.after.items() if not state.is_finite]:
             yield f"after training, weights are not finite: {self._named(bad)}"
         if self.cycle is None and self._is_unknown:
@@ -495,7 +499,7 @@ class Training:
 
 @dataclass
 class Observations:
-    """An engine's observations of a cell besides its times. The defaults mean that nothing was observed."""
+    """What an engine observed of a cell apart from its times. By default, nothing was observed."""
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
@@ -506,9 +510,9 @@ class Observations:
 
     @contextmanager
     def checking(self, what: str = OUTPUT) -> Iterator[None]:
-        """A context for a check of `what`. Adds its time to `checks_s`.
+        """A context for a check of `what`. Adds the time of the check to `checks_s`.
 
-        If the check raises an exception, which user code may cause, it is suppressed and recorded in `unchecked`.
+        The user's code may cause an exception in the check. The exception is suppressed and recorded in `unchecked`.
         """
         start = time.perf_counter()
         try:

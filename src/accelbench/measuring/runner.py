@@ -49,7 +49,7 @@ class Stamps(Protocol):
 
 
 class Ask(NamedTuple):
-    """A clock's request: steps with one wait at their end, or one step whose parts or phases are timed."""
+    """A clock's request: either several steps with one wait at the end, or one step whose parts or phases are timed."""
 
     num_steps: int = 1
     in_parts: bool = False  # whether to wait after each part of the step
@@ -89,12 +89,12 @@ class Marks:
     def mark_inside(self, phase: Phase) -> None:
         """Marks the end of a phase of the computation.
 
-        In a fused step the phase is `trace`: the computation is only recorded so far.
+        A fused step is recorded first and then runs as a whole. Until it runs, its phase is `trace`.
         """
         self.mark(Phase.trace if self._stamps.fused else phase)
 
     def launched(self) -> None:
-        """Call this when the computation was launched. A fused step runs now, as one phase."""
+        """Call this method when the computation was launched. A fused step was only recorded so far, and now runs."""
         if self._stamps.fused:
             self._stamps.wait()
             self.mark(Phase.execute)
@@ -117,7 +117,7 @@ class RankGroup:
     """The processes (ranks) of a cell, from the view of one rank. The clock of the first rank controls all ranks."""
 
     def begin(self, num_steps: int) -> int:
-        """Makes all ranks run `num_steps` steps, each on its part of every batch. Returns the number of steps here."""
+        """Makes all ranks run `num_steps` steps, each on its part of every batch. Returns how many this rank runs."""
         return num_steps
 
     def end(self) -> None:
@@ -159,7 +159,7 @@ class Timing:
 
     @property
     def steps_s(self) -> list[float]:
-        """Seconds of the measured steps. If there are no single steps: for each block, the mean of its steps."""
+        """Seconds of the single steps. Without single steps: for each block, the mean seconds of its steps."""
         return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property
@@ -169,7 +169,7 @@ class Timing:
 
     @property
     def num_kept(self) -> int:
-        """The number of steps of the steady state whose times are kept. They are the last steps that ran."""
+        """The number of steps of the steady state whose times are kept. These steps are the last steps that ran."""
         num_in_blocks = sum(block.num_steps for block in self.blocks)
         return num_in_blocks + (0 if self.steps_are_blocks else len(self.latency_s))
 
@@ -238,8 +238,8 @@ class Runner:
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Why there is no time for further steps; None if there is time.
 
-        The steps would take `seconds`, and each check takes `step_s`. With `is_least`, the steps belong to the fewest
-        that are published: then only the time limit counts, not the budget.
+        The steps would take `seconds`, and each check takes `step_s`. If `is_least` is true, no number could be
+        published without these steps. Then only the time limit counts, not the budget.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:

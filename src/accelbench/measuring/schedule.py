@@ -76,9 +76,9 @@ class Limits:
         return self._checked_s - time.perf_counter()
 
     def has_time_for_phases(self, step_s: float) -> bool:
-        """Whether to time the phases of steps: if the cell asks for a breakdown, and if there is time.
+        """Whether to time the phases of steps. True if the cell asks for a breakdown, and if there is time.
 
-        `step_s` is the time of one step. If there is no time, adds a note to `left_out`.
+        `step_s` is the time of one step. If there is no time, this method adds a note to `left_out`.
         """
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
@@ -115,8 +115,8 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
     """Measures up to `steps` steps after a warm-up of `warmup` steps.
 
     If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
-    alternate. If `steps` is 1, this step is a block. If the device does not queue steps, all steps are single steps,
-    and blocks consist of them. Measuring ends early when the speed is known well enough (see `EARLY_S`).
+    alternate. If `steps` is 1, the only step is a block. If the device does not queue steps, all steps are single
+    steps, and blocks consist of these steps. Measuring ends early when the speed is known well enough (see `EARLY_S`).
     """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
@@ -139,7 +139,7 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
 
 
 def _num_parts(runner: Runner, steps: int) -> int:
-    """The number of parts into which the steps are divided: about `Window.block_s` each, and enough for an interval."""
+    """The number of parts of the steps. A part takes about `Window.block_s`; the parts are enough for an interval."""
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
     if not runner.fastest_s:  # the time of a step is unknown
@@ -248,8 +248,9 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]:
     """Measures blocks of `block_s` or longer, all with the same number of steps.
 
-    A block is too short if the steps of the warm-up were slower. If a block is too short, or if it compiles, all blocks
-    are measured again. Dropping only the short block would bias the result towards slow blocks.
+    A block can become too short, because its steps are faster than the steps of the warm-up. If a block is too short,
+    or if it compiles, all blocks are measured again. Dropping only short blocks would bias the result towards slow
+    blocks.
     """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))

@@ -94,7 +94,7 @@ def forgets(forward, ids, cache, others):
 def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_path, monkeypatch):
     changing(monkeypatch, forgets)
     (defect,) = engine.run(asked(steps=2), tmp_path).defects
-    assert re.search("differs by .* % from that of a newly built network", defect)
+    assert re.search("differs by .* % from the output of a newly built network", defect)
 
 
 @pytest.mark.parametrize(
