@@ -37,7 +37,7 @@ def run(service, protocol=Protocol.server, *, seed=1, until_s=math.inf, rate=100
 
 def others(served):
     """The defects without those about late requests, which a busy machine explains."""
-    return [defect for defect in served.defects if "late (p99)" not in defect and "were to arrive" not in defect]
+    return [defect for defect in served.defects if "late (p99)" not in defect and "should have arrived" not in defect]
 
 
 def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it_can_be():
@@ -156,7 +156,7 @@ def test_late_requests_make_the_run_invalid():
     assert list(serving._lateness(due, due + 400_000, server)) == []
     (late,) = serving._lateness(due, due + 600_000, server)
     assert late.startswith("requests were issued 0.6 ms late (p99), more than 0.5 ms")
-    assert "were to arrive in" in list(serving._lateness(due, due * 2, server))[1]
+    assert "should have arrived in" in list(serving._lateness(due, due * 2, server))[1]
     few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
     assert list(serving._lateness(due, few_late, server)) == []
     (late,) = serving._lateness(due, few_late, replace(server, percentile=99.9))

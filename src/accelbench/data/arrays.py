@@ -48,9 +48,9 @@ class Encoded:
 
 @contextmanager
 def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
-    """A uint8 .npy file for rows of `shape`.
+    """Opens a .npy file of uint8 for rows of the shape `shape`.
 
-    The caller writes the bytes of the rows one after another, so that all rows together need not fit into memory.
+    The caller writes the bytes of one row after another. So the rows need not fit into memory together.
     """
     with path.open("wb") as file:
         start = _write_head(file, (0, *shape))
@@ -84,7 +84,7 @@ def how_to_prepare(folder: Path) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turns an error of reading a file into a DataError that names the file and what to do."""
+    """A context for reading a file. Turns an error into a DataError that names the file and what the user can do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -94,9 +94,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
-    """Maps a split, or its first `num` images, into memory. Changes of the arrays do not reach the files.
+    """Maps a split, or its first `num` images, into memory. If the arrays are changed, the files stay unchanged.
 
-    Raises DataError: the split is not readable. Raises UnsupportedError: it has fewer than `num` images.
+    Raises DataError: the split is not readable. Raises UnsupportedError: the split has fewer than `num` images.
     """
     images = _map(folder, split, "images")
     labels = _map(folder, split, "labels")
@@ -106,7 +106,7 @@ def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
 
 
 def load_encoded(folder: Path, split: str) -> Encoded:
-    """Maps the picture files of a split into memory. Raises UnsupportedError: the data set does not keep them."""
+    """Maps the picture files of a split into memory. Raises UnsupportedError: the data set has only decoded arrays."""
     if not array_path(folder, split, "encoded").exists():
         raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
     ends = _map(folder, split, "ends").astype(np.int64)
@@ -127,12 +127,12 @@ def _map(folder: Path, split: str, kind: str) -> NDArray[np.uint8]:
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """The digest of a manifest. It ignores the entries `digest` and `source`: equal data may have several sources."""
+    """The digest of a manifest without its entries `digest` and `source`. Equal data may have several sources."""
     return digest({key: value for key, value in manifest.items() if key not in ("digest", "source")})
 
 
 def read_manifest(folder: Path) -> Data:
-    """The description of the data set in `folder`, as records keep it. Random images have no folder.
+    """The description of the data set in `folder` for records. For random images, the folder need not exist.
 
     Raises DataError: the manifest is missing or was altered.
     """
@@ -148,7 +148,7 @@ def check_arrays(folder: Path) -> None:
     for name, described in _read(folder)["files"].items():
         with _reading(folder / name):
             if sha256_of(folder / name) != described["sha256"]:
-                raise ValueError("altered: its checksum is not that of the manifest")
+                raise ValueError("altered: its checksum differs from the checksum in the manifest")
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 
 def read_classes(folder: Path) -> list[str]:
-    """The names of the classes, in the order of their labels; none for random images."""
+    """The names of the classes, in the order of their labels. Random images have no classes."""
     return list(_counts(folder).get("train", ()))
 
 

@@ -18,7 +18,7 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
 def decode(content: bytes, side: int) -> NDArray[np.uint8]:
-    """Decodes a picture of one of `FORMATS`. Its name does not matter.
+    """Decodes a picture of one of `FORMATS`. The name of its file does not matter.
 
     The Exif orientation is applied. Grey, palette and CMYK pictures become RGB; transparent pixels become white. If
     there are several frames, the first is used. The picture is resized to `side` x `side` with Pillow's antialiased

@@ -1,4 +1,4 @@
-"""The sources of a data set: original files of the user, else a download, else a marked stand-in."""
+"""Obtains a data set from the user's original files, else from a download, else from a stand-in that is marked."""
 
 import hashlib
 import importlib
@@ -31,7 +31,7 @@ class File:
     sha256: str  # 64 hexadecimal digits
 
     def read(self, path: Path) -> bytes:
-        """The checked bytes of the file at `path`. Raises DataError: it is missing, or it is another file."""
+        """Reads and checks the file at `path`. Raises DataError: the file is missing, or its digest is wrong."""
         try:
             content = read_bytes(path)
         except OSError as error:
@@ -42,7 +42,7 @@ class File:
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
-    """Downloads the files that `folder` lacks, or that are damaged. Raises DownloadError: no mirror has them all."""
+    """Downloads files that are missing or damaged in `folder`. Raises DownloadError: no mirror has all of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     failures = ""
     for mirror in mirrors:
@@ -86,7 +86,7 @@ class Obtained:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the arrays of a data set are written, and its settings."""
+    """Where the arrays of a data set are written, and the settings of the data set."""
 
     folder: Path  # folder of {train,test}_{images,labels}.npy
     settings: Mapping[str, int] = field(default_factory=dict)  # settings of this data set, such as `image_size`
@@ -105,7 +105,7 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet(DataSet):
-    """A data set of original files: the user's, else downloaded ones, else a stand-in."""
+    """A data set of original files. They are the user's files, else downloaded files, else a stand-in."""
 
     title: str  # name in messages
     home: str
@@ -120,7 +120,7 @@ class FileSet(DataSet):
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays. `auto`: from the files in `home`, else from a download, else from the stand-in."""
+        """Writes the arrays. With `auto`, they come from files in `home`, else from a download, else the stand-in."""
         if source not in ("auto", "download"):
             is_private = source.startswith(("/", "~"))  # the manifest then has only the file's name
             shown = Path(source).name if is_private else source
@@ -163,7 +163,7 @@ def find(name: str) -> DataSet:
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """The source of a data set, and the result of `listed` for it. If they change, DVC prepares the data set again."""
+    """The source of a data set and the result of `listed`. If either changes, DVC prepares the data set again."""
     home = find(name).home
     # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():

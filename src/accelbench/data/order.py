@@ -1,4 +1,4 @@
-"""The samples of each batch. A batch has the same samples for every engine, device and pipeline."""
+"""Decides which samples each batch has. The samples are the same for every engine, device and pipeline."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -26,7 +26,7 @@ def num_drawn_ahead(num_bytes: int) -> int:
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
     """Divides the indices of `num` samples into a part to train on and a part to evaluate on. Each part is ascending.
 
-    The division is the same for all seeds and settings: otherwise two settings would aim at different targets.
+    The division is the same for all seeds and settings. Otherwise, two settings would aim at different targets.
 
     Args:
         share: the share of the samples to evaluate on.
@@ -46,13 +46,13 @@ def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
 class Order:
     """Batches, as indices of samples.
 
-    An iterator makes one pass over the data, or if `endless` one pass after another. If `shuffle`, each pass has a new
-    order, which depends only on `seed` and on the number of the pass.
+    An iterator makes one pass over the data. If `endless` is true, it makes one pass after another. If `shuffle` is
+    true, each pass has a new order, which depends only on `seed` and on the number of the pass.
 
     Args:
         num: number of samples.
-        last: what to do with a short last batch of a pass. `pad` is for devices that compile each shape anew: the feed
-            later fills the batch up with black images labelled -1. Endless passes drop a short batch.
+        last: what to do with a short last batch of a pass. `pad` is for devices that compile each shape anew. With it,
+            the feed later fills the batch up with black images labelled -1. Endless passes drop a short batch.
         part: (index, number): which one of `number` equal parts of every batch to yield. A short batch that is not
             divisible by `number` is dropped.
         among: indices of `num` samples in a larger data set; the batches consist of these.
@@ -102,7 +102,7 @@ class Order:
             yield from self.one_epoch()
 
     def epochs(self) -> Iterator[Indices]:
-        """The indices of each pass as one array, as iterating gives them in batches."""
+        """Yields the indices of each pass as one array. Iterating over the object gives the same indices in batches."""
         yield np.concatenate(list(self.one_epoch()))
         while self.endless:
             yield np.concatenate(list(self.one_epoch()))

@@ -1,4 +1,4 @@
-"""Pictures -> arrays. Pictures are listed from a folder or an untrusted archive, divided into splits, and decoded."""
+"""Turns pictures into arrays. The pictures of a folder or an untrusted archive are divided into splits and decoded."""
 
 import hashlib
 import lzma
@@ -60,7 +60,7 @@ class Folder:
         return [path.relative_to(self.path).as_posix() for path in paths]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file. Raises DataError: it is too large, or no file. Raises OSError: the disk fails."""
+        """The bytes of one file. Raises DataError: it is too large, or not a file. Raises OSError: the disk fails."""
         path = self.path / name
         if not path.is_file():
             raise DataError("not a file, but a folder, a device or a link to nothing")
@@ -208,15 +208,15 @@ def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Pict
 
 
 def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
-    """Writes the arrays of the pictures of `source` into `folder`. The memory does not grow with their number.
+    """Converts the pictures of `source` into arrays in `folder`. Many pictures need no more memory than few.
 
-    `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg` it also gets the bytes of the files
-    (`Encoded`).
+    `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg`, it also gets the bytes of the picture
+    files (`Encoded`).
 
     Args:
         classes: names in lower case and singular, in the order of their labels; None: the folders' names.
         side: height and width of the images.
-        max_images: number of pictures to use, the same share of each split, in its random order; 0: all.
+        max_images: number of pictures to use, in random order, with the same share of each split; 0: all pictures.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
@@ -249,10 +249,10 @@ def _write(
     side: int,
     names: dict[bytes, str],
 ) -> None:
-    """Writes the good pictures of a split. Notes in each other picture why it is refused, such as a copy.
+    """Writes the good pictures of a split. In each refused picture, notes the reason, such as being a copy.
 
-    `names`: digest of a file -> name of the first picture with this digest. A copy in both splits would leak into the
-    test set.
+    `names`: digest of a file -> name of the first picture with this digest. Copies are refused, because with a copy in
+    each split, training pictures would leak into the test set.
     """
 
     def read(picture: Picture) -> tuple[bytes, bytes] | None:
@@ -293,7 +293,7 @@ def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[st
     for split, pictures in splits.items():
         labels = {picture.label for picture in pictures}
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
-            few = f"a class needs at least {MIN_PICTURES} pictures, in folders and not in archives"
+            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives inside are not read"
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 

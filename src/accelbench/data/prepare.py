@@ -115,8 +115,8 @@ def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[st
 def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
     """Replaces the prepared data set `name`. `write` writes the new arrays into an empty folder.
 
-    A folder can't replace another in one step, so the old one is removed first. If the process is killed before the new
-    one is in place, there is no folder.
+    A folder can't replace another folder in one step. So the old folder is removed first. If the process is killed
+    before the new folder is in place, there is no folder.
 
     Raises BusyError: another process is replacing the same folder. Raises DataError: the folder can't be written.
     """
@@ -140,7 +140,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 
 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether the prepared arrays come from the user's files, judged by the files' names, sizes and times of change."""
+    """Whether the prepared arrays come from the user's files. Names, sizes and times of change of the files decide."""
     try:
         return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):
@@ -148,7 +148,7 @@ def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
-    """Prepares the user's own files as the data set `data.name`. Raises DataError: they make no data set."""
+    """Prepares the user's own files as the data set `data.name`. Raises DataError: the files make no data set."""
     files = _files(data)  # listed before they are read: if they change while they are read, they are read again later
     path = Path(str(data.path))
 

@@ -1,7 +1,7 @@
 """Stand-ins for data sets that are not available. Each class is a digit, drawn in random places, sizes and colours.
 
-With them everything runs without a network. A network learns them fast, so an accuracy on a stand-in is comparable with
-no other accuracy.
+With stand-ins, everything runs without an internet connection. A model learns a stand-in fast. So an accuracy on a
+stand-in can't be compared with any other accuracy.
 """
 
 from functools import lru_cache
@@ -36,7 +36,7 @@ def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) ->
 
 
 def save_drawn(folder: Path, side: int, *, in_colour: bool) -> str:
-    """Draws ten classes in turn into `folder`; the bytes are the same each time. Returns a description."""
+    """Draws images of ten classes in turn into `folder`, with the same bytes each time. Returns a description."""
     for seed, (split, num) in enumerate(NUM_DRAWN.items()):
         rng = np.random.default_rng(seed)
         images = np.stack([draw(index % 10, side, rng, in_colour=in_colour) for index in range(num)])

@@ -1,4 +1,4 @@
-"""Memory allocators: which this machine has, how a process gets one, and which one a process has."""
+"""Memory allocators: finds installed ones, makes a new process use one, and detects which one this process uses."""
 
 import contextlib
 import ctypes
@@ -56,7 +56,7 @@ def checksum(path: Path) -> str:
 
 
 def why_missing(allocator: Allocator) -> str | None:
-    """Why no process on this machine can have the allocator; None if one can."""
+    """Why a process on this machine can't use the allocator. None if it can use the allocator."""
     if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
         return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
     if allocator not in LIBRARIES or library(allocator) is not None:
@@ -66,7 +66,7 @@ def why_missing(allocator: Allocator) -> str | None:
 
 
 def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables that give a new process the allocator. They keep other settings of `variables`."""
+    """The environment variables that make a new process use the allocator. Other settings in `variables` are kept."""
     if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # if two libraries have a function, the first one's is used
@@ -74,7 +74,7 @@ def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ)
 
 
 def running() -> Running | None:
-    """The memory allocator of this process: the library whose allocating function the linker chose; None if unknown."""
+    """The memory allocator of this process: the library whose `posix_memalign` the linker chose. None if unknown."""
     program = ctypes.CDLL(None)
     # Frameworks allocate tensors with this function.
     path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)

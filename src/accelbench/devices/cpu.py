@@ -27,7 +27,7 @@ FAST_INTEGERS = ("avx_vnni", "avx512_vnni", "amx_int8")
 
 
 def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
-    """Whether the CPU of a report has one of these features of `INSTRUCTION_SETS`."""
+    """Whether the CPU of a report has at least one of these instruction sets (see `INSTRUCTION_SETS`)."""
     return not set(instruction_sets).isdisjoint(report.details.get("instruction_sets", "").split())
 
 
@@ -60,7 +60,7 @@ def name(root: Path = Path("/")) -> str:
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Logical cores that this process may use: its affinity, limited by its cgroup's quota (rounded up)."""
+    """How many logical cores this process may use: its affinity, limited by its cgroup's quota (rounded up)."""
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))

@@ -18,7 +18,7 @@ Counters = dict[str, Callable[[], float | None]]
 class Rapl:
     """Joules of all processor packages since this object was made (Linux, Documentation/power/powercap).
 
-    It corrects for wraps of the counters.
+    If a counter wraps around, the sum is corrected.
     """
 
     def __init__(self, packages: list[Path]) -> None:

@@ -88,7 +88,7 @@ def visible_handles() -> list[Handle]:
 
 
 def _speed(handle: Handle) -> tuple[int, int]:
-    """A sort key for speed. Newer GPUs have larger keys; among equally new ones, GPUs with more memory do."""
+    """A key that sorts GPUs by speed. Newer GPUs have larger keys. If GPUs are equally new, more memory counts."""
     major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return 10 * major + minor, memory.total if memory else 0

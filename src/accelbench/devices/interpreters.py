@@ -1,4 +1,4 @@
-"""Other Python interpreters that cells may run in (`python=`). There they import accelbench and the user's folders."""
+"""Other Python interpreters, in which cells may run (`python=`). They import accelbench and the user's modules, too."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def own_folders() -> list[str]:
 
 
 def own_variables() -> dict[str, str]:
-    """Environment variables of a process of our own interpreter, which imports modules from the same folders."""
+    """Environment variables for a new process of our interpreter that imports from the same folders as this process."""
     home = os.path.dirname(os.__file__)
     library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])
@@ -89,7 +89,10 @@ def own_variables() -> dict[str, str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """Environment variables of a process of `file`: its environment is active, and it imports from `folders` too."""
+    """Environment variables for a process of the interpreter `file`.
+
+    They activate the interpreter's environment and make it also import modules from `folders`.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
     return {**kept, "PATH": os.pathsep.join(path), "PYTHONPATH": os.pathsep.join([*folders, *own_folders()])}
@@ -97,7 +100,10 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 
 @cache
 def look(python: str, *modules: str) -> Interpreter:
-    """The interpreter's answers, also about `modules`. Raises UserError: it is missing, or it is no Python."""
+    """Asks an interpreter for its version, its packages and `modules`.
+
+    Raises UserError: the interpreter is missing, or is no Python.
+    """
     file = executable(python)
     done = None
     words = [file, "-c", SCRIPT, os.pathsep.join(own_folders()), *COMPUTING, "--", *DISTRIBUTIONS, *modules]

@@ -1,10 +1,12 @@
 """The thresholds of glibc's malloc, which malloc adapts to the blocks that a process frees.
 
-They decide which blocks are mapped by themselves, and when the heap returns memory to the system. A forked process
-inherits the thresholds of its parent, which imported other libraries, too. So the process has half as many page faults
-as a script that imports only torch. glibc has no function to read the thresholds, and stops adapting them once
-`mallopt` sets them. To find their addresses, a short-lived child process sets them, and compares the library's data
-before and after (`struct malloc_par` in glibc's malloc.c).
+The thresholds decide which blocks malloc maps separately, and when the heap returns memory to the system. A forked
+process inherits the thresholds of its parent. If the parent has imported many libraries, the process has only half as
+many page faults as a script that imports only torch. So this module can restore earlier thresholds.
+
+glibc has no function to read the thresholds. After `mallopt` has set them, glibc no longer adapts them. So a
+short-lived child process sets them and compares the library's data before and after. This shows the addresses of the
+thresholds (`struct malloc_par` in glibc's malloc.c).
 """
 
 import contextlib
@@ -29,13 +31,13 @@ def note() -> None:
 
 
 def restore() -> None:
-    """Sets the thresholds to the kept ones. malloc continues to adapt them."""
+    """Sets the thresholds to the values that `note` kept. malloc continues to adapt them."""
     _set(_noted)
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context that restores the thresholds at its end. Before `note` it does nothing."""
+    """A context that restores the thresholds at its end. Before the first call of `note`, it does nothing."""
     values = _values()
     try:
         yield
@@ -76,7 +78,7 @@ def _addresses() -> list[int]:
 
 
 def _place_of(option: int, start: int, size: int) -> int:
-    """The address at which `mallopt` keeps an option; 0 if not exactly one place changes."""
+    """The address at which `mallopt` keeps an option. 0 if no place changes, or if several places change."""
     before = ctypes.string_at(start, size)
     ctypes.CDLL("libc.so.6").mallopt(option, UNLIKELY)
     words = zip(struct.iter_unpack("N", before), struct.iter_unpack("N", ctypes.string_at(start, size)), strict=True)

@@ -1,4 +1,4 @@
-"""Installed packages: their folders and versions, without importing them; and how to install a missing one."""
+"""Finds folders and versions of installed packages without importing them, and how to install a missing one."""
 
 import contextlib
 import importlib.metadata

@@ -17,7 +17,7 @@ def check_clocks() -> None:
     """Checks that no library replaces the clocks. Raises UserError: a library does."""
     with open("/proc/self/maps") as maps:
         if any(REPLACES in line for line in maps):
-            raise UserError(f"{REPLACES} replaces the clocks, so nothing can be timed: run without it (LD_PRELOAD)")
+            raise UserError(f"{REPLACES} replaces the clocks, so nothing can be timed: remove it from LD_PRELOAD")
 
 
 def started_boot_s(pid: int | str = "self") -> float:
@@ -94,7 +94,7 @@ def throttle_files(root: Path = Path("/")) -> list[Path]:
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
-    """Seconds for which the quota has stopped the group so far; None if no file of `throttle_files` has them."""
+    """Seconds for which the quota has stopped the cgroup so far. None if no file of `throttle_files` reports them."""
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 

@@ -43,7 +43,10 @@ def fastest_for(engine: str) -> Device:
 
 
 def look(device: Device, **options: Any) -> DeviceReport:
-    """The report on `device` here. `options` are passed to its module. It imports no framework and opens no device."""
+    """The report on `device` on this machine. `options` are arguments of the device's module.
+
+    Making the report imports no framework and opens no device.
+    """
     # Imported here: the machine may lack libraries that the modules of other devices import.
     report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**options)
     return report

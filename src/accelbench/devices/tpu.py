@@ -34,7 +34,7 @@ HOW_OLDER = "pip install 'torch_xla[tpu]'"
 def look(
     root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
 ) -> DeviceReport:
-    """The report on the TPU. `root`: folder with sys/ and dev/. `torch_xla_folder`: default: the installed one."""
+    """The report on the TPU. `root`: folder with sys/ and dev/. `torch_xla_folder`: by default the installed one."""
     chips = find_chips(root)
     if not chips:
         return absent(Device.tpu, "no TPU chip on the PCI bus")

@@ -1,4 +1,4 @@
-"""XLA on the CPU: the software of TPUs, on any machine that torch_xla is built for."""
+"""XLA on the CPU. The software of TPUs runs there on any machine for which torch_xla is built."""
 
 import dataclasses
 from pathlib import Path

@@ -71,7 +71,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
 
 
 def respond(request: Request) -> Outcome:
-    """Runs the action of `request` and returns its outcome. If the action fails, the outcome has the error."""
+    """Runs the action of `request` and returns an outcome. If the action fails, the outcome has the error."""
     cell = request.cell
     data_folder = Path(request.data_folder)
     answer = Outcome(status=Status.ok)

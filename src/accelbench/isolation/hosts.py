@@ -42,7 +42,7 @@ MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free
 
 
 class Hosts:
-    """The hosts of a sweep, one for each environment (`HostSpec.key`). A context: its end kills all hosts.
+    """The hosts of a sweep, one for each environment (`HostSpec.key`). A context that kills all hosts at its end.
 
     A host is started when it is first needed. It is killed if it does not answer until `margin_s` seconds after a
     request's `timeout_s`. `listener` is called with the output of cells and hosts, after they have ended. `meanwhile`
@@ -79,7 +79,8 @@ class Hosts:
         """Runs `cell` in a fresh process, or in one per rank. Returns its outcome, also if the cell fails.
 
         If the engine loads an exported network that does not exist yet, another process exports it first. The trained
-        weights are written to the file `weights`, the raw times of requests to the file `requests`; None: not saved.
+        weights are written to the file `weights`, and the raw times of requests to the file `requests`. If a file is
+        None, nothing is written to it.
 
         The status is `ok` if the cell was measured. The sweep decides later whether the numbers are valid. When this
         method returns, the process may not have ended yet, but it ends before another one starts.
@@ -160,7 +161,7 @@ def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
 
 
 def _only_accelbench(folder: Path) -> str:
-    """A folder that contains only a link to the package, not the packages that are installed beside it."""
+    """Makes a folder that contains only a link to accelbench, without the packages that are installed beside it."""
     parent = folder / "package"
     if not parent.exists():
         parent.mkdir()

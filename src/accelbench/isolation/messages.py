@@ -46,8 +46,8 @@ class Request:
 class Outcome(Ended):
     """How a request ended. The child reports it, and the host adds `system`.
 
-    `reason` and `error` are safe to print: secrets are replaced by ***. `reason` is shortened to `MAX_REASON`
-    characters. Of `error`, only the last `MAX_TEXT` characters are kept. Only the first rank has a measurement.
+    `reason` and `error` are safe to print: *** replaces secrets. `reason` is shortened to `MAX_REASON` characters, and
+    `error` keeps only its last `MAX_TEXT` characters. Only the first rank has a measurement.
     """
 
     ceilings: Ceilings | None = None  # ceilings of a probed device

@@ -95,7 +95,7 @@ class _Counters(NamedTuple):
 
 
 class Sampler:
-    """Samples a process and its descendants at each call of `sample`. The host calls it again after `pause_s`.
+    """Samples a process and its descendants at each call of `sample`. The host waits `pause_s` between two calls.
 
     Percentages are relative to one core. The main series are:
 
@@ -178,8 +178,8 @@ class Sampler:
 def _shares(before: _Counters, after: _Counters) -> dict[str, float | None]:
     """The values of the series between two samples.
 
-    They are None if the samples are too close, or if a counter has decreased. A counter decreases if a process has
-    ended and its parent has not waited for it: the usage of the process is then lost.
+    They are None if the samples are too close, or if a counter has decreased. If a process ends and its parent does not
+    wait for it, the kernel forgets the usage of the process, and the counter decreases.
     """
     wall_s = after.at_s - before.at_s
     # Differences in whole ticks, so that rounding never makes the kernel's part larger than the whole.
@@ -228,7 +228,7 @@ def _usage(pid: int) -> _Usage:
 def _waits(pids: Iterable[int]) -> dict[str, int]:
     """Id of a thread -> nanoseconds for which it was ready but had no core, for at most `MAX_THREADS` threads.
 
-    It is field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    The time is field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
     """
     waited_ns: dict[str, int] = {}
     for pid in pids:

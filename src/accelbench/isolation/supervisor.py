@@ -79,7 +79,7 @@ class _Rank:
         return self.is_over and (self.answer is None or self.answer.status != Status.ok)
 
     def read(self) -> None:
-        """Reads the next report. If there is none, or only a part of one, the process has died."""
+        """Reads the next report. If there is no report, or only a part of a report, the process has died."""
         try:
             message = self.pipe.recv_bytes() if self.pipe.poll() else b""
         except (EOFError, OSError):
@@ -162,7 +162,7 @@ class _Run:
         return self._timeout()
 
     def _read(self, timeout_s: float, *stdin: int) -> bool:
-        """Waits for a report of a running process. Returns whether one came. Ends the host if `stdin` is closed."""
+        """Waits for a report of a running process. Returns whether it came. Ends the host if `stdin` is closed."""
         running = [rank for rank in self.ranks if not rank.is_over]
         sources = [source for rank in running for source in rank.sources]
         ready = connection.wait([*sources, *stdin], max(0.0, timeout_s))

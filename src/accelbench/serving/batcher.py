@@ -1,4 +1,4 @@
-"""Yields batches of requests: requests that have arrived, or further queries of a client that waits for each answer."""
+"""Yields batches of requests. They arrive at random times, or come from a client that waits for each answer."""
 
 import contextlib
 import fcntl
@@ -37,8 +37,8 @@ TIME_LIMIT = "the cell's time limit"
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
     """Yields the batches of queries of `size` samples, one query after another.
 
-    The iteration ends when `duration_s` seconds are over and there were `least` queries, or when `time.perf_counter()`
-    is `until_s`.
+    The iteration ends when `duration_s` seconds are over and at least `least` queries were made. It also ends when
+    `time.perf_counter()` reaches `until_s`.
     """
     end_s = time.perf_counter() + duration_s
     for query in itertools.count():
@@ -50,11 +50,11 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
 
 
 def due_ns(num: int, rate: float, seed: int) -> Times:
-    """When each of `num` requests is due, in nanoseconds, ascending, at a mean rate of `rate` per second.
+    """The times at which `num` requests are due, in nanoseconds and rising order. The mean rate is `rate` per second.
 
-    If the number of arrivals of a Poisson process in an interval is fixed, their times are sorted uniform numbers
-    (Ross, Stochastic Processes, theorem 2.3.1). The number is fixed here, so that every run has exactly the requested
-    rate. In a plain Poisson process, the rate would vary by a share of 1 / sqrt(num).
+    The requests arrive as in a Poisson process, but their number is fixed, so that every run has exactly the requested
+    rate. Then the times are sorted uniform random numbers (Ross, Stochastic Processes, theorem 2.3.1). In a plain
+    Poisson process, the rate would vary by a share of 1 / sqrt(num).
     """
     times = np.random.default_rng(seed).random(num)
     times.sort()
@@ -73,7 +73,8 @@ def num_requests(server: Server) -> int:
 class Arrivals:
     """Requests that a generator process issues.
 
-    The process starts at creation. It issues requests while `batches` is iterated, and ends with the context.
+    The process starts when this object is created. It issues requests while `batches` is iterated. It ends when the
+    context ends.
     """
 
     def __init__(self, server: Server, seed: int, until_s: float) -> None:
@@ -174,7 +175,7 @@ class Arrivals:
         return self.due[:num].copy(), self._times[1, :num].copy()
 
     def death(self) -> str | None:
-        """A message if the process ended too early, else None. Call it after the end of the context."""
+        """A message if the process ended too early, else None. Call this method after the end of the context."""
         code = self._process.returncode
         num = len(self.due)
         # If the run ended early, the context has killed the process.

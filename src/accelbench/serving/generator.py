@@ -1,7 +1,8 @@
 """The process that issues requests. It issues each request when it is due, without waiting for answers (open loop).
 
-The process runs this file, with only the standard library. So it starts in some milliseconds, and no import of the
-package can make it late. Each byte on the pipe is a request. The second argument is the pipe's file descriptor.
+The process runs this file, which imports only the standard library. So it starts in some milliseconds, and no import of
+accelbench can delay a request. For each issued request, the process writes one byte to a pipe. The second argument is
+the pipe's file descriptor.
 """
 
 import contextlib
@@ -22,8 +23,8 @@ def main() -> None:
     """Issues the requests of a file in shared memory. The first argument is its file descriptor.
 
     The file has four rows of int64, in nanoseconds of CLOCK_MONOTONIC. The first row has the times when requests are
-    due. It is complete when standard input has a line. This process writes the second row: the times when it has issued
-    the requests.
+    due. This row is complete when standard input has a line. The process writes the times when it has issued the
+    requests into the second row.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

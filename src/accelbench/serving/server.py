@@ -47,10 +47,10 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The raw times of each request, in nanoseconds of CLOCK_MONOTONIC; -1: did not happen.
+    """The raw times of each request, in nanoseconds of CLOCK_MONOTONIC. If something did not happen, its time is -1.
 
-    With `protocol=multi_stream`, they are the times of queries. If the run ended early, it has only requests that were
-    answered, or that had waited for longer than the latency limit.
+    With `protocol=multi_stream`, they are the times of queries instead of requests. If the run ended early, requests
+    without an answer are left out, unless they had waited for longer than the latency limit.
     """
 
     due: Times
@@ -69,10 +69,10 @@ class Served:
 
 
 def serve(service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf) -> Served:
-    """Serves requests by `protocol`; see docs/serving.md. It ends at the latest at `until_s` of `time.perf_counter`.
+    """Serves requests by `protocol`; see docs/serving.md. Ends at the latest when `time.perf_counter()` is `until_s`.
 
-    An exception of a worker is counted as an error. But if memory runs out, or if `service.prepare` fails, the
-    exception is raised. Raises RuntimeError if no request was answered.
+    If a worker raises an exception, it counts as an error of the requests. But if memory runs out, or if
+    `service.prepare` fails, the exception is raised. Raises RuntimeError if no request was answered.
     """
     # Only one worker if queries follow one another: a second worker would begin a query before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
@@ -102,7 +102,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
 
 def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
-    """Serves requests that arrive at random times, whether or not earlier ones have been answered."""
+    """Serves requests that arrive at random times, whether or not earlier requests have been answered."""
     with Arrivals(server, seed, until_s) as arrivals:
         crew.answered = arrivals.answered
         crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
@@ -115,7 +115,7 @@ def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tupl
 
 
 def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
-    """Serves queries that follow one another, or full batches without a pause."""
+    """Serves queries one after another. With protocol=offline, serves full batches without a pause."""
     max_batch = crew.service.max_batch
     size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
     memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # mmap, so that only used pages take memory with any allocator
@@ -143,11 +143,11 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
         yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {advice}"
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
-        yield f"{len(due)} requests were to arrive in {asked_s:.2f} s, but took {offered_s:.2f} s"
+        yield f"{len(due)} requests should have arrived in {asked_s:.2f} s, but arrived in {offered_s:.2f} s"
 
 
 class _Crew:
-    """The workers of a service. The first runs in the caller's thread, each other one in a new thread."""
+    """The workers of a service. The first worker runs in the caller's thread, each other worker in a new thread."""
 
     error: str | None = None
     # Two rows that workers write: when each sample was dispatched, and when it was done (below 0: its batch failed).
@@ -164,7 +164,7 @@ class _Crew:
     def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
         """Prepares all workers, calls `wait`, then computes the batches.
 
-        Raises an exception that is no error of a request (see `serve`).
+        If an exception is no error of a request (see `serve`), this method raises it.
         """
 
         def begin() -> None:

@@ -70,9 +70,9 @@ def summarised(served: Served, cell: Cell) -> Serving:
 
 
 def write_times(rows: Sequence[Times], path: Path) -> str:
-    """Writes `ROWS` as a .npy file, int64 (4, requests). Returns the file's sha256.
+    """Writes the rows `ROWS` into a .npy file of int64 with the shape (4, requests). Returns the sha256 of the file.
 
-    If it raises OSError, an older file stays unchanged.
+    If writing raises OSError, an older file stays unchanged.
     """
     with writing(path) as written:
         with written.open("wb") as file:
@@ -83,7 +83,7 @@ def write_times(rows: Sequence[Times], path: Path) -> str:
 def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:
     """A percentile of the latencies of queries that follow one another, and the bounds of its interval, in ns.
 
-    All are None if there are too few queries, or if one failed.
+    If there are too few queries, or if a query failed, all three values are None.
     """
     if len(served.done) < num_requests_for(percent) or (served.done < 0).any():
         return None, None, None

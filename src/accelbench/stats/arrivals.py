@@ -1,4 +1,7 @@
-"""Statistics of times to a target. The functions are pure; a time of inf is a run that missed the target."""
+"""Statistics of the times in which runs reached a target. If a run missed the target, its time is inf.
+
+All functions are pure.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ QUANTILES = 2.8016  # quantiles of the normal distribution, summed: two-sided te
 
 @dataclass(frozen=True)
 class ArrivalRatio:
-    """The first setting's time over the second's. The bounds are None if there are too few runs."""
+    """The time of the first setting divided by the time of the second. With too few runs, the bounds are None."""
 
     ratio: float | None  # `median_ratio`
     low: float | None
@@ -24,9 +27,9 @@ class ArrivalRatio:
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
     """Compares the times of two settings.
 
-    If all runs train for the same number of epochs, they have different budgets of time. `budget` is then the shortest
-    budget of a run that missed the target. Later arrivals of other runs count as missed, because the run with this
-    budget could not have reached the target so late.
+    If all runs train for the same number of epochs, slow runs have more time than fast runs. `budget` is then the
+    shortest time in which a run ended without reaching the target. If another run reached the target later than
+    `budget`, it counts as missed, because the run that ended first had no chance to reach the target so late.
     """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
@@ -35,7 +38,7 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bounds of the median: order statistics, from the binomial distribution. None for fewer than 6 times."""
+    """The 95 % bounds of the median: order statistics, chosen by the binomial distribution. None for under 6 times."""
     from scipy.special import bdtr
 
     num, ordered = len(times), sorted(times)
@@ -48,13 +51,14 @@ def ratio_interval(
 ) -> tuple[float, float] | None:
     """95 % bounds of the ratio of the first times to the second times. They may be 0 and inf. None for too few runs.
 
-    The bounds are the k-th smallest and the k-th largest ratio of all pairs. k is from the normal approximation of Mann
-    and Whitney's U (Hollander and Wolfe, Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on
-    each side, it is the exact k, or the exact k less 1.
+    A ratio is computed for each pair of a first and a second time. The bounds are the k-th smallest and the k-th
+    largest ratio. The number k follows from the normal approximation of Mann and Whitney's U (Hollander and Wolfe,
+    Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, k is exact or too small by 1.
 
-    The time of a run that missed the target is unknown. It is at least the budget (None: just above the last arrival)
-    and may be infinite. The lower bound uses the smallest possible ratio of each pair, the upper bound the largest. If
-    both runs of a pair missed the target, these ratios are 0 and inf. This can only widen the interval.
+    If a run missed the target, its time is unknown. The time is at least `budget`, and may be infinite. If `budget` is
+    None, the time is longer than all times of runs that reached the target. So the ratio of a pair has a smallest
+    and a largest possible value. The lower bound uses the smallest values, the upper bound the largest values. If both
+    runs of a pair missed the target, these values are 0 and inf. This can only widen the interval.
     """
     num_pairs = len(first) * len(second)
     sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
@@ -69,8 +73,11 @@ def ratio_interval(
 
 
 def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963) on logarithms; see `ratio_interval`."""
-    # It is the median ratio of all pairs, without pairs of two runs that missed. None if the median is infinite or 0.
+    """The median of the ratios of all pairs (see `ratio_interval`). None if it is infinite or 0.
+
+    It is Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963) on logarithms.
+    """
+    # Pairs of two runs that missed the target have no ratio.
     with np.errstate(invalid="ignore"):
         logs = np.subtract.outer(np.log(first), np.log(second))
     ratios = logs[~np.isnan(logs)]
@@ -79,16 +86,16 @@ def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | Non
 
 
 def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool:
-    """Whether the mean of several runs is beyond the threshold, by Student's one-sided test at 99 %.
+    """Whether the mean of several runs is surely beyond the threshold: Student's one-sided test at 99 %.
 
-    False for a single run, and for values that are not finite.
+    False if there is only one run, or if a value is not finite.
     """
     low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
     return high < threshold if lower else low > threshold
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
-    """Seeds on each side with which a true ratio is significant in 80 % of cases; at least 6, as a median needs.
+    """How many seeds each side needs to make a true ratio significant in 80 % of cases. At least 6, as a median needs.
 
     Args:
         ratio: the true ratio of the times.

@@ -1,4 +1,4 @@
-"""The interval of a difference of two means, by a hierarchical bootstrap. The functions are pure."""
+"""The interval of a difference of two means, by a bootstrap of processes. The functions are pure."""
 
 import math
 from functools import cache
@@ -17,20 +17,22 @@ Floats = NDArray[np.float64]
 def difference_interval(first: Floats, second: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Bounds of the second mean minus the first mean.
 
-    Each value stands for one process. It is the median of the process's blocks, so it already contains their spread and
-    their autocorrelation. Only processes are drawn, with replacement. If blocks were drawn as well, their spread would
-    count twice (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8; for the process as the unit:
-    Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013).
+    Each value stands for one process: it is the median of the blocks of this process. So the value already contains the
+    spread and the autocorrelation of the blocks. Only processes are drawn, with replacement. If blocks were drawn as
+    well, their spread would count twice (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8).
+    Kalibera and Jones (Rigorous Benchmarking in Reasonable Time, ISMM 2013) also use the process as the unit.
 
-    With few processes, plain percentiles are too narrow: with five on each side, they raise 12 % false alarms. So the
-    bounds are expanded percentiles (Hesterberg, What Teachers Should Know About the Bootstrap, The American
-    Statistician 69, 2015, section 5.3): deviations are multiplied by sqrt(n / (n - 1)), and the normal distribution's
-    tail at the t quantile replaces the nominal tail. The interval is at least as wide as Welch's on either side,
-    because draws from five values have no long tails. Of 2,000 pairs of equal processes, 3 to 5 % appear different.
-    docs/comparing.md has the power.
+    With few processes, plain percentiles of the draws are too narrow: with five processes on each side, they raise 12 %
+    false alarms. So the percentiles are expanded in two ways (Hesterberg, What Teachers Should Know About the
+    Bootstrap, The American Statistician 69, 2015, section 5.3). Deviations are multiplied by sqrt(n / (n - 1)). The
+    percentile is the share of the normal distribution beyond the quantile of Student's t.
 
-    Each side has at least two values. If the sides have different numbers of values, the bounds are wider: with 5 and
-    20 values, Welch's would raise 6 to 8 % false alarms. The draws are seeded, so equal values give equal bounds.
+    Draws from five values have no long tails. So each bound is at least as far out as the bound of Welch's interval. Of
+    2,000 simulated pairs of equal processes, 3 to 5 % appear different. docs/comparing.md describes the power.
+
+    Each side has at least two values. If one side has more values than the other, the interval is made wider, because
+    with 5 and 20 values Welch's interval would raise 6 to 8 % false alarms. The draws are seeded, so equal values give
+    equal bounds.
     """
     from scipy.special import ndtr  # not at the top: see `means.student_quantile`
 
@@ -46,7 +48,7 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
 
 
 def _degrees_of_freedom(first: Floats, second: Floats) -> float:
-    """Welch's degrees of freedom. If the numbers of values differ, those of the smaller sample."""
+    """Welch's degrees of freedom. If the samples differ in size, the degrees of freedom of the smaller sample."""
     # In the difference of two samples, skewness cancels only if they are of equal size.
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):

@@ -31,9 +31,9 @@ def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
 
 
 def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
-    """The difference of two means of at least two values each. The interval assumes no common variance (Welch).
+    """The difference of two means of at least two values each, by Welch's method: the variances may differ.
 
-    If neither sample varies, its bounds equal the difference.
+    If neither sample varies, both bounds of the interval equal the difference.
     """
     mean = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
@@ -51,10 +51,10 @@ def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
 
 
 def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval of the first share minus the second share, for two sides that answered the same questions.
+    """The interval of the first share of right answers minus the second. Both sides answered the same questions.
 
-    It is Wald's interval, with half a count added to each of the four cells of the table (Agresti and Min, Statistics
-    in Medicine 24, 2005).
+    It is Wald's interval. Half a count is added to each of the four numbers in the table of right and wrong answers
+    (Agresti and Min, Statistics in Medicine 24, 2005).
 
     Args:
         num: number of questions, at least 1.

@@ -85,13 +85,15 @@ class Sample:
     def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
         """Bounds that contain the true percentile with about `confidence`, for any distribution.
 
-        They are order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd
-        edition, section 7.1). f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the
-        variance of a mean. tests/stats/test_order_statistics.py simulates a log-normal first-order autoregression with
-        10 % of outliers and the clock's stopping rule. There, at a nominal 95 %, the coverage is at least 93 % for r up
-        to 0.4 and 10 values or more. A block bootstrap of the median covers 80 to 91 %.
+        The bounds are order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics,
+        3rd edition, section 7.1). Here r is the correlation of neighbours, and f = (1 + r) / (1 - r) is the factor by
+        which this correlation raises the variance of a mean.
 
-        None for too few values. The median needs 6 at 95 %.
+        tests/stats/test_order_statistics.py simulates a log-normal first-order autoregression with 10 % of outliers and
+        the clock's stopping rule. If r is at most 0.4, intervals of nominally 95 % from 10 or more values cover at
+        least 93 %. A block bootstrap of the median would cover only 80 to 91 %.
+
+        None if there are too few values. At 95 %, the median needs 6 values.
         """
         num = len(self.values)
         share = percent / 100
@@ -124,13 +126,14 @@ def half_width(values: Sequence[float]) -> float | None:
 def change(values: Sequence[float]) -> float:
     """The relative change of a series: the last third's median over the first third's, minus 1. Values are above 0.
 
-    It is 0 unless the series has a trend, or a last third of at least three values lies apart (`ends_apart`), for
-    example after throttling at the end. The trend is tested by Kendall's correlation with time, two-sided at 1 % (Mann,
-    Econometrica 13, 1945).
+    The change is 0 unless the series has a trend, or its last third of at least three values lies apart (`ends_apart`),
+    for example because the device was throttled at the end. Kendall's correlation with time tests the trend, two-sided
+    at 1 % (Mann, Econometrica 13, 1945).
 
-    Simulations had 3 % of noise and 10 % of outliers. Of steady series with 6 to 8 values, 0.5 % show a change. A level
-    that falls evenly by 20 % is detected in 86 % of series with 8 values, and in 40 % of series with 6. Their interval
-    reaches from the smallest to the largest value. A fall by 10 % is detected in 87 % of series with 20 values.
+    In simulations with 3 % of noise and 10 % of outliers, 0.5 % of steady series with 6 to 8 values show a change. If
+    the level falls evenly by 20 %, 86 % of series with 8 values show a change, but only 40 % of series with 6 values.
+    The interval of so short a series reaches from its smallest to its largest value. If the level falls by 10 %, 87 %
+    of series with 20 values show a change.
     """
     third = len(values) // 3
     if third < 2:

@@ -1,14 +1,14 @@
-"""Whether a percentile of the latencies in a queue is within a limit, and at which rate. The functions are pure.
+"""Decides whether a percentile of the latencies in a queue is within a limit, and up to which rate of requests.
 
-In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's, then passes
+In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's rule, passes
 most servers that are exactly at their limit. So a run is divided into batches of successive requests. The numbers of
 misses in these batches are about independent (the method of batch means). The design effect is the variance of these
-numbers, over their variance if misses were independent. A run with a design effect of 3 contains as much information as
-a third of its requests if they were independent. A regression joins runs at several rates.
+numbers, divided by the variance that they would have if misses were independent. With a design effect of 3, a run
+contains only as much information as a third as many independent requests. A regression joins runs at several rates.
 
-Times are int64, in ns. `scheduled` is the due time of each request, in rising order. `done` is the time of its answer;
-below 0 it had an error or no answer, and misses any limit. A latency is `done` minus `scheduled`. There is at least one
-request.
+Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time of the
+answer. If it is below 0, the request had an error or no answer, and misses any limit. A latency is `done` minus
+`scheduled`. There is at least one request. All functions are pure.
 """
 
 import math
@@ -52,8 +52,8 @@ NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 class Misses:
     """The misses of a run, from which its verdict follows.
 
-    `low` and `high` are bounds of the share of misses, with 99 % confidence each. `effect`, at least 1, is the design
-    effect.
+    `low` and `high` are bounds of the share of misses, each with 99 % confidence. `effect` is the design effect: the
+    factor by which clusters of misses raise the variance. It is at least 1.
     """
 
     num: int
@@ -124,7 +124,7 @@ def _effect(hit: NDArray[np.bool_]) -> float:
 
 
 def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
-    """The bounds of a share of `num` requests, 99 % each (Korn and Graubard, Survey Methodology 24, 1998)."""
+    """Both bounds of a share of `num` requests, 99 % sure each (Korn and Graubard, Survey Methodology 24, 1998)."""
     from scipy.special import betaincinv
 
     few = (student_quantile(num, 0.95) / student_quantile(NUM_BATCHES - 1, 0.95)) ** 2
@@ -187,10 +187,10 @@ class RateInterval(NamedTuple):
 
 
 def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | None:
-    """The highest rate within the limit, from probes at several rates on both sides of it.
+    """The highest rate within the limit, from probes at rates below and above it.
 
-    Every sure pass is at or below the begin of the interval, and every sure fail at or above its end. This includes
-    probes that are too far away for the regression.
+    No sure pass is above the begin of the interval, and no sure fail is below its end. This also holds for probes that
+    are too far from the limit for the regression.
 
     None if all probes are on one side, or if they contradict each other.
     """
@@ -222,7 +222,7 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
         return numbers
 
     def solved(steepness: float, errors: float) -> float:
-        """The rate at which the observed misses exceed the expected ones by this many standard errors."""
+        """The rate at which the observed misses exceed the expected misses by `errors` standard errors."""
         low = min(rates) / 3
         high = max(rates) * 3
         for _ in range(40):
@@ -250,11 +250,11 @@ def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """The rate of the second highest sure pass (or of the only one), and the lowest rate of a sure fail.
+    """Two rates: the second highest rate of a sure pass (or the only one), and the lowest rate of a sure fail.
 
-    The highest of many passes may be luck, but a pass at the same or a higher rate confirms the second highest. A sure
-    fail at the same rate refutes a pass. Each bound is None if no probe gives it. Both are None if a sure pass is above
-    a sure fail: then higher rates are not worse, or a verdict is wrong.
+    The highest of many passes may be luck, but the highest pass confirms the second highest. If a probe at the lowest
+    failing rate also passed, this pass does not count. A rate is None if no probe gives it. If a sure pass is above a
+    sure fail, both rates are None, because then higher rates are not worse, or a verdict is wrong.
     """
     probes = list(probes)
     passed = _rates(probes, Verdict.passes)
@@ -266,7 +266,7 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
 
 
 def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
-    """The bounds of the highest rate within the limit: from all probes together if possible, else from single ones."""
+    """Bounds of the highest rate within the limit: from all probes together if possible, else from single probes."""
     return bounds_of(rate_at_limit(probes, percentile), probes)
 
 

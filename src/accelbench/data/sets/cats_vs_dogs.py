@@ -24,7 +24,7 @@ def read(path: Path, target: Target) -> Obtained:
 
 
 def stand_in(target: Target) -> str:
-    """Draws digits as JPEG files, so that the code for photographs decodes them."""
+    """Draws digits as JPEG files, so that they are decoded by the same code as photographs."""
     num = min(NUM_DRAWN, target.settings["max_images"])
     with TemporaryDirectory() as folder:
         for number in range(num):
