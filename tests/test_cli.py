@@ -106,7 +106,7 @@ def complaint(words, capsys, project):
         ("batch_size=1.5", "batch_size=1.5: should be a whole number"),
         ("compile=maybe", "compile=maybe: should be true or false"),
         ("model.output=null", "model.output: should have a value"),
-        ("data.train_images=97", "data.train_images=97: mnist has 96 to train with here"),
+        ("data.train_images=97", "data.train_images=97: mnist has only 96 training images here"),
         ("measure_s=3", "measure_s=3: unknown setting. Did you mean window.measure_s=3? `accelbench run --help` lists"),
         ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),
         ("plan --chek", "unrecognized arguments: --chek. Did you mean --check? `accelbench plan --help`"),
@@ -385,7 +385,7 @@ def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, m
     assert (faulty / "imported").exists()
 
 
-FEW = "data.train_images=97", "data.train_images=97: mnist has 96 to train with here"
+FEW = "data.train_images=97", "data.train_images=97: mnist has only 96 training images here"
 
 
 @pytest.mark.parametrize(

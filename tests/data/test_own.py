@@ -62,7 +62,7 @@ def test_each_folder_of_pictures_is_a_class(place, pictures):
 def test_fewer_than_two_classes_are_refused(place, tmp_path, names):
     for name in names:
         picture(tmp_path / "pictures" / name, 0)
-    with pytest.raises(DataError, match="it has [01] folders with pictures .*, and at least two are needed"):
+    with pytest.raises(DataError, match="it has [01] folders with pictures .*, but needs at least two"):
         prepare.prepare_own(place, of_folder(tmp_path / "pictures"))
 
 
@@ -121,9 +121,9 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"pictures": IMAGES}, "its arrays are pictures; expected are images and labels, or x_train, y_train, x_test"),
-        ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
-        ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
+        ({"pictures": IMAGES}, "its arrays are pictures; the file should have the arrays images and labels"),
+        ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); the file should"),
+        ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); the file should"),
         ({"images": IMAGES, "labels": LABELS[:9]}, r"labels is int64 of the shape \(9,\)"),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set needs at least two classes"),
         ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),

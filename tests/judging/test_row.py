@@ -52,7 +52,7 @@ def test_tokens_have_their_times_and_rates_by_generation():
     assert row["tpot_p90_ms"] == pytest.approx(33.5, abs=0.6)
     assert row["tpot_p99_ms"] is None  # of 80 steps
     assert row["decode_tokens_per_s"] == pytest.approx((40 / 0.146 + 40 / 0.148) / 2)
-    with pytest.raises(ValueError, match="further tokens for each generation"):
+    with pytest.raises(ValueError, match="one or more times for each generation"):
         Generation(prefill_s=[0.1], decode_s=[[]], cache_bytes=0)
 
 

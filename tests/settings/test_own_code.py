@@ -41,7 +41,7 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
 def test_a_file_of_torch_load_is_refused_with_the_lines_that_convert_it(name):
     with pytest.raises(UserError) as told:
         checked(f"model.weights=some/{name}")
-    assert str(told.value).startswith(f"model.weights=some/{name}: accelbench reads no such file, because ")
+    assert str(told.value).startswith(f"model.weights=some/{name}: is not read, because a hostile file ")
     assert str(told.value).endswith(
         "\n  from safetensors.torch import save_file"
         f"\n  save_file(torch.load('{name}', weights_only=True), 'mine.safetensors')"

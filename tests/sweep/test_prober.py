@@ -114,7 +114,7 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         ((1e9,), 0.5e9, None, None, 1e9),  # below it
         ((1e9, 3e9), 1.5e9, None, None, 3e9),  # above it: the device is probed again
         ((1e9, 0.9e9, 0.9e9, 0.9e9), 1.5e9, "1.50 times the device's ceiling", None, 1e9),
-        ((1e9, 1e9, 1e9, 1e9), 2.26e9, None, "2.26 GFLOP/s, 2.26 times the device's ceiling: more than", 1e9),
+        ((1e9, 1e9, 1e9, 1e9), 2.26e9, None, "2.26 GFLOP/s, 2.26 times the device's ceiling: a faster", 1e9),
     ],
 )
 def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(

@@ -37,7 +37,7 @@ def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
     if not 0 < num_held_out < num:
         raise UnsupportedError(
             f"target.validation={share:g}: takes {num_held_out} of {num} training samples: "
-            f"use {'more' if num_held_out == 0 else 'less'}"
+            f"use {'a larger share' if num_held_out == 0 else 'a smaller share'}"
         )
     order = np.random.default_rng(SPLIT_SEED).permutation(num)
     return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])

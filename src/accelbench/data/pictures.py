@@ -133,9 +133,9 @@ Layout = tuple[list[str], list[Picture], dict[str, str]]
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     """Finds the pictures of each class, and their splits if there are folders for training and testing.
 
-    If `classes` are given, the class of a picture is the nearest folder named after a class (`Cat`, `cats`), else the
-    beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class. Such folders are directly
-    in the source, or in its folders for training and testing.
+    If `classes` are given, the nearest folder with the name of a class (`Cat`, `cats`) decides the class of a picture,
+    else the beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class. The folders of
+    classes are directly in the source, or in its folders for training and testing.
 
     Raises DataError: there are fewer than two classes.
     """
@@ -166,8 +166,8 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     labels = {label: index for index, label in enumerate(classes or sorted(set(class_of.values())))}
     if len(labels) < 2:
         raise DataError(
-            f"it has {len(labels)} folders with pictures ({', '.join(sorted(ENDINGS))}), and at least two are needed. "
-            "Each class has a folder, directly below it, or below train/ and test/ (or val/)"
+            f"it has {len(labels)} folders with pictures ({', '.join(sorted(ENDINGS))}), but needs at least two. "
+            "Make a folder for each class, directly in it, or in its folders train/ and test/ (or val/)"
         )
     pictures = [
         Picture(name, labels[label], split_of[name] if is_divided else None) for name, label in class_of.items()

@@ -24,8 +24,8 @@ MAX_SIDE = 4096
 IMAGE_SIZE = "image_size"  # setting with the height and width of the images of a folder
 MAX_SHARED = 0.01  # share of the test images; in public data sets a few are training images, too
 EXPECTED = (
-    "expected are images and labels, or x_train, y_train, x_test, y_test: images are uint8 of the shape (n, height, "
-    "width) or (n, height, width, 3), labels are whole numbers of the shape (n)"
+    "the file should have the arrays images and labels, or x_train, y_train, x_test and y_test: images as uint8 of the "
+    "shape (n, height, width) or (n, height, width, 3), labels as whole numbers of the shape (n)"
 )
 
 
@@ -216,5 +216,5 @@ def _pair(arrays: Mapping[str, Any], of_images: str, of_labels: str) -> Arrays:
     if images.dtype != np.uint8 or not is_image or 0 in shape:
         raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
     if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
-        raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, as many as images")
+        raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, with the same n")
     return Arrays(images, labels.reshape(-1))

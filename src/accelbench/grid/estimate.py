@@ -158,7 +158,10 @@ class Evidence:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells without a record of their work. Cells with the user's code are left out: an estimate runs none."""
+        """The cells without a record of their work, except cells with the user's code.
+
+        An estimate can't run such code.
+        """
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
     def _is_known(self, cell: Cell) -> bool:
@@ -232,7 +235,10 @@ class Evidence:
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
-    """A key that is equal for cells with the same host process and exported network. Only the first waits for these."""
+    """A key that is equal for cells with the same host process and the same exported network.
+
+    Only the first of these cells waits until the host has started and the network is exported.
+    """
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
 
@@ -259,7 +265,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """The duration of each cell, in order. If a cell in `started` has already started a host, it costs no more time."""
+    """The duration of each cell, in order. A host that a cell in `started` has already started costs no time."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:

@@ -69,7 +69,10 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """The files of the module at `path` and of all modules that it imports from `homes`. Empty if they are unclear."""
+    """The files of the module at `path` and of all modules that it imports from `homes`.
+
+    Empty if the text of a module does not show all of its imports.
+    """
     files: dict[Path, Path] = {}
     todo = [path]
     while todo:

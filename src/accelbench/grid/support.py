@@ -53,7 +53,7 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
     data = cell.data.name
     wanted = cell.data.train_images
     if wanted is not None and num_train is not None and wanted > num_train:
-        return f"data.train_images={wanted}: {data} has {num_train} to train with here: ask for at most as many"
+        return f"data.train_images={wanted}: {data} has only {num_train} training images here: use a smaller number"
     images_shape = cell.model.input_shape if data == vocab.RANDOM else shape or SHAPES.get(data)
     return None if images_shape is None else images.why_unfit(cell.model, images_shape, data)
 
@@ -163,7 +163,7 @@ class CellFacts(Asked):
             return ""
         interpreter, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS
         if not least <= _release(interpreter.version) < below:
-            return f"it is Python {interpreter.version}, and accelbench runs on {_text(least)} to below {_text(below)}"
+            return f"it is Python {interpreter.version}, accelbench needs {_text(least)} or newer, below {_text(below)}"
         if lacking := [
             packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules
         ]:
@@ -172,9 +172,9 @@ class CellFacts(Asked):
             return f"{', '.join(lacking)} not installed there: {install}"
         torch = interpreter.versions.get("torch")
         if torch and "torch" in self.needed and _release(torch) < interpreters.TORCH:
-            return f"it has torch {torch}, and accelbench needs {_text(interpreters.TORCH)} or newer"
+            return f"it has torch {torch}, but accelbench needs {_text(interpreters.TORCH)} or newer"
         if self.cell.device not in (vocab.Device.cpu, vocab.Device.gpu):
-            return f"{self.cell.device} is looked for in accelbench's own environment only: leave python= out"
+            return f"accelbench finds device={self.cell.device} only in its own environment: leave python= out"
         return ""
 
 

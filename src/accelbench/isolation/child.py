@@ -108,7 +108,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
         notes = measurement.notes
         if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
             ran = f"{allocator.word} ({allocator.library})"
-            notes = [*notes, f"allocator=default ran with {ran}, because environment variables ask for it"]
+            notes = [*notes, f"allocator=default ran with {ran}, because environment variables ask for this allocator"]
         measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
     try:
         load(Measurement, plain(measurement))

@@ -309,7 +309,10 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """The work of a step. If it waits for data or copies data for more than half of its time, that is its bound."""
+    """The work of a step, and what bounds the step.
+
+    If the step waits for data or copies data for more than half of its time, its bound is `data` or `copy`.
+    """
     work = measured.work
     cell = record.cell
     speed = row["samples_per_s"]

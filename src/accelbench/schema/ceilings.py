@@ -27,9 +27,9 @@ def formats_of(precision: str) -> list[Precision]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The highest speeds that a probe reached on one device. If the device can't do something, it has no speed for it.
+    """The highest speeds that a probe reached on one device.
 
-    A missing speed is absent or None, never 0.
+    If the device can't do something, the speed is absent or None, never 0.
     """
 
     device: str  # the setting `device`, such as `gpu`

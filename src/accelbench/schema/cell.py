@@ -214,7 +214,7 @@ class Target:
 
     @property
     def threshold(self) -> float:
-        """The value that the metric must reach. NaN if the target has no value; `settings.to_cell` refuses this."""
+        """The value that the metric must reach. NaN if the target has no value; `settings.to_cell` refuses it."""
         value = self.accuracy if self.metric == ACCURACY else self.value
         return math.nan if value is None else value
 
@@ -257,7 +257,7 @@ UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that have the same names on the command line. A new field becomes a setting of both."""
+    """The settings of a cell that have the same names on the command line. A new field here appears in both places."""
 
     mode: vocab.Mode = _shown(help="train, infer or generate. Default: train; infer for protocols that serve")
     precision: vocab.Precision = _shown(help="number format that the network computes in")

@@ -70,9 +70,9 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """The right answers of a trained classifier on the test set, compared with those of a reference.
+    """The right answers of a trained classifier on the test set, and the right answers of a reference.
 
-    The reference is the network with the same weights in PyTorch in fp32.
+    The reference is a network with the same weights in PyTorch in fp32.
     """
 
     num_samples: AtLeastOne  # samples that both classified: the first ones of the test set
@@ -119,7 +119,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was observed about a promise. docs/measuring.md has a table of all promises."""
+    """What was observed about one of accelbench's promises. The table of promises is in docs/measuring.md."""
 
     promise: Promise
     observed: str = "not observed"  # the observation, in words
@@ -196,7 +196,7 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """A span of the time of a process, such as one part of its training. The spans of a process do not overlap."""
+    """A span of time in which a process did one thing, such as `train` or `evaluate`. Spans do not overlap."""
 
     span: Span  # what the process did
     began_s: Seconds  # seconds since the process started
@@ -264,7 +264,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         if len(self.prefill_s) != len(self.decode_s) or not all(self.decode_s):
-            raise ValueError("decode_s should have the times of further tokens for each generation in prefill_s")
+            raise ValueError("decode_s should have one or more times for each generation in prefill_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,7 +345,7 @@ class Measurement(Observed):
 
     @property
     def steady_epochs(self) -> list[Epoch]:
-        """All epochs except the first, which includes warm-up and compilation. A single epoch is kept."""
+        """All epochs except the first, which includes warm-up and compilation. If only one epoch ran, this epoch."""
         return self.epochs[1:] or self.epochs
 
 

@@ -87,7 +87,7 @@ def read_plan(folder: Path) -> PlanFile:
 
 
 def read_planned(folder: Path) -> records.Readable:
-    """The readable records that `folder`/plan.json names, in its order. Raises as `read_plan` does."""
+    """The readable records that `folder`/plan.json names, in its order. Raises the errors of `read_plan`."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 

@@ -1,4 +1,4 @@
-"""Typed values <-> JSON: loading, canonical text and digests. Files are written whole or not at all."""
+"""Converts typed values to JSON and back, and computes digests. Files are written whole or not at all."""
 
 import contextlib
 import errno
@@ -85,7 +85,7 @@ def without_secrets(value: T) -> T:
 
 
 def load_if_fits(cls: type[T], values: Any) -> T | None:
-    """Makes `values` safe and loads them. None if they do not fit the type, such as those of another release."""
+    """Makes `values` safe and loads them. None if they do not fit the type, for example after a change of release."""
     with contextlib.suppress(ValueError):
         return load(cls, safe(values))
     return None
@@ -171,7 +171,7 @@ def is_missing(path: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits. Raises OSError, as `open_regular`."""
+    """The SHA-256 of a file, as hexadecimal digits. Raises the errors of `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

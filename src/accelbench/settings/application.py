@@ -17,7 +17,7 @@ LAUNCHER = "accelbench"
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
     """Starts Hydra, which composes configurations from `words` and calls `measure`, or does what `flags` ask for.
 
-    `measure` gets the configurations and the folder of the records. It returns the samples/s of each configuration.
+    `measure` gets the configurations and the folder of the records, and returns the samples/s of each configuration.
     Raises UserError: a word is not a setting, or a setting has several values without -m.
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
@@ -28,7 +28,7 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
     check_launcher(values.get("hydra/launcher", LAUNCHER))
     if {"suite", "hydra/sweeper"} <= set(values):
         raise UserError(
-            f"hydra/sweeper={values['hydra/sweeper']}: chooses values, but a suite lists them: leave out one of both"
+            f"hydra/sweeper={values['hydra/sweeper']}: chooses values, but a suite lists them: leave one of the two out"
         )
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates

@@ -211,7 +211,7 @@ def check_known(name: str, value: str) -> None:
 
 
 def mended(text: str) -> list[str]:
-    """The correct form of a setting: `batch_size: 8 16` -> `-m batch_size=8,16`; empty if it is correct or unknown."""
+    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`. Empty if it needs no correction."""
     parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
     if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
@@ -228,7 +228,7 @@ def written_as(name: str, values: str) -> str:
 
 
 def check_section(name: str, values: Iterable[Any]) -> None:
-    """Raises a UserError if a section of settings is set to something else than a mapping."""
+    """Raises a UserError if a whole section of settings gets a single value, such as `server=3`."""
     if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
         inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
         hint = asking(other_words(name, PATHS))

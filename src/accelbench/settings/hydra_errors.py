@@ -15,7 +15,10 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError that caused it, or its translation. None if it is a defect."""
+    """The user's mistake behind `error`: a UserError that caused it, or its translation.
+
+    None if `error` is a defect of accelbench.
+    """
     chain = _chain(error)
     for cause in chain:
         if isinstance(cause, UserError):

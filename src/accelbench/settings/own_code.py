@@ -60,7 +60,7 @@ def _weights(model: ModelConfig) -> str:
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
         raise UserError(
-            f"model.weights={weights}: accelbench reads no such file, because a hostile one may corrupt torch's memory "
+            f"model.weights={weights}: is not read, because a hostile file of this kind may corrupt torch's memory "
             "(CVE-2026-24747). If you trust the file, convert it with torch 2.10 or newer:\n"
             "  from safetensors.torch import save_file\n"
             f"  save_file(torch.load({weights.name!r}, weights_only=True), {weights.with_suffix(SAFETENSORS).name!r})"

@@ -43,7 +43,7 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The number of threads that a server's workers share. A cluster's cores are unknown: one for each worker."""
+        """The number of threads that a server's workers share. On a cluster, the cores are unknown: one per worker."""
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -126,7 +126,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """A `kind` whose fields have the values `others`, or else those of `settings`. OmegaConf's lists become tuples."""
+    """A `kind` with the values `others`, and with the values of `settings` in all other fields. Lists become tuples."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 

@@ -95,7 +95,9 @@ def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
-    """How many seeds each side needs to make a true ratio significant in 80 % of cases. At least 6, as a median needs.
+    """How many seeds each side needs to make a true ratio significant in 80 % of cases.
+
+    At least 6, because the interval of a median needs 6 values.
 
     Args:
         ratio: the true ratio of the times.
