@@ -1,4 +1,7 @@
-"""Imports Lightning, then records malloc's thresholds: a script that imports Lightning has the same thresholds."""
+"""Imports Lightning, then records malloc's thresholds. A script that imports Lightning has the same thresholds.
+
+The Lightning engine restores them before it measures a cell.
+"""
 
 # isort: off
 from accelbench.engines.lightning import light_import  # noqa: F401  # before Lightning

@@ -1,6 +1,6 @@
-"""Imports torch, then records malloc's thresholds, as in a script that only imports torch.
+"""Imports torch, then records malloc's thresholds. A script that imports only torch has the same thresholds.
 
-The engine restores these thresholds before it measures a cell.
+The PyTorch engine restores them before it measures a cell.
 """
 
 import torch  # noqa: F401
