@@ -61,7 +61,7 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     if len(faster) < len(every):
         yield Text()
     yield from _list("keep what you run", [_beside(job) for job in kept], width)
-    yield from _list("can't tell", [_beside(job) for job in untold], width)
+    yield from _list("can't tell", [job.name for job in untold], width)
     single = [job for job in every if not job.gains]
     if compared and single:
         yield Text(f"  one setting only: {counted(len(single), 'job')}", "dim")
@@ -86,9 +86,8 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 def _beside(job: Job) -> str:
     """Such as `rnn train: Keras fp32 0.63x ○`."""
-    mark = "" if job.gain.word == Word.cant_tell else f" {MARKS[job.gain.word]}"
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
-    return f"{job.name}: {job.choice} {_times(job.gain)}{mark}{doubt}"
+    return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 
 
 def _rate(cell: MeasuredCell) -> str:
