@@ -26,9 +26,7 @@ WRONG = "| wrong way | it reports | the truth |\n|---|---|---|\n"  # the heading
 
 MAX_CELL = 118  # characters of a table's cell
 MAX_TERMS = 2  # of a rule that the page lists
-SETTING = re.compile(
-    r"(allocator|cuda_graphs|data(?!.pinned)|device|devices|engine|freeze|mode|model|precision|protocol)\b"
-)
+SETTING = re.compile(r"(device|devices|engine(?!\.)|mode|precision|protocol)\b")
 PREFIX = re.compile(r"^[\w.]+(=\S+)?: ")  # the setting that a reason begins with
 MAX_WORDS = 100  # characters of a list of choices in a table
 
@@ -83,20 +81,21 @@ def rules() -> Iterator[str]:
     """The last part of docs/settings.md: what goes with what."""
     yield "## What goes with what"
     yield ""
-    yield "`x=a,b`: x is one of these values. `x!=a`: x is not a. `!x`: x is not set. `x=a y=b`: both hold."
+    yield "Below, `x=a,b` means: x is a or b. `x!=a`: x is not a. `!x`: x is not set. `x=a y=b`: both are true."
     yield ""
     yield "### Settings that not every cell reads"
     yield ""
-    yield "Only cells with the words on the right read the setting on the left. In other cells it has its default."
+    yield "Only cells with the words on the right read a setting on the left. Other cells ignore it."
     yield "If you type a setting that no cell of the command reads, the command ends with exit status 2."
-    yield "Contradictions, such as `protocol=target data=random`, do the same. The message names what to use instead."
+    yield "Settings that contradict each other, such as `protocol=target data=random`, also end it with status 2."
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
-        yield f"- {_listed(needs.settings)}: `{needs.needed}`{among}"
+        verb = "need" if " " in needs.settings else "needs"
+        yield f"- {_listed(needs.settings)} {verb} `{needs.needed}`{among}"
     yield from ["", "### Skipped", ""]
-    yield "A cell is one combination of settings. If it has the words on the left, a sweep skips it."
-    yield "These are the frequent cases. `accelbench plan` prints all cells that are skipped here, with the reason."
+    yield "A sweep skips each cell (one combination of settings) with the words on the left. These are frequent cases."
+    yield "`accelbench plan` prints all skipped cells, with the reason."
     yield ""
     yield from _lines(rule for rule in SKIPPED if _is_short(rule))
 
@@ -118,7 +117,7 @@ def _lines(rules: Iterable[Rule]) -> Iterator[str]:
     for rule in rules:
         conditions.setdefault(_text(rule), []).append(f"`{rule.when}`")
     for text, each in conditions.items():
-        yield f"- {', '.join(each)}: {text}"
+        yield f"- {', '.join(each)}: skipped; {text}"
 
 
 def _text(rule: Rule) -> str:
@@ -136,11 +135,9 @@ def settings(defaults: dict[str, Any]) -> str:
         "# The settings",
         "",
         "`accelbench name=value` sets one setting. `accelbench -m name=value,value` measures several values of it.",
-        "`accelbench --cfg job` prints the values that a run would have.",
+        "`accelbench --cfg job` prints the values that a run would have. In the table, defaults are in `this type`.",
         "",
-        "Values in `this type` are defaults.",
-        "",
-        "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
+        "![accelbench refuses a wrong value, and lists the right ones](images/wrong-word.png)",
         "",
         "| setting | values | meaning |",
         "|---|---|---|",

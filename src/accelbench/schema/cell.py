@@ -21,7 +21,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read (`serialize.MAX_MB`)
-OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "other engines", "other protocols", "other modes"
+OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "with other engines", "with other protocols", "with other modes"
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 _shown = partial(setting, column=True)
 _of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
@@ -68,10 +68,10 @@ class Options:
 
     channels_last: bool = _shown(False, "whether images have the channels-last memory layout")
     compile: bool = _shown(False, "whether torch.compile compiles the network")
-    freeze: bool = _shown(False, "whether weights are constants of the compiled network (inference)")
+    freeze: bool = _shown(False, "mode=infer: whether weights become constants of the network")
     cuda_graphs: bool = _shown(False, "whether a step is recorded once and replayed as a CUDA graph")
-    flush_denormals: bool = _shown(False, "whether numbers near 0, which are slow on a CPU, become 0")
-    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "memory allocator of the process")
+    flush_denormals: bool = _shown(False, "whether denormal numbers (almost 0, and slow on a CPU) become 0")
+    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "memory allocator of the cell's process")
 
     @property
     def _flags(self) -> list[str]:
@@ -97,10 +97,14 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: backend", empty=OTHER_ENGINE)
+    backend: vocab.KerasBackend = _shown(
+        vocab.KerasBackend.tensorflow, "keras: framework that computes", empty=OTHER_ENGINE
+    )
     jit_compile: bool = _shown(False, "keras: whether XLA compiles the network", empty=OTHER_ENGINE)
-    steps_per_execution: AtLeastOne = _shown(1, "keras: steps in one call of the compiled function", empty=OTHER_ENGINE)
-    tpu: str = setting("local", "keras: name of the TPU; local: this machine's")
+    steps_per_execution: AtLeastOne = _shown(
+        1, "keras: batches for one call of the compiled function", empty=OTHER_ENGINE
+    )
+    tpu: str = setting("local", "keras: name of the TPU; local: the TPU of this machine")
 
     @property
     def non_defaults(self) -> list[str]:
@@ -115,10 +119,10 @@ class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule. Settings have the names of the Trainer's arguments."""
 
     accumulate_grad_batches: AtLeastOne = _shown(
-        1, "batches in a training step of a LightningModule", empty="other networks"
+        1, "batches that a LightningModule gets for one step of its optimiser", empty="with other networks"
     )
     gradient_clip_val: NotNegative | None = _shown(
-        None, "norm at which the gradients of a LightningModule are clipped", empty="no clipping"
+        None, "norm at which the gradients of a LightningModule are clipped", empty="without clipping"
     )
 
     @property
@@ -138,11 +142,11 @@ class Window:
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
     warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
-    measure_s: Positive = setting(1.0, "minimum seconds of blocks; if the speed varies, up to three times as many")
-    width: Positive = setting(0.02, "precision that ends the blocks: half of the 95 % interval over the median")
-    block_s: Positive = setting(0.1, "minimum seconds of a block")
-    latency_s: NotNegative = setting(0.7, "maximum seconds of single steps")
-    latency_steps: Steps = setting(700, "maximum number of single steps")
+    measure_s: Positive = setting(1.0, "minimum seconds of blocks; up to three times as long if the speed varies")
+    width: Positive = setting(0.02, "measuring ends once half of the 95 % interval is at most this share of the median")
+    block_s: Positive = setting(0.1, "minimum seconds of a block of steps")
+    latency_s: NotNegative = setting(0.7, "maximum seconds of single steps, which give the latency")
+    latency_steps: Steps = setting(700, "maximum number of single steps, which give the latency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,14 +163,16 @@ class Server:
     )
     percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _of_requests(
         99.0,
-        "protocol=server: percentage of requests that must be within latency_ms",
+        "protocol=server: percentage of requests that must be within server.latency_ms",
         column="limit_percentile",
     )
     duration_s: Positive = setting(20.0, "seconds in which requests arrive")
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
-    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits for others of its batch")
-    workers: AtLeastOne = _of_requests(1, "instances of the network; they share the threads")
-    generator: vocab.Generator = setting(vocab.Generator.own, "protocol=server: generator of requests")
+    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits until its batch is full")
+    workers: AtLeastOne = _of_requests(1, "number of instances of the network, which share the CPU threads")
+    generator: vocab.Generator = setting(
+        vocab.Generator.own, "protocol=server: what makes the requests; loadgen is refused"
+    )
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
         """Words in a cell's label for the settings that differ from their defaults, and for the rate."""
@@ -190,27 +196,29 @@ class Target:
         None,
         "protocol=target: share of right answers to reach, such as 0.97",
         column="target_accuracy",
-        empty="other metrics",
+        empty="with other metrics",
     )
     metric: str = _of_requests(
         ACCURACY,
-        "protocol=target: accuracy, loss, metric (model.metric), or a name that your LightningModule logs",
+        "protocol=target: what is evaluated: accuracy, loss, metric (model.metric), or what your module logs",
         column="target_metric",
     )
     value: Number | None = setting(
-        None, "protocol=target: value to reach, if metric is not accuracy", column="target_value", empty="none"
+        None, "protocol=target: value to reach, if metric is not accuracy", column="target_value", empty="if unset"
     )
     lower: bool | None = setting(
-        None, "protocol=target: whether lower is better. Default: yes for loss, and for names with loss or error"
+        None, "protocol=target: whether lower is better. Default: true if target.metric contains loss or error"
     )
     definition: vocab.Definition = _of_requests(
         vocab.Definition.passage,
-        "protocol=target: passage stops at the first evaluation that reaches it; fixed trains all epochs",
+        "protocol=target: passage ends when an evaluation reaches the target; fixed trains all epochs",
         column="target_definition",
     )
-    validation: Positive = setting(0.1, "protocol=target: share of the training set to evaluate on")
+    validation: Positive = setting(0.1, "protocol=target: share of the training set that is kept for evaluations")
     every: Positive = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25")
-    every_steps: AtLeastOne | None = setting(None, "protocol=target: steps between two evaluations; replaces every")
+    every_steps: AtLeastOne | None = setting(
+        None, "protocol=target: steps between two evaluations; replaces target.every"
+    )
 
     @property
     def threshold(self) -> float:
@@ -238,9 +246,9 @@ class Target:
 class Generate:
     """The lengths of texts with mode=generate: see docs/generation.md."""
 
-    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: tokens of a prompt, drawn at random", empty=OTHER_MODES)
+    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: number of random tokens in a prompt", empty=OTHER_MODES)
     new_tokens: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = _shown(
-        32, "mode=generate: tokens to generate after each prompt", empty=OTHER_MODES
+        32, "mode=generate: number of tokens to generate after each prompt", empty=OTHER_MODES
     )
 
 
@@ -259,42 +267,44 @@ UNUSED = {
 class RunSettings:
     """The settings of a cell that have the same names on the command line. A new field here appears in both places."""
 
-    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train; infer for protocols that serve")
+    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train, or infer if requests are served")
     precision: vocab.Precision = _shown(help="number format that the network computes in")
     # With `scaling=weak` the command line's batch_size is that of each device.
-    batch_size: AtLeastOne = _shown(help="samples of a batch, of all devices together. Default: the model's")
+    batch_size: AtLeastOne = _shown(help="samples in a batch, for all devices together. Default: model.batch_size")
     devices: AtLeastOne = _shown(1, "number of devices that compute the cell")
     scaling: vocab.Scaling = _shown(
         vocab.Scaling.strong,
-        "with several devices: strong divides the batch among them, weak gives each device a batch of that size",
-        empty="one device",
+        "with several devices: strong divides batch_size among them, weak gives each device batch_size samples",
+        empty="with one device",
     )
     protocol: vocab.Protocol = _shown(
-        help="what is timed: window (steps for some seconds), steps, fit (epochs), target (until a goal), or requests"
+        help="what is timed: steps (window, steps), epochs (fit), training to a goal (target), or requests (the others)"
     )
     epochs: AtLeastOne = _shown(
-        help="epochs to train; other protocols than fit and target extrapolate to them. Default: the model's"
+        help="epochs to train; protocols other than fit and target only estimate their time. Default: model.epochs"
     )
-    warmup: Count = setting(10, "protocol=steps: steps before the timed ones")
-    steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="protocols other than `steps`")
+    warmup: Count = setting(10, "protocol=steps: warm-up steps before the timed steps")
+    steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="with other protocols")
     # additional steps, whose phases are timed; none with `fit`
     breakdown_s: NotNegative = setting(0.3, "seconds for the breakdown of a step into phases; 0: no breakdown")
-    save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
+    save_weights: bool = setting(
+        False, "protocol=fit: whether to keep the trained weights beside the record, as safetensors"
+    )
     # the framework's threads in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
-        None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="all cores"
+        None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="if unset"
     )
     python: str | None = _shown(  # None: accelbench's own
-        None, "another environment: its folder, such as ../new/.venv, or its interpreter", empty="accelbench's"
+        None, "environment for the cell: its folder, such as ../new/.venv, or its interpreter", empty="if unset"
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
-    repeat: Count = _shown(0, "number of the process: several processes of a cell differ in it")
+    repeat: Count = _shown(0, "number that tells the processes of one cell apart")
     # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
-        0.0, "protocol=window, steps: seconds for a cell; slow cells get less warm-up and fewer steps; 0: no limit"
+        0.0, "protocol=window, steps: seconds that a cell should take; a slow cell gets fewer steps; 0: no limit"
     )
     # After this time the cell's process is killed. Not part of the id.
-    timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a longer one ends as `timeout`")
+    timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a cell that takes longer ends as `timeout`")
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
@@ -325,7 +335,7 @@ class Cell(RunSettings):
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
-        False, "pytorch and lightning on a TPU: a process for each core", empty="other devices and engines"
+        False, "pytorch or lightning on a TPU: whether each chip has a process", empty="with other devices and engines"
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None if the engine is not Keras

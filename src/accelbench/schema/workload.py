@@ -22,15 +22,21 @@ class ModelSpec:
     """A network and how it is trained."""
 
     # the network's name in labels and tables
-    name: str = setting(help="name of the network, in timm, torchvision and transformers the library's name for it")
-    library: Library = setting(Library.accelbench, "where the network comes from; model= chooses it", column=True)
+    name: str = setting(help="name of the network, as accelbench, timm, torchvision or transformers calls it")
+    library: Library = setting(
+        Library.accelbench, "library that the network comes from; the setting model chooses it", column=True
+    )
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
-    network: str | None = setting(None, "name of one of accelbench's own networks, if name is another")
-    factory: bool = setting(False, "whether to accept a model.target without the return type of a network")
-    weights: str = setting(Weights.none.value, "none, pretrained, or the path of a .safetensors file", column=True)
+    network: str | None = setting(None, "accelbench's own name of the network, if model.name is another name")
+    factory: bool = setting(False, "whether model.target may be a function that is not annotated to return a network")
+    weights: str = setting(
+        Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
+    )
     # arguments of the network's constructor, such as dropout; for `transformers`, arguments of the configuration
-    args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
-    task: Task | None = setting(None, "transformers: the head of the network")
+    args: dict[str, Any] = setting(
+        factory=dict, help="arguments of the network; with -m, model.args.width=64,128 measures both"
+    )
+    task: Task | None = setting(None, "model=transformers: task of the network, which decides its head and loss")
     # for `custom`, a function of the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
     collate: str | None = setting(
@@ -38,29 +44,31 @@ class ModelSpec:
     )
     # for `transformers`, arguments of accelbench's own function that makes batches
     batch_args: dict[str, Any] = setting(
-        factory=dict, help="arguments of model.batch; model.batch_args.seq_len=128,512 is an axis"
+        factory=dict, help="arguments of model.batch; with -m, model.batch_args.seq_len=128,512 measures both"
     )
     # if empty, the network gets the keys that its `forward` takes
-    inputs: tuple[str, ...] = setting((), "keys of the batch that the network gets")
-    loss: str | None = setting(None, "your own loss: loss(output, batch)")  # None: the loss of the task
-    metric: str | None = setting(None, "your own metric of protocol=target: metric(output, batch) -> mean of a batch")
+    inputs: tuple[str, ...] = setting((), "keys of a batch whose values the network gets")
+    loss: str | None = setting(None, "your own loss function: loss(output, batch)")  # None: the loss of the task
+    metric: str | None = setting(None, "protocol=target: your own metric: metric(output, batch) -> mean of the batch")
     # If `samples` is None, the first dimension of the batch's first tensor counts. If `tokens` is None, there are none.
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
-    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function of the parameters")
+    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function that gets the parameters")
     learning_rate: Positive = setting(1e-3, "learning rate of adam, adamw or sgd")
     # true for example for an empty network, which shows the cost of a step
-    constant: bool = setting(False, "whether the output may be the same for all inputs")
+    constant: bool = setting(False, "whether the network's output may be the same for all inputs")
     # `any` only for `custom`, in inference or with a loss
-    output: ModelOutput = setting(ModelOutput.logits, "logits, or any for a network without classes")
+    output: ModelOutput = setting(
+        ModelOutput.logits, "what the network returns: logits of classes, or any other output"
+    )
     # input_shape and num_classes are for random images; a prepared data set defines both itself
     input_shape: tuple[AtLeastOne, ...] = setting(
         (28, 28),
         "shape of one sample without a data set, such as 3x224x224",
         column=True,
-        empty="a user's own batches, and data sets",
+        empty="with your own batches and with data sets",
     )
-    num_classes: AtLeastOne = setting(10, "number of classes of random labels")
+    num_classes: AtLeastOne = setting(10, "data=random: number of classes of the random labels")
 
     @property
     def word(self) -> str:
@@ -101,15 +109,15 @@ class DataSpec:
 
     name: str  # name of the prepared data set
     # for `module`, `target` is the class's dotted path, and `args` are the arguments of its constructor
-    target: str | None = setting(None, "your own LightningDataModule")
+    target: str | None = setting(None, "dotted path of your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
-    path: str | None = setting(None, "data=folder, data=arrays: path of your pictures or arrays")
-    pipeline: Pipeline = setting(Pipeline.array, "how batches are made and reach the step", column=True)
+    path: str | None = setting(None, "path of your pictures (data=folder) or arrays (data=arrays)")
+    pipeline: Pipeline = setting(Pipeline.array, "how batches are made, and how they reach the step", column=True)
     num_workers: AtLeastOne = setting(
-        2, "processes that decode pictures (pipeline=jpeg)", column=True, empty="pipelines other than `jpeg`"
+        2, "data.pipeline=jpeg: processes that decode pictures", column=True, empty="with other pipelines"
     )
     augment: Augment = setting(Augment.none, "how training images are varied on the device", column=True)
-    pinned: bool = setting(True, "gpu: whether batches are copied from pinned memory")
+    pinned: bool = setting(True, "device=gpu: whether batches are copied from pinned memory")
     train_images: AtLeastOne | None = setting(
-        None, "number of training images to use, from the first one. Default: all", column=True, empty="all"
+        None, "number of training images to use, beginning with the first. Default: all", column=True, empty="if unset"
     )

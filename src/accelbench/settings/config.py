@@ -38,7 +38,7 @@ class OptimizerConfig:
     """How the learning rate grows with the batch size. A cell has only the resulting learning rate."""
 
     scale: LrScale = setting(
-        LrScale.none, "how model.learning_rate, which is for the model's own batch_size, grows with the batch"
+        LrScale.none, "how the learning rate grows with batch_size; model.learning_rate is for model.batch_size"
     )
 
 
@@ -48,9 +48,9 @@ class EngineConfig(KerasSettings):
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
-        None, "keras: whether it compiles with XLA; unless given, only with the backend jax"
+        None, "keras: whether XLA compiles the steps. Default: true with engine.backend=jax, else false"
     )
-    xla_processes: bool = setting(False, "pytorch and lightning on a TPU: a process for each core")
+    xla_processes: bool = setting(False, "pytorch or lightning on a TPU: whether each chip has a process")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +65,13 @@ class DeviceConfig:
 class ModelConfig(ModelSpec):
     """conf/model: a network and how its study trains it."""
 
-    name: str = setting(MISSING, "the network; of timm, torchvision and transformers the library's name for it")
-    target: str | None = setting(None, "your own class, such as my_package.nets.MyNet")
-    batch_size: AtLeastOne = setting(128, "the default of batch_size")
-    epochs: AtLeastOne = setting(1, "the default of epochs")
+    name: str = setting(MISSING, "name of the network, as accelbench, timm, torchvision or transformers calls it")
+    target: str | None = setting(None, "dotted path of your own class, such as my_package.nets.MyNet")
+    batch_size: AtLeastOne = setting(128, "default of batch_size for this network")
+    epochs: AtLeastOne = setting(1, "default of epochs for this network")
     # a study's network has the shape of the study's images
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
-        None, "shape of one sample without a data set, such as '[3,224,224]'; unless given, the model's own, or 28x28"
+        None, "data=random: shape of one sample, such as '[3,224,224]'. Default: the model's own shape, or 28x28"
     )
 
 
@@ -80,8 +80,8 @@ class DataConfig(DataSpec):
     """The settings in conf/data. In a cell, `image_size` is an argument of the data, and `root` is left out."""
 
     name: str = MISSING
-    image_size: int | None = setting(None, "folder: height and width that pictures are scaled to")
-    root: str | None = setting(None, "the folder of prepared data sets")
+    image_size: int | None = setting(None, "data=folder: height and width to which pictures are scaled")
+    root: str | None = setting(None, "folder of the prepared data sets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,19 +95,19 @@ class TrackingConfig:
 class SlurmConfig:
     """The settings of executor=slurm, with submitit's names. None means Slurm's default. `nodes`: number of jobs."""
 
-    partition: str | None = setting(None, "Slurm's partition; this and the next three as submitit and sbatch name them")
-    constraint: str | None = setting(None, "the features of a node, such as h100")
-    account: str | None = setting(None, "the account that pays")
-    qos: str | None = setting(None, "the quality of service")
-    time: AtLeastOne | None = setting(None, "minutes of a job; 240 with executor=slurm")
+    partition: str | None = setting(None, "partition of Slurm that runs the jobs, as in sbatch --partition")
+    constraint: str | None = setting(None, "features that a node must have, such as h100, as in sbatch --constraint")
+    account: str | None = setting(None, "account that pays for the jobs, as in sbatch --account")
+    qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
+    time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
     nodes: AtLeastOne | None = setting(
-        None, "jobs, each alone on a node, for each group of cells that need the same hardware; 1 with executor=slurm"
+        None, "number of jobs, each alone on a node, that share the cells for the same device. Default: 1"
     )
     setup: list[str] = setting(
-        factory=list, help='lines of the job\'s script before accelbench starts, such as ["module load cuda"]'
+        factory=list, help='lines that the job\'s script runs before accelbench, such as ["module load cuda"]'
     )
     additional_parameters: dict[str, Any] = setting(
-        factory=dict, help="any other option of sbatch, such as {reservation: mine}"
+        factory=dict, help="other options of sbatch, such as {reservation: mine}"
     )
 
 
@@ -116,14 +116,12 @@ class RayConfig:
     """The settings of executor=ray."""
 
     address: str | None = setting(
-        None, "auto, host:port, or local for a new Ray on this machine; auto with executor=ray"
+        None, "Ray cluster to use: auto joins this machine's, host:port another, local starts one here. Default: auto"
     )
     nodes: AtLeastOne | None = setting(
-        None, "tasks, each alone on a node, for each group of cells that need the same hardware; 1 with executor=ray"
+        None, "number of tasks, each alone on a node, that share the cells for the same device. Default: 1"
     )
-    num_retries: Count | None = setting(
-        None, "how often a task is started again after its node was lost; 3 with executor=ray"
-    )
+    num_retries: Count | None = setting(None, "how often a task starts again after its node was lost. Default: 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,25 +144,29 @@ class RunConfig(Options, RunSettings):
 
     engine: EngineConfig = _group(EngineConfig, "what runs the network")
     device: DeviceConfig = _group(
-        DeviceConfig, "the device; auto is the fastest here, and the default on the command line"
+        DeviceConfig, "the device; auto is the fastest of this machine. Default on the command line: auto"
     )
     model: ModelConfig = _group(ModelConfig, "the network, or the library that has it")
     data: DataConfig = _group(DataConfig, "the data set")
-    tracking: TrackingConfig = _group(TrackingConfig, "where records are delivered")
+    tracking: TrackingConfig = _group(
+        TrackingConfig, "where results are sent, besides the records: to MLflow, or nowhere"
+    )
     executor: ExecutorConfig = _group(
         ExecutorConfig, "where cells are measured: on this machine, or in jobs of a cluster"
     )
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
-    repeats: AtLeastOne = setting(1, "fresh processes of each cell; each cell runs once before any runs again")
-    suite: str = setting("adhoc", "a suite of params.yaml, or adhoc: no suite")
-    profile: Profile | None = setting(None, "which lines of a suite: quick or full")
-    out: str | None = setting(None, "the folder of the records, under runs/; an existing one is resumed")
-    retry: Retry = setting(Retry.none, "failed: run failed, timed out, killed and disturbed cells of out= again")
-    quiet_s: NotNegative = setting(
-        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: never"
+    repeats: AtLeastOne = setting(1, "fresh processes for each cell; every cell runs once before any cell runs again")
+    suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
+    profile: Profile | None = setting(None, "which lines of a suite are measured: quick or full")
+    out: str | None = setting(None, "folder of the records, under runs/; if it exists, its sweep continues")
+    retry: Retry = setting(
+        Retry.none, "failed: cells of out= that failed, timed out, or were killed or disturbed run again"
     )
-    verbose: bool = setting(False, "show what the cells' libraries print; -v does the same")
+    quiet_s: NotNegative = setting(
+        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: no repeat"
+    )
+    verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for the run. It is no setting.
     where: str = field(default="", metadata={"omegaconf_ignore": True})
     # The words that asked for the run, without the words of a profile. It is no setting.
