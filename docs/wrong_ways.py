@@ -75,24 +75,24 @@ def rows() -> Iterator[str]:
     failing = LADDER[LADDER.index(long) + 1]
     for cells in (
         (
-            "closed loop: each request waits for the answer to the one before",
+            "closed loop: each request waits for the answer to the request before",
             f"p99 {p99(closed):.0f} ms, {rate:.0f} requests/s",
             f"p99 {p99(since_due):.0f} ms, at {RATE} requests/s",
         ),
         (
             "latency is counted from the time of sending, which the client delayed",
             f"p99 {p99(since_sent):.0f} ms at {RATE}, and {p99(beyond_sent):.0f} ms at {LADDER[-1]} requests/s",
-            f"p99 {p99(since_due):.0f} ms at {RATE}; {p99(beyond_due):,.0f} ms at {LADDER[-1]}, and it grows",
+            f"p99 {p99(since_due):.0f} ms at {RATE}; {p99(beyond_due):,.0f} ms at {LADDER[-1]}, and growing",
         ),
         (
-            "the average instead of a percentile",
+            "the average latency is reported instead of a percentile",
             f"mean {since_due.mean():.0f} ms, within a limit of 500 ms",
             f"p99 {p99(since_due):.0f} ms; {above_500:.0f} % of the requests take more than 500 ms",
         ),
         (
             "the first rate that fails is reported as the maximum",
             f"{failing} requests/s within {LIMIT_MS:.0f} ms",
-            f"p99 {p99(open_loop(failing)[0]):,.0f} ms at this rate; the highest that passes is {long}",
+            f"p99 {p99(open_loop(failing)[0]):,.0f} ms at this rate; the highest rate that passes is {long}",
         ),
         (
             f"all probes of {SHORT_S:.0f} s have one seed, and none is repeated",
