@@ -59,9 +59,9 @@ def network_of(given: Cell) -> Any:
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Times the batches of `fit` from the start of the second to the start of the last, which is not counted.
+    """Times the batches of `fit`, from the start of the second batch to the start of the last.
 
-    What `fit` does once per epoch is left out. There is no callback at a batch's end: `fit` would wait for it.
+    So what `fit` does once per epoch is left out. There is no callback at the end of a batch: `fit` would wait for it.
     """
 
     def __init__(self, num_steps: int) -> None:

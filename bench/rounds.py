@@ -44,9 +44,9 @@ def compare_all(
 ) -> None:
     """Prints a row for each of `cases`, in training and in inference: samples/s of the cell over those of a reference.
 
-    A row is of rounds of several runs with new networks. The first round of a run warms up the reference; no other
-    round is dropped or repeated. `others` are settings of the cells, as `cell` takes them. `run` measures a cell, with
-    the folder of its data; `reference` makes the reference of one run.
+    A row summarises the rounds of several runs, each with a new network. The first round of a run warms up the
+    reference. No other round is dropped or repeated. `others` are settings of the cells, as `cell` takes them. `run`
+    measures a cell with the data in a folder. `reference` makes the reference of one run.
     """
     print(f"{'case':<{WIDTH}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
     for name, (model, batch_size) in cases.items():

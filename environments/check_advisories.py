@@ -34,7 +34,7 @@ class Advisory:
     accepted: str | None = None
 
     def affects(self, package: str, version: str) -> bool:
-        """Whether it is about this version of `package`."""
+        """Whether the advisory is about this version of `package`."""
         if canonicalize_name(self.package) != canonicalize_name(package):
             return False
         return any(SpecifierSet(versions).contains(version, prereleases=True) for versions in self.affected)
@@ -50,10 +50,10 @@ def read_advisories(path: Path = ADVISORIES) -> list[Advisory]:
 
 
 def pins(lock: Path) -> list[tuple[str, str]]:
-    """The packages of a lock, each with its version; one with several versions, for several systems, once for each.
+    """The packages of a lock with their versions. A package may have several versions, for several systems.
 
     Raises:
-        ValueError: the file pins nothing, so that it is no lock.
+        ValueError: the file pins no package, so it is no lock.
     """
     found = PIN.findall(lock.read_text())
     if not found:
@@ -71,7 +71,7 @@ def problems(lock: Path, advisories: Sequence[Advisory]) -> Iterator[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Prints what is wrong with the locks that the command line names; returns the exit status."""
+    """Prints what is wrong with the locks that the command line names. Returns the exit status."""
     locks = [Path(word) for word in words] or LOCKS
     advisories = read_advisories()
     found = [line for lock in locks for line in problems(lock, advisories)]

@@ -1,8 +1,8 @@
-"""`make test-wheel`: the wheel, installed as a user installs it: not the checkout's code, and the newest packages.
+"""`make test-wheel`: tests the wheel as a user installs it, with the newest packages instead of the lock's.
 
-Builds the wheel, compares its files with the package's, installs it with its core dependencies into an environment in
-a temporary folder, and there runs the tests of the PyTorch engine and two cells in an empty folder, one of them with
-weights in a file of the newest torch.
+It builds the wheel and compares its files with the package's files. It installs the wheel with its core dependencies
+into an environment in a temporary folder. There it runs the tests of the PyTorch engine, and two cells in an empty
+folder. One of the cells reads weights from a file that the newest torch has written.
 """
 
 import os
@@ -24,7 +24,7 @@ CELL = ("model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=1"
 
 
 def main() -> int:
-    """Runs all of it; returns 1 if something is wrong."""
+    """Builds, installs and tests the wheel. Returns 1 if something is wrong, else 0."""
     with tempfile.TemporaryDirectory(prefix="accelbench-wheel-") as name:
         folder = Path(name)
         run(UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def differing_files(wheel: Path) -> set[str]:
-    """The files that only one of the wheel and the package, with conf/ as a part of it, has."""
+    """The files that only the wheel has, or only the package. conf/ is a part of the package."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "conf"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     sources = {"src": "", "conf": "accelbench/conf/"}

@@ -229,9 +229,7 @@ class Job(contextlib.ExitStack):
             print(line, file=sys.stderr)
         plans = [suite.folder for suite in self.suites.values() if (suite.folder / PLAN).exists()]
         if num := sum(is_retried(record) for folder in plans for record in read_planned(folder)):
-            self._say(
-                f"No number of {counted(num, 'cell')}. To measure again: retry: failed in {PARAMS}, `make repro`."
-            )
+            self._say(f"Without a number: {counted(num, 'cell')}. Set retry: failed in {PARAMS}, and run `make repro`.")
         try:
             if extension := params.report_extension(ROOT):
                 from accelbench.report.extension import load  # not at the top: it imports the plot libraries
@@ -262,7 +260,10 @@ class Job(contextlib.ExitStack):
 
 
 def left(suite: work.Suite) -> list[Cell]:
-    """The cells to measure: not skipped, and without a valid record. If the data set is not prepared, all cells."""
+    """The cells of a suite that must still be measured: not skipped, and without a valid record.
+
+    If the data set is not prepared, these are all cells.
+    """
     wanted = [cell for cell in suite.cells.values() if skip_reason(cell) is None]
     try:
         place = Workplace.of_project(suite.root).with_data(suite.options.data_root)

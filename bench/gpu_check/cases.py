@@ -119,7 +119,7 @@ def reported(hosts: Hosts, tried: Cell) -> None:
 
 
 def ungraphed(device: Device) -> None:
-    """Checks that the record notes if a compiled network can't be replayed as CUDA graphs."""
+    """Checks that the record has a note if a compiled network can't be replayed as CUDA graphs."""
     if IS_SIMULATED:
         skipped("not run: a simulated GPU has none of Triton's kernels")
         return

@@ -1,6 +1,6 @@
 """accelbench from Python: `run`, `measure`, `read` and `compare`; see docs/python.md.
 
-Its import imports no framework: a name is loaded at its first use.
+`import accelbench` imports no framework. Each of these names is loaded at its first use.
 """
 
 import sys
@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The type of this package. `accelbench.compare` is the function, also after the import of the folder compare/."""
+    """The type of this package. It keeps `accelbench.compare` the function, although there is a folder compare/."""
 
     @property
     def compare(self) -> Any:

@@ -157,11 +157,11 @@ class BusyError(UserError):
 
 
 class UnsupportedError(Exception):
-    """This machine or engine can't run the cell. It is skipped, with this message as its reason."""
+    """This machine or engine can't run the cell. The cell is skipped; the message is the reason."""
 
 
 class InvalidError(UserError):
-    """The measurement is not the requested one, or its numbers can't be true. Its numbers are not published."""
+    """Something else was measured than requested, or the numbers can't be true. They are not published."""
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
@@ -187,4 +187,4 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {kind}")
         flag = re.search(r"unrecognized arguments: (\S+)", message)
         hint = meant or (did_you_mean(flag[1], self._option_string_actions) if flag else "")
-        raise UserError(f"{message}.{hint} `{self.prog} --help` shows what there is")
+        raise UserError(f"{message}.{hint} `{self.prog} --help` lists all flags")

@@ -43,7 +43,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_starter(end: Callable[[], None]) -> None:
-    """Starts a thread that waits until the process that started this one through multiprocessing ends: calls `end`."""
+    """Starts a thread that calls `end` when the process that started this one through multiprocessing has ended."""
     # The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
     starter = mp.parent_process()
     assert starter is not None, "not started through multiprocessing"
@@ -56,10 +56,10 @@ def end_with_starter(end: Callable[[], None]) -> None:
 
 
 def end_marked(mark: str) -> None:
-    """Kills every process whose environment contains `mark`. Stops if there is none left, or after `MARKED_S`.
+    """Kills every process whose environment contains `mark`. Returns when none is left, or after `MARKED_S`.
 
-    Processes inherit their environment, so orphans are killed, too. The function reads the environment
-    of every process on the machine, which takes milliseconds.
+    Processes inherit their environment, so orphans are killed, too. The function reads the environment of every process
+    on the machine, which takes milliseconds.
     """
     deadline = time.monotonic() + MARKED_S
     has_found = True

@@ -126,7 +126,10 @@ def _text(path: Path) -> str:
 
 
 def mend_environment() -> None:
-    """Sets a user name, a home folder and a terminal width for this process and its children: libraries need them."""
+    """Sets what libraries need if it is missing: a user name, a home folder and a valid terminal width.
+
+    The settings are for this process and its children.
+    """
     try:
         getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user without an entry in its passwd file

@@ -1,6 +1,6 @@
 """accelbench's plugins for Hydra: a sweeper that knows suites, and a launcher that measures one cell after another.
 
-Hydra imports this module whenever it starts: what the plugins need is imported once they are used.
+Hydra imports this module whenever it starts. So each plugin imports what it needs only when it is used.
 """
 
 import copy
@@ -17,7 +17,7 @@ from omegaconf import OmegaConf, open_dict
 
 
 class LineSweeper(Sweeper):
-    """Asks for each combination of listed values; of a suite, line by line."""
+    """Asks for each combination of listed values. The lines of a suite are combined one by one."""
 
     def setup(self, *, config: Any, **parts: Any) -> None:
         from hydra.core.plugins import Plugins
@@ -34,7 +34,7 @@ class LineSweeper(Sweeper):
 
 
 class CellLauncher(Launcher):
-    """Measures all jobs of a sweep in one run; each returns its samples/s, 0 if it has none."""
+    """Measures all jobs of a sweep in one run. A job returns its samples/s, or 0 if it has none."""
 
     def setup(self, *, config: Any, task_function: Any, **_: Any) -> None:
         self.config, self.measure = config, task_function

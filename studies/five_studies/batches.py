@@ -27,9 +27,9 @@ COLUMNS = by_place(
     "largest batch",
 )
 NOTES = [
-    'The study calls batch 8 optimal ("best speed/VRAM balance") and 16 the largest for 2 GB, and computes neither; '
-    "its fastest is by its own times. Ours are of the batches that ran. Best for the memory: most samples/s per MB of "
-    "the allocator's peak; a CPU has none. accelbench best --largest-batch finds the largest that fits."
+    'The study calls batch 8 optimal ("best speed/VRAM balance") and 16 the largest for 2 GB, but computes neither. '
+    "Its fastest batch follows from its own times. Ours are chosen among the batches that ran. Best for the memory: "
+    "the most samples/s per MB of the allocator's peak, which is unknown on a CPU."
 ]
 
 

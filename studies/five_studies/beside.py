@@ -143,7 +143,9 @@ def table(found: Sequence[Pair]) -> Table | None:
     ]
     looks = ", ".join(f"{look} for {engine}" for engine, look in zip(own, LOOKS, strict=False))
     dots = f"dots, {looks}" if len(own) > 1 else "dots"
-    notes = [f"x: our time over the published one, below 1 where it took less time here. The page has it as {dots}."]
+    notes = [
+        f"x: our time over the published time, below 1 if ours is shorter. The page also draws the ratio as {dots}."
+    ]
     devices = list(dict.fromkeys(each.device for each in found))
     if len(devices) > 1:
         columns.append(Column("device", lambda each: each.device))

@@ -23,7 +23,7 @@ COLUMNS = by_place(
     "measured: memory (GB/s)",
 )
 NOTES = [
-    "Of the study's devices: what its text or its data say. Measured: the highest speeds that the probe reached.",
+    "The study's devices are described as in its text or data. Measured are the highest speeds that the probe reached.",
 ]
 
 

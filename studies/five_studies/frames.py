@@ -30,8 +30,8 @@ COLUMNS = by_place(
     "ours: memory (MB)",
 )
 NOTES = [
-    'The study\'s "FPS" is batches per second, of batches of 8 by its own times: 36.71 ms are 27.2 of them, and 218 '
-    "images. Ours are of the batch nearest to 8. Its speed-ups and memory are those of its table, of the GPU."
+    'The study\'s "FPS" counts batches of 8 images: in its own times, a batch takes 36.71 ms, so 27.2 batches or 218 '
+    "images a second. Ours are from the batch nearest to 8. Its speed-ups and memory are from its table for the GPU."
 ]
 
 

@@ -41,9 +41,9 @@ COLUMNS = by_place(
     "ours: pairs of cells",
 )
 NOTES = [
-    "Published: ratios of mean powers, read once after each run, over three GPUs of which two were idle: of one GPU "
-    'they would be larger. Its "float32" is TF32. Ours: the mean power in the steady state, of each pair of cells on a '
-    "GPU that differ only in this setting."
+    "Published: ratios of mean powers, read once after each run. The means are over three GPUs, but two were idle: the "
+    'ratios of the busy GPU would be larger. The study\'s "float32" is TF32. Ours: ratios of mean powers in the steady '
+    "state, for each pair of cells on a GPU that differ only in this setting."
 ]
 
 
@@ -99,10 +99,10 @@ NUM_STEPS_COLUMNS = by_place(
     "ours: pairs of cells",
 )
 NUM_STEPS_NOTES = [
-    "The time per image of the larger number of steps over that of the smaller, of runs that are equal in all else: "
-    "what differs is noise and what is not steady. Published: from the study's raw data, which has no warm-up. "
-    "A lowest far from the median is of single runs: on the GPU, the study's first (efficientnet_b0 in float16, batch "
-    "16, 512 steps) took 12 times as long per image as the next."
+    "The time per image with more steps over the time with fewer steps, for runs that are equal in all other settings. "
+    "A ratio other than 1 is noise, or an unsteady start. Published: from the study's raw data, without a warm-up. "
+    "A lowest ratio far from the median is from single runs: on the GPU, the study's first run (efficientnet_b0, "
+    "float16, batch 16, 512 steps) took 12 times as long per image as the next run."
 ]
 
 

@@ -180,7 +180,7 @@ def known_errors_table() -> Table:
     notes = [
         "Impossible: accelbench can't produce such a number. Invalid: such a cell is recorded with the reason, and its "
         "numbers are not published. Shown: the report shows the figure that reveals it.",
-        "Where it is seen: the study's own words or code, or what follows from its numbers. Study 004 publishes none: "
-        "there they are codebasics', whose networks it trains.",
+        "Where it is seen: the study's own words or code, or what follows from its numbers. Study 004 has no numbers: "
+        "they are from codebasics, whose networks it trains.",
     ]
     return tabulate("How a benchmark lies", columns, lines, notes)

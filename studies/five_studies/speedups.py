@@ -22,14 +22,14 @@ TIMES = {"time_per_image": Mode.infer, "train_time": Mode.train, "test_time": Mo
 UNEQUAL_BATCHES = {"002"}  # studies with different batches on the two devices
 ALL = "all"  # the network of a published number that is a mean over all networks
 NOTES = [
-    "Ours: the samples/s of the first device over those of the second, of two cells that differ only in the device; "
-    "never of means.",
-    "Published speed-ups are those that a study prints or the ratio of its times, on its machines. A study's float32 "
-    "on a GPU may be TF32, and its batch may differ between the devices: then the batch is empty.",
+    "Ours: the samples/s on the first device over the samples/s on the second, for two cells that differ only in the "
+    "device. They are never ratios of means.",
+    "Published: a speed-up that a study prints, or the ratio of its times, on its machines. A study's float32 on a GPU "
+    "may be TF32. If its batches differ between the devices, the batch is empty.",
 ]
 HEADLINE_NOTES = [
-    "The study's headline divides means of its launch times, of its runs of 512 steps on the EPYC and the A100, and of "
-    "10 on the TPU. The same runs, end to end: copying and waiting included. With both CPUs: also those on the i7. "
+    "The study's headline divides means of launch times. They are from its runs of 512 steps on the EPYC and the A100, "
+    "and of 10 steps on the TPU. End to end: the same runs with copying and waiting. With both CPUs: also on the i7. "
     "Ours: each pair of cells that differ only in the device.",
 ]
 

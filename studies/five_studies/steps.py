@@ -74,7 +74,7 @@ METRICS: Mapping[str, StepMetric] = {
         "Memory of the device (MB)",
         lambda reported: reported.number("peak_device_mb"),
         "Ours is the allocator's peak in the cell's own process. Study 000 ran all its cells in one process and never "
-        "reset the peak: only those of its cells that raised it are shown.",
+        "reset the peak. So only its cells that raised the peak are shown.",
     ),
 }
 
@@ -113,8 +113,8 @@ def table(sweep: Sweep, name: str) -> Table | None:
         Column("published by", lambda line: line.published and line.published.source),
     ]
     notes = [
-        f"{metric.note} A dash: the cell did not run, or its device or so few steps don't tell. Published numbers were "
-        "measured by the study, on its machines; they enter none of our statistics."
+        f"{metric.note} A dash: the cell did not run, its device does not measure this, or it ran too few steps. "
+        "The study measured the published numbers on its machines. They enter none of our statistics."
     ]
     return tabulate_known(metric.title, columns, lines(sweep, name), notes)
 
@@ -139,9 +139,9 @@ def has_same_settings(entry: Published, reported: MeasuredCell) -> bool:
 
 
 LOAD_NOTES = [
-    "Ours: means over the steady state, of the GPU that computes, as its driver reports them 2 to 10 times a second. "
-    "Of a CPU: the processor time of the cell's processes, in percent of all cores that it may use.",
-    "Published: read once after each run; of a GPU the mean over three, of which one was used.",
+    "Ours: means over the steady state. For a GPU: of the one that computes, by its driver, 2 to 10 times a second. "
+    "For a CPU: the processor time of the cell's processes, in percent of all cores that they may use.",
+    "Published: read once after each run. For a GPU: the mean over three GPUs, though only one was used.",
 ]
 # One of our ok cells, and the numbers that one source published for its settings: metric -> number.
 Load = tuple[MeasuredCell, Mapping[str, Published]]

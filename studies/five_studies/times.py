@@ -16,10 +16,9 @@ from five_studies.comparison import (
 )
 
 WHAT_IS_TIMED = {
-    Mode.train: "Our training time is of the training epochs alone: building and the evaluations between are timed "
-    "apart.",
-    Mode.infer: "Inference alone: the outputs of the whole test set. An evaluation also computes loss and accuracy, as "
-    "Keras' evaluate does; it is timed where whole epochs are trained (protocol fit), else it is a dash.",
+    Mode.train: "Our training time counts only the training epochs. Building and evaluations are timed separately.",
+    Mode.infer: "Inference only computes the outputs of the test set. An evaluation also computes loss and accuracy, "
+    "as Keras' evaluate does. It is timed if whole epochs are trained (protocol fit), else it is a dash.",
 }
 PERCENT_STUDIES = {"001"}  # studies that print speed-ups in percent
 Columns = list[Column[PublishedComparison]]
@@ -65,8 +64,8 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
     order = "precision first, then batch, then epochs" if mode == Mode.train else "precision first, then batch"
     notes = [
         f"Ours: the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean over cells. "
-        "~ marks an estimate: the time of a window, or of fewer samples or epochs, plus what the rest of the job takes "
-        "at the cell's samples/s.",
+        "~ marks an estimate, if a cell did only a part of the job: its time, plus the time that the rest takes at its "
+        "samples/s.",
         WHAT_IS_TIMED[mode],
     ]
     if any(compared.published for compared in comparisons):

@@ -47,7 +47,7 @@ SIZE_COLUMNS = by_place(
 )
 SIZE_NOTES = [
     "The study says that TPUs scale better to larger data sets, without numbers. Ours: whole epochs (protocol fit) on "
-    "the first images of the training set. The first epoch holds the compilation; samples/s are of the later ones."
+    "the first images of the training set. The first epoch includes compilation; samples/s are from later epochs."
 ]
 
 
@@ -57,8 +57,8 @@ def quality(sweep: Sweep) -> Table | None:
     models |= dict.fromkeys(reported.cell.model.name for reported in sweep.cells)
     found = [each for model in models for each in (*_our_quality(sweep, model), *_published_quality(sweep, model))]
     notes = [
-        "Ours are of whole epochs (protocol fit); a bounded window of steps has no accuracy. Training: the mean over "
-        "the last epoch's batches, each with the weights of its step. Test: after the last epoch."
+        "Ours are from cells that train whole epochs (protocol fit); other cells have no accuracy. Training: the mean "
+        "over the last epoch's batches, each with the weights of its step. Test: after the last epoch."
     ]
     return tabulate_known("Accuracy and loss", QUALITY_COLUMNS, found, notes)
 

@@ -57,8 +57,8 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     assert main(["best", "--latency-ms", "100", "--percentile", "99", "--price-per-hour", "cpu=3.6,gpu=9"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "fp32, batch 128 gives 991 samples/s, p99 of a step 60.0 ms. No other setting with this batch is within 100 ms"
-        in told
+        "fp32, batch 128 gives 991 samples/s, p99 of a step 60.0 ms. "
+        "No other setting with this batch is within 100 ms (p99)" in told
     )
     assert re.search(r"cost of a million .* 1.01", told)
     assert "Cost of a million samples: cpu at 3.6 an hour (set by the user)." in told
@@ -74,7 +74,7 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
     (here / "runs").rename(here / "results")
     assert main(["report", "--price-per-hour", "cpu=3.6"]) == 2
-    assert "not for results/, whose report DVC keeps" in capsys.readouterr().err
+    assert "can't be used for results/: set costs: in params.yaml" in capsys.readouterr().err
 
 
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
@@ -85,5 +85,5 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     asked = Namespace(folder=f"runs/{folder.name}", price_per_hour=None)
     assert load("report").run(asked, console) == 0
     note, address = console.file.getvalue().splitlines()
-    assert note.startswith(r"Not in the plan of runs/[bold]\x1b[2J, and not shown: 1 record (")
+    assert note.startswith(r"Not shown, because the plan of runs/[bold]\x1b[2J lacks them: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

@@ -63,9 +63,7 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro
     assert opened == [f"{(repro.ROOT / 'report' / 'index.html').as_uri()}#viewer"]
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
-    assert ("\nNo number of 1 cell. To measure again: retry: failed in params.yaml" in out) == (
-        Status.failed in statuses
-    )
+    assert ("\nWithout a number: 1 cell. Set retry: failed in params.yaml" in out) == (Status.failed in statuses)
     parts = "(30 s to measure the best again, 60 s for data and report)"
     assert f"1 suite, 2 cells to measure: about 90 s and 2 cells of unknown length {parts}." in out
     assert repro.calls == [("data@mnist",), ("report",)]

@@ -115,7 +115,7 @@ def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_
     out, (line, note) = built([])
     assert line.startswith(f"results/nets/{bad.name}: not a readable record (")
     assert line.endswith("); delete it and run the sweep again")
-    assert note.startswith("Not in the plan of results/nets, and not shown: 1 record (")
+    assert note.startswith("Not shown, because the plan of results/nets lacks them: 1 record (")
     for name, count in (("index.html", "1</b> not readable"), ("report.md", "1 ok, 1 not readable")):
         text = (out / name).read_text()
         assert all(part in text for part in (line.partition(" (")[0], note, count))

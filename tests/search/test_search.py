@@ -78,7 +78,7 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     (best,) = answers(sweep.cells)
     assert (best.fastest.cell.batch_size, best.lead.word) == (32, "sure")
     (note,) = sweep.notes
-    assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
+    assert f"{len(race.short)} records in runs/mine are from a search's short windows" in note
 
 
 def test_the_same_command_again_measures_nothing_again(done, shared, tmp_path, monkeypatch):

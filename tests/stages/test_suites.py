@@ -59,7 +59,7 @@ def test_every_file_of_the_report_is_an_output_of_dvcs_stage(project):
 def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(project, capsys):
     for suite, model in (("gone", "gone_net"), ("nets", "kept_net")):
         write_sweep(project / "results" / suite, samples.record(samples.cell(model, suite=suite)), suite=suite)
-    note = "Of suites that params.yaml does not have, and not shown: gone; their records stay in results"
+    note = "Not shown, because params.yaml has no such suites: gone; their records stay in results"
     for report in (["build_report"], ["best"], ["report"]):
         assert (main(report) if report != ["build_report"] else stage.main(report)) == 0
         out = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(proje
     assert "gone_net" in capsys.readouterr().out
     (project / "params.yaml").write_text("suites: {}\n")
     assert stage.main(["build_report"]) == 2
-    assert "params.yaml does not have, and not shown: gone, nets" in capsys.readouterr().err
+    assert "params.yaml has no such suites: gone, nets" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("variables", "status"), [({}, 1), ({"DVC_EXP_BASELINE_REV": "0123"}, 0)])

@@ -195,7 +195,7 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, fol
 
 
 def test_measured_numbers_become_invalid_when_the_data_is_lost_and_the_sweep_ends(swept, folder):
-    with pytest.raises(ChangedError, match="^the data set was changed .* after the sweep began: run it again"):
+    with pytest.raises(ChangedError, match="^the data set was changed .* after the sweep began: run the sweep again"):
         swept([make_cell("lose data"), make_cell("raise")])
     (lost,) = record.read_all(folder.glob(RECORDS))
     assert (lost.status, lost.measurement is None) == (Status.invalid, False)

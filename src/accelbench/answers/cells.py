@@ -2,7 +2,7 @@
 
 Report, terminal and Python interface show these numbers.
 
-A cell has a process for each of its repeats. Its speed is the median of their speeds. If the cell has `MIN_PROCESSES`
+A cell has a process for each repeat and seed. Its speed is the median of their speeds. If the cell has `MIN_PROCESSES`
 processes or more, its speed is their geometric mean, as in `accelbench compare`: then the ratio of two cells' speeds
 equals the ratio whose interval decides which cell is faster. Some processes were run later to confirm an answer. If a
 cell has `MIN_PROCESSES` of these, its speed counts only these.

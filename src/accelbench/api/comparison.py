@@ -40,7 +40,7 @@ class Comparison(list[PairVerdict]):
         self.warnings = list(warnings)  # what a reader of the verdicts should know
 
     def is_slower_by(self, share: float) -> bool:
-        """Whether the whole interval of a pair is below `1 - share`. For 0.05, this is `--fail-if slower:5%`."""
+        """Whether the whole interval of any pair is below `1 - share`. 0.05 is the same as `--fail-if slower:5%`."""
         return any(pair._comparison.is_slower_by(share) for pair in self)
 
     def __repr__(self) -> str:

@@ -205,21 +205,27 @@ def _check_function(arguments: dict[str, Any]) -> None:
         value = arguments[flag]
         usual = inspect.signature(measure).parameters[flag].default
         if value is not usual and (usual is None or value != usual):
-            raise UserError(f"{flag}: is for a torch.nn.Module; a function has its own: measure(lambda: f(batch))")
+            raise UserError(
+                f"{flag}: is for a torch.nn.Module: for a function, leave it out: measure(lambda: f(batch))"
+            )
 
 
 def _check_network(arguments: dict[str, Any]) -> None:
     if arguments["batch"] is None:
-        raise UserError("batch: is missing: what the module is called with, such as torch.rand(8, 3, 32, 32)")
+        raise UserError("batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)")
     if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
-        raise UserError("loss: a function of (output, batch) that returns a scalar; needed for mode='train' only")
+        raise UserError(
+            "loss: goes with mode='train', which needs it: a function of (output, batch) that returns a scalar"
+        )
     # With the defaults, the network would be measured on another device or in another number format than its own.
     weights = arguments["model_or_function"].parameters()
     first = next((weight for weight in weights if weight.is_floating_point()), None)
     if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
         raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
     if first is not None and first.dtype.itemsize != 4 and arguments["precision"] == vocab.Precision.fp32:
-        raise UserError(f"precision='fp32': the network's weights are {first.dtype}: use that precision, or .float()")
+        raise UserError(
+            f"precision='fp32': the network's weights are {first.dtype}: set their precision, or use .float()"
+        )
 
 
 def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:

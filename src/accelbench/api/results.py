@@ -197,7 +197,7 @@ def read(folder: str | Path) -> Results:
 
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
-    """A table for notebooks. For each work, the fastest cell is first; bars are shares of its speed."""
+    """A table for notebooks. For each work, the fastest cell is first. Bars show speeds as shares of its speed."""
     ranked: dict[Any, tuple[Group, MeasuredCell]] = {}
     for group in groups(result._cell for result in results):
         ranked |= {cell.measured_key: (group, cell) for cell in group.cells}

@@ -76,12 +76,12 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     """The words of the command line for a call of `run`. Raises UserError: a word is a flag other than -m."""
     if not isinstance(settings, str | Sequence):
         raise UserError(
-            f"run: takes words such as 'model=cnn', not a {type(settings).__name__}; measure takes a network"
+            f"run: takes words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"
         )
     words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
-            raise UserError(f"{word}: a flag of the command line; run takes settings, such as batch_size=32")
+            raise UserError(f"{word}: is a flag of the command line: use settings, such as batch_size=32")
     settings_words = []
     for name, value in values.items():
         axis = value if isinstance(value, list) else [value]
@@ -113,4 +113,4 @@ def _word(name: str, value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     with suppress(AttributeError, ValueError, RuntimeError):  # a scalar of NumPy or of torch
         return _word(name, value.item())
-    raise UserError(f"{name}: a {type(value).__name__} is no setting; a list is an axis, and measure takes a network")
+    raise UserError(f"{name}: a {type(value).__name__} is no setting: use a list for values, measure for a network")

@@ -103,7 +103,7 @@ def samples(batch: Any) -> int:
 
 
 class _FunctionRun(CellRun):
-    """A run of a function; one call is a step. With device=cpu it must not use a GPU: no step waits for it."""
+    """A run of a function. One call is a step. With device=cpu, it must not use a GPU: no step waits for a GPU."""
 
     backend: Backend
     fetches_inside = True  # any movement of data is part of the function
@@ -152,7 +152,7 @@ class _FunctionRun(CellRun):
 
 
 class Returned:
-    """The results of a function. Refuses futures, generators and the like. Waits for JAX's unfinished arrays."""
+    """The results of a function. It refuses futures, generators and the like, and waits for JAX's unfinished arrays."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -1,4 +1,4 @@
-"""Measures again what a bundle claims: compares each claimed pair of cells as `compare --run` does, within a time."""
+"""Measures again what a bundle claims: compares each claimed pair of cells as `compare --run` does."""
 
 import math
 import random
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
 
 def key_of(cell: Cell) -> str:
-    """A text that is equal for all processes of a cell and a seed."""
+    """A text that is equal for all processes of one cell with one seed."""
     return replace(cell, repeat=0).id
 
 
@@ -100,7 +100,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """The claims of a bundle. First comes each group's largest gain over its reference, then each second largest."""
+    """The claims of a bundle: first the largest gain of each group over its reference, then the second largest."""
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
@@ -128,7 +128,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
-        return f"{named[0]} is not in the bundle, so it may be anything here: --trust allows it"
+        return f"{named[0]} is not in the bundle, so it may be anything here: use --trust to allow it"
     try:
         check_own_code([cell])
         return skip_reason(cell)
@@ -139,7 +139,10 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 def _measured(
     claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
 ) -> tuple[str, str, str]:
-    """Compares both cells as `compare --run` does. Returns the finding, the ratio here, and why none is known."""
+    """Compares both cells as `compare --run` does.
+
+    Returns the finding, the ratio on this machine, and the reason if there is no ratio.
+    """
     limit_s = max(1.0, math.ceil(LONGEST * budget_s))
     first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)
     runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
@@ -164,7 +167,7 @@ def _measured(
     if ratio.ratio is None:
         least = min(ratio.num_first, ratio.num_second)
         reasons = [record.reason for record in records if record.reason] or ["give a longer --budget"]
-        return CANT_TELL, NOT_MEASURED, f"{least} of {MIN_PROCESSES} processes of a side: {reasons[0]}"
+        return CANT_TELL, NOT_MEASURED, f"a side has {least} of {MIN_PROCESSES} processes: {reasons[0]}"
     verdict = ratio.verdict()
     here = _text(ratio.ratio, ratio.low, ratio.high, verdict)
     if verdict == Verdict.cant_tell:

@@ -73,7 +73,7 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
         plain = PurePosixPath(name)
         leads_out = plain.is_absolute() or ".." in plain.parts
         if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
-            raise UserError(f"{archive.path}: {name[:99]!r} is not a plain file name, so no file of it is used")
+            raise UserError(f"{archive.path}: {name[:99]!r} is not a plain file name, so the bundle is not used")
         content = archive.read(name)
         num_bytes += len(content)
         if num_bytes > MAX_TOTAL_BYTES:

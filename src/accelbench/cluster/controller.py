@@ -73,14 +73,14 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state, for each job that may still measure: one of `jobs`, or another job named `job_name`."""
+        """Job -> its state, for each job that may still measure. Includes other jobs with the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
         """Ends the jobs."""
 
     def last_words(self, spread: Path, job: str) -> str:
-        """The reason in a job's log for its end, and the path of the log; empty without a reason.
+        """The reason why a job ended, from its log, and the path of the log. Empty if the log has no reason.
 
         `spread`: the folder of the job's round.
         """
@@ -91,7 +91,7 @@ class ClusterEngine(ABC):
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
-    """Divides cells among at most `num` jobs. With at least as many repeats as jobs, a job gets whole repeats."""
+    """Divides cells among at most `num` jobs. If there are enough repeats, all cells of a repeat go to one job."""
     repeats = list(dict.fromkeys(cell.repeat for cell in cells))
     parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
     for number, cell in enumerate(cells):

@@ -60,7 +60,10 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, each of `jobs` is `UNKNOWN`; without `jobs`, `job_name` is."""
+        """See the base class. If Slurm does not answer, the state of each of `jobs` is `UNKNOWN`.
+
+        If `jobs` is empty, the state of `job_name` is `UNKNOWN`.
+        """
         # squeue lists all jobs of the user. With job numbers, it would list none if it has forgotten one of them.
         command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
         try:

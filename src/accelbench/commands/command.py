@@ -63,7 +63,7 @@ class Command:
     has_hydra_words: bool = False  # whether words that are not flags go to Hydra, in order, as `words`
 
     def parse(self, words: Sequence[str]) -> Namespace:
-        """Reads the words that follow the command's name. Raises UserError: one is unknown, missing or malformed."""
+        """Reads the words after the command's name. Raises UserError: a word is unknown, missing or malformed."""
         parser = self._parser()
         if not self.has_hydra_words:
             return parser.parse_intermixed_args(words)

@@ -49,9 +49,11 @@ SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
-    """The help on the settings of a `topic`; without a topic, on settings of every cell, with the names of all others.
+    """The help on the settings of a `topic`.
 
-    Raises UserError: no topic and no setting has this name.
+    Without a topic, it explains the settings that every cell has, and lists the names of all other settings.
+
+    Raises UserError: no topic and no setting has the name `topic`.
     """
     from accelbench.settings.config import every_setting
 

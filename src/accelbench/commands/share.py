@@ -18,11 +18,11 @@ SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` 
 LOCK = "requirements.lock"
 REPLAY = """\
 Compares the two cells of each claim, as `compare --run` does: 5 fresh processes each, interleaved.
-  holds         this setting is faster than that, or as fast, here too
-  doesn't hold  it is slower, or as fast where the bundle has it faster
-  can't tell    neither, with the reason
-  not measured  this machine lacks what it takes, or you did not allow it
-Exit status 1: something is not as claimed, or nothing could be decided.
+  holds         here, too, the first cell is faster, or as fast, as claimed
+  doesn't hold  the first cell is slower here, or not faster as claimed
+  can't tell    the processes do not decide; the reason is printed
+  not measured  this machine can't run a cell, or it needs --trust
+Exit status 1: a claim does not hold, or no claim could be decided.
 """
 
 

@@ -125,7 +125,10 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
 
 
 def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:
-    """Prints the prices for devices without an ok record. Raises UserError: one price for several devices."""
+    """Prints which prices are for devices without an ok record.
+
+    Raises UserError: there is one price for several devices.
+    """
     text = chosen.price_per_hour or ""
     ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
     measured = sorted({record.cell.device.value for record in ran})

@@ -37,7 +37,7 @@ def report(chosen: Namespace, console: Console) -> int:
     prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, console)
     if is_results(place, name) and chosen.price_per_hour is not None:
-        raise UserError("--price-per-hour: not for results/, whose report DVC keeps: set costs: in params.yaml")
+        raise UserError("--price-per-hour: can't be used for results/: set costs: in params.yaml")
     folders = place.root / name, report_folder(place, name)
     build_report(place, *folders, prices, partial(say, console), lambda sweeps: check_devices(chosen, console, sweeps))
     return 0

@@ -83,7 +83,9 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
     num = min(whole.num_first, whole.num_second)
     if whole.low is None or whole.high is None or not detectable:
         failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in [*first, *second] if not one.rates]
-        raise UserError(f"--budget: {num} rounds were measured, and {MIN_PROCESSES} are needed{''.join(failed[:1])}")
+        raise UserError(
+            f"--budget: use a longer one: {MIN_PROCESSES} rounds are needed, {num} were measured{''.join(failed[:1])}"
+        )
     return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
 
 

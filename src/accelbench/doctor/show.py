@@ -160,7 +160,7 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
 
 
 def _precisions(kinds: Kinds) -> Rows:
-    """Device -> its precisions, such as `bf16, fp32, fp16*`. The asterisk: only one mode or few engines have it."""
+    """Device -> its precisions, such as `bf16, fp32, fp16*`. `*`: not in both modes, or only in few engines."""
     rows: Rows = []
     for device in dict.fromkeys(device for device, _, _ in kinds):
         words = []

@@ -159,7 +159,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
 def metrics(page: Page) -> dict[str, float]:
     """The content of metrics.json: numbers of jobs and of faster jobs, gains, and numbers of cells by outcome.
 
-    `failed` counts all cells without a number, except skipped ones. If no job gains, it has no gains.
+    `failed` counts all cells without a number, except skipped cells. If no job has a gain, the gains are left out.
     """
     ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
     figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}

@@ -173,7 +173,10 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
-    """Each distinct machine, set of versions, code and git state; with its number of processes unless all have it."""
+    """Yields each different machine, set of versions, code and git state of the records.
+
+    If only some processes ran in it, their number is added.
+    """
     found: dict[str, list[object]] = {}
     for record in (record for sweep in sweeps for record in sweep.records):
         for what, value in record.environment.items():

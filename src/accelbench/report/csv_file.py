@@ -1,4 +1,4 @@
-"""The rows of `cells.csv`, with scaling efficiencies, and CSV without text that a spreadsheet takes for formulas."""
+"""Makes the rows of `cells.csv` with scaling efficiencies, and CSV in which no text looks like a formula."""
 
 import csv
 import io
@@ -18,7 +18,10 @@ COLUMN = "scaling_efficiency"
 
 
 def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`: each cell's row with its scaling efficiency; None without a cell on one device."""
+    """The rows of `cells.csv`, each with its scaling efficiency.
+
+    The efficiency is None if no equal cell ran on a single device.
+    """
     ok = [cell for cell in sweep.cells if cell.speed]
     singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
     efficiency: dict[str, float] = {}
@@ -44,7 +47,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(rows: Iterable[Row]) -> str:
-    """CSV of `rows`, which have the same columns, with a heading. Unknown values are empty. It keeps no row."""
+    """The rows, which have the same columns, as CSV with a heading. Unknown values are empty. It keeps no row."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
@@ -56,7 +59,7 @@ def text(rows: Iterable[Row]) -> str:
 
 
 def frame(rows: Sequence[Row]) -> "pd.DataFrame":
-    """`rows` as a data frame. All have the same columns. Unknown numbers are NaN, other unknown values None."""
+    """The rows as a data frame. They all have the same columns. Unknown numbers are NaN, other unknown values None."""
     import pandas as pd  # imported here, since it takes half a second
 
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)

@@ -1,7 +1,7 @@
-"""Files for `dvc plots show`: the data of its plot, and its HTML template with Vega embedded.
+"""Writes files for `dvc plots show`: the data of its plot, and an HTML template that contains Vega.
 
-DVC's own template loads Vega from the internet. DVC writes the plotted file into a script of the page as it is, so the
-file has only the columns that are plotted, without the characters that could end the script.
+DVC's own template loads Vega from the internet. DVC copies the data unchanged into a script of the page. So the data
+have only the columns that are plotted, and no characters that could end the script.
 """
 
 from functools import cache
@@ -39,7 +39,7 @@ waiting.forEach(call => window.vegaEmbed(...call));
 def write(report: Path) -> None:
     """Writes throughput.csv, .dvc_plots.html and plots/about.txt into the folder `report`, which has cells.csv.
 
-    A panel with only one cell is not drawn, unless every panel has only one.
+    Panels with a single cell are left out, unless all panels have a single cell.
     """
     # The file's name begins with a dot, since the page is a template: without DVC's scripts it is blank.
     every = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)

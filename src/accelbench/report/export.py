@@ -127,7 +127,7 @@ def github(numbers: Sequence[Published]) -> str:
 
 
 def pytorch(numbers: Sequence[Published]) -> str:
-    """A record for each number, with the number of every process that counts."""
+    """A record for each number. The record also lists the number of each process that counts."""
     found = []
     for number in numbers:
         cell = number.cell.cell
@@ -144,7 +144,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """The events of each training to a target. Other processes that count get their speed, as `tracked_stats`."""
+    """MLPerf's log lines: the events of each training to a target, and the speed of each other process that counts."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     lines = []
     for cell in cells:

@@ -27,7 +27,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """Additions to a suite's section. The page folds all of them but the sentence and the main table."""
+    """Additions to a suite's section. The page shows the sentence and the main table, and folds the rest."""
 
     sentence: str = ""  # compares the measurements with the published numbers
     main: Table | None = None  # table with published numbers beside ours

@@ -117,7 +117,7 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
 
 
 def _end(job: Job) -> str:
-    """Such as `8.5x OpenVINO int8`, with the batch if there are several."""
+    """The text at the end of a job's row, such as `8.5x OpenVINO int8`. If there are several batches, it names one."""
     if job.answer.best:
         return f"{significant(job.gain.ratio, 2)}x {job.choice}"
     if job.gain.word == Word.cant_tell:
@@ -264,7 +264,7 @@ def _known(value: Value) -> float:
 
 
 def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws latency over the rate of requests: a mark for each probe, at the percentile that is limited."""
+    """Draws latency over the rate of requests, with a mark for each probe. The limit decides the percentile."""
     row = columns[0]
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
@@ -292,7 +292,10 @@ def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
 
 
 def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws each setting's share of arrived seeds over seconds. A hollow mark ends a run that did not arrive."""
+    """Draws over time which share of each setting's seeds has reached the target.
+
+    A hollow mark shows where a run ended without reaching it.
+    """
     for name, runs, colour, marker in _settings(section):
         arrived = sorted(_known(run["seconds"]) for run in runs if run["seconds"])
         watched = [_known(run["watched_s"]) for run in runs if run["watched_s"]]

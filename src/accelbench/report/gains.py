@@ -45,7 +45,7 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
-    """A line for each job with a setting faster than its reference, the largest gain first; then other jobs."""
+    """A line for each job with a setting faster than its reference, the largest gain first; then the other jobs."""
     every = jobs(answers)
     compared = [job for job in every if job.gains]
     faster = [job for job in compared if job.answer.best]
@@ -85,7 +85,7 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _beside(job: Job) -> str:
-    """Such as `rnn train: Keras fp32 0.63x ○`."""
+    """A job that has no bar, in a few words, such as `rnn train: Keras fp32 0.63x ○`."""
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
     return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 
@@ -146,7 +146,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
 
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
-    """A line each about doubts, stand-in data, and cells without numbers."""
+    """Lines about doubts, about stand-in data, and about cells without numbers."""
     ok = [cell for cell in cells if cell.is_ok]
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
         yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")

@@ -38,7 +38,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """For each gain a note that distinguishes its mark from others of its kind, such as `bf16`; may be empty."""
+    """For each gain of the job, a note that distinguishes its mark from similar marks, such as `bf16`; may be empty."""
     kinds = list(map(kind_of, job.gains))
     names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
     notes = []
@@ -67,7 +67,7 @@ def _mark(job: Job, gain: Gap) -> dict[str, Any]:
 
 
 def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
-    """The figures that the panel shows for one of a gain's two cells."""
+    """The figures that the page's panel shows for `cell`, which is one of the two cells of `gain`."""
     p50_ms = cell.number("latency_p50_ms")
     return {
         "setting": job.name_of(cell),
@@ -111,7 +111,10 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """A tile for each value of a setting with a sure or likely gain or loss, after its number of gains."""
+    """Yields a tile for each value of a setting that has sure or likely gains or losses.
+
+    The number of these gains comes before the tile.
+    """
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():
         gains, losses = told(alike)

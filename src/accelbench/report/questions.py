@@ -54,9 +54,9 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From, to: the 95 % interval of the highest rate within the limit, by all probes together (likely: of fewer than "
-    "three near it). The other figures are of the probe nearest to the lower rate. Latency counts from when a request "
-    "was due."
+    "From and to: the ends of the 95 % interval of the highest rate within the limit, computed from all probes. With "
+    "fewer than three probes near that rate, the interval is only likely. The other figures are from the probe nearest "
+    "to the lower end. Latency counts from the time when a request was due."
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -70,9 +70,9 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all: with the prefill, of all processes; the other figures are of the typical one. Decoding: the "
-    "tokens of all sequences per second after the first ones, with a 95 % interval over generations. Percentiles: of "
-    "decode steps, each a token of every sequence. The sampling is greedy, and no sequence ends early."
+    "Tokens/s in all include the prefill and count all processes. The other figures are from the process nearest to "
+    "this speed. Decode tokens/s: of all sequences after their first tokens, with a 95 % interval over generations. "
+    "A decode step makes one token of every sequence. Sampling is greedy, and no sequence ends early."
 )
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
@@ -84,9 +84,9 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 TARGET_NOTE = (
-    "Seconds: the median to the end of the evaluation that reached the target, with its exact 95 % interval; not "
-    "before: the evaluation before that. A seed that did not arrive counts as longer than all. Training: without "
-    "evaluations."
+    "Seconds: the median time to the end of the evaluation that reached the target, with its exact 95 % interval. "
+    "Not before: the end of the evaluation before. A seed that missed the target counts as slower than all others. "
+    "Training: without evaluations."
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
@@ -135,7 +135,10 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """Two sections for each workload that was trained to a target: a line for each run, and spans of the median run."""
+    """Yields two sections for each workload that was trained to a target.
+
+    The first section has a line for each run. The second section shows how long each part of the median run took.
+    """
     answers = target_answers(cells)
     for answer in answers:
         about = f" {answer.what}" if len(answers) > 1 else ""
@@ -162,7 +165,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             yield QuestionSection(
                 name="spans",
                 title=f"Where does the time to the target go?{about}",
-                sentence=f"{'; '.join(longest)}. Of each setting the seed in the middle, up to the evaluation that "
+                sentence=f"{'; '.join(longest)}. Shown is the median seed of each setting, until the evaluation that "
                 "reached the target.",
                 kind="spans",
                 lines=spans,
@@ -191,7 +194,7 @@ def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
 
 
 def _ends(run: Run) -> dict[str, Value]:
-    """When a run reached the target, or how long it ran without reaching it; None if neither is known."""
+    """When a run reached the target, or how long it ran without reaching the target. Unknown values are None."""
     ends = {"seconds": run.seconds, "watched_s": run.watched_s}
     return {name: value if math.isfinite(value) else None for name, value in ends.items()}
 
@@ -215,7 +218,10 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
 
 
 def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
-    """The gains of each value of the setting on each device. Of batch sizes, only the largest of each base counts."""
+    """Sentences on the gains of each value of a setting, for each device.
+
+    If the setting is the batch size, only the largest batch for each base counts.
+    """
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
 
@@ -239,7 +245,7 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     largest, label = max(waits)
     sentence = (
         f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step in the median; "
-        f"the most, {significant(100 * largest, 2)} %, in {label}."
+        f"they take most in {label}: {significant(100 * largest, 2)} %."
     )
     lines = []
     for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
@@ -257,7 +263,7 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     ends = dict.fromkeys(significant(shares[id(cell)], 2) for cell in (known[-1], known[0]))
     sentence = (
         f"The fastest cells reach {' to '.join(ends)} % of the operations per second that their device reached in the "
-        f"probe. What bounds them: {', '.join(f'{bound} in {num}' for bound, num in bounds.most_common())}."
+        f"probe. What limits their speed: {', '.join(f'{bound} in {num}' for bound, num in bounds.most_common())}."
     )
     if beyond := [cell.label for cell in fastest if shares[id(cell)] > 100]:
         sentence += f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}."

@@ -70,14 +70,13 @@ def cells_in(sweeps: Iterable[Sweep]) -> list[MeasuredCell]:
 def read_all(
     results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None, *, alone: bool = False
 ) -> list[Sweep]:
-    """The sweeps in `results` itself and in the folders below it, by study and name.
+    """The sweeps in `results` itself and in the folders below it, sorted by study and name.
 
-    Of the folders below `results`, only the suites in `wanted` are read, and a note names the others; None: all are
-    read.
+    If `wanted` is given, only these suites are read below `results`, and a note names the others.
 
-    The processes in the folder `confirmed` beside results/ are joined with the sweeps whose cells they repeat. Each
-    process is judged by the highest ceilings that any record has for its device. The figures of a suite in results/
-    count the processes of all suites; with `alone`, only its own processes and the confirming ones.
+    Processes in the folder `confirmed` beside results/ are added to the sweeps whose cells they repeat. Each process is
+    judged by the highest ceilings (peak rates) that any record has for its device. The figures of a suite in results/
+    count the processes of all suites. With `alone`, they count only the suite's own processes and the confirming ones.
 
     If nothing in a folder can be read, its sweep has no cells, and a note with the reason.
 
@@ -96,7 +95,7 @@ def read_all(
         return of_suite
     names = {folder: "" if folder == results else folder.relative_to(results).parts[0] for folder in folders}
     others = set() if wanted is None else set(names.values()) - {"", *wanted}
-    unwanted = f"Of suites that {PARAMS} does not have, and not shown: {clean(', '.join(sorted(others)))}"
+    unwanted = f"Not shown, because {PARAMS} has no such suites: {clean(', '.join(sorted(others)))}"
     planned = {folder: refused for folder, refused in folders.items() if names[folder] not in others}
     if not planned:
         raise UserError(f"{results}: nothing to show. {unwanted}")
@@ -223,15 +222,15 @@ def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unrea
 def _without_plan(
     folder: Path, error: UserError, made: Mapping[Path, Process], unread: Mapping[Path, str], short: Collection[str]
 ) -> list[Process]:
-    """The processes of all records but a search's short ones, in order of their start; `error` is why there is no plan.
+    """The processes of a folder without a plan, in order of their start. A search's short processes are left out.
 
-    Raises UserError: there are none.
+    `error` explains why there is no plan. Raises UserError: no process is left.
     """
     processes = [process for process in made.values() if process.name not in short]
     if not processes and (made or not unread):
         raise error
     if not processes:
-        first = f"{counted(len(unread), 'record')}, none of which can be read; the first: {next(iter(unread.values()))}"
+        first = f"{counted(len(unread), 'record')}: none can be read; the first: {next(iter(unread.values()))}"
         raise UserError(f"{error}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from error
     if len({process.label for process in processes}) < len({process.cell.id for process in processes}):
         labels = plan_file.labels(process.cell for process in processes)
@@ -246,7 +245,7 @@ def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
     why = str(sweep)
     name = clean(folder.name)
     if isinstance(sweep, RefusedError):
-        why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: what is in it is not shown"
+        why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: this folder is not shown"
     return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(sweep)])
 
 
@@ -262,7 +261,7 @@ def _notes(
     unread: Sequence[str],
     error: UserError | None = None,
 ) -> Iterator[str]:
-    """Notes for the reader on a folder's records and plan; `error` is why the plan can't be read, if it can't."""
+    """Notes for the reader on a folder's records and plan. `error`: why the plan can't be read; None if it can."""
     place = _place(folder)
     yield from listed(unread)
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -271,7 +270,7 @@ def _notes(
             "counts them. The same sweep with retry=failed measures them again."
         )
     if short:
-        yield f"{len(short):,} records in {place} are of short windows of a search: too short to publish."
+        yield f"{len(short):,} records in {place} are from a search's short windows, which are too short to publish."
     if error is not None:
         is_missing = not os.path.lexists(folder / PLAN)
         yield (
@@ -283,8 +282,8 @@ def _notes(
     names = {*short, *(process.name for process in processes)}
     if others := sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names):
         yield (
-            f"Not in the plan of {place}, and not shown: {counted(len(others), 'record')} (of cells that are no "
-            f"longer wanted, or of other code, versions or machines): {', '.join(others[:MAX_NAMED])}"
+            f"Not shown, because the plan of {place} lacks them: {counted(len(others), 'record')} (their cells are no "
+            f"longer wanted, or they have other code, versions or machines): {', '.join(others[:MAX_NAMED])}"
             + (", ..." if len(others) > MAX_NAMED else "")
         )
 
@@ -326,13 +325,13 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     for sweep, processes in zip(sweeps, named, strict=True):
         cells = by_folder.get(sweep.folder, [])
         num = sum(cell.is_older for cell in cells)
-        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: in no answer"] if num else []
+        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer counts them"] if num else []
         made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
     return made
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """The sweeps to show cell by cell. If there are too many cells, only the newest, with a notice."""
+    """The sweeps to show cell by cell. If they have too many cells, only the newest sweep, with a notice."""
     # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:
@@ -340,7 +339,7 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     last = max(sweeps, key=lambda sweep: max((process.started_at for process in sweep.processes), default=""))
     cells = last.cells[-SHOWN:]
     notice = (
-        f"{num_cells:,} cells are too many for one page: its answers are of all, and it shows the last "
+        f"{num_cells:,} cells are too many for one page. Its answers count all cells, but it shows only the last "
         f"{len(cells):,} cells of the newest sweep, {last.folder}. cells.csv has every cell."
     )
     return [replace(last, cells=cells)], [notice]

@@ -68,7 +68,7 @@ class BaseSearch:
         return sum(record.wall_s for record in self.records.values())
 
     def write_plan(self, records: Iterable[Record]) -> None:
-        """Writes a plan that publishes the skipped cells and these records."""
+        """Writes a plan of the skipped cells and of these records. The report shows what a plan names."""
         published = [WantedCell(record.cell, record.name, record.label) for record in records]
         self.context.write_plan([*self.skipped, *published])
 

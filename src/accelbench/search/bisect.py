@@ -115,7 +115,7 @@ class Side:
         return moved if moved.is_dir() else None
 
     def prepare(self, cell: Cell) -> None:
-        """Plans the cell. Raises UserError: it can't run, or it names no code that is in the commit."""
+        """Plans the cell. Raises UserError: it can't run, or none of its code is in the commit."""
         with self.inside():
             check_request([cell])
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]

@@ -58,8 +58,9 @@ class Tries:
     def next(self) -> int | None:
         """The batch to try next; None if the limit is found.
 
-        With an estimate, it is just below or above the estimate. Otherwise it is a larger batch, or the middle of the
-        gap. If the first batch does not fit, it is halved until one fits.
+        With an estimate of the limit, it is just below or above the estimate. Otherwise it is a larger batch, or one
+        between the largest batch that fits and the smallest that does not. If the first batch does not fit, it is
+        halved until a batch fits.
         """
         largest, smallest = self.largest, self.smallest
         if largest is None:
@@ -116,7 +117,7 @@ def find(
         counts = read_counts(data_of([cell], place)[1])
         most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
-        raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
+        raise UserError(f"batch_size={cell.batch_size}: is above the largest batch to try: use at most {most}")
     memory = look(cell.device).memory_bytes
     if memory is not None and cell.device == Device.cpu:  # other programs use a part of it
         memory = min(memory, psutil.virtual_memory().available)

@@ -60,15 +60,16 @@ class Goal:
     per_batch: bool  # whether to find the best cell for each batch size
 
     def short(self, cell: Cell) -> Cell:
-        """The cell in a short window. The same cell if its protocol has no window, or if energy is measured."""
+        """The cell with a short window. If its protocol has no window, or if energy is measured, the cell itself."""
         if cell.protocol != Protocol.window or self.by == "energy":
             return cell
         return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
     def value(self, record: Record) -> float | None:
-        """Samples/s, ms of the median step, or J/sample. None unless the record is ok and complete.
+        """The value that is compared: samples/s, ms of the median step, or J/sample.
 
-        Raises UserError: the search is for energy, and this machine has no energy counter.
+        None unless the record is ok and complete. Raises UserError: the search is for energy, and this machine can't
+        measure it.
         """
         measured = record.measurement
         if record.status != Status.ok or measured is None or measured.is_partial:
@@ -105,7 +106,7 @@ class Candidate:
 
     @property
     def value(self) -> float:
-        """The geometric mean of full processes, as in a comparison. Without any, the median of short processes."""
+        """The geometric mean of full processes, as in a comparison. If there are none, the median of short ones."""
         if self.full:
             return geometric_mean([process.rates[0] for process in self.full])
         return median([process.rates[0] for process in self.short])

@@ -79,7 +79,7 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """A rate on the side of the highest rate (within the limit) that has fewer requests so far."""
+        """A rate just below or above the highest rate within the limit: on the side with fewer requests so far."""
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)
         near = [probe for probe in self.probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]

@@ -114,7 +114,10 @@ class _Search(BaseSearch):
         return records
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
-        """Requests/s if all requests are issued at the start. None: not measurable, or a single request is too slow."""
+        """Requests/s if all requests are issued at the start.
+
+        None if this can't be measured, or if even a single request takes longer than the limit.
+        """
         asked = item.cell.server
         server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
         single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))

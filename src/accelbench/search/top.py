@@ -22,7 +22,10 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 @dataclass(frozen=True)
 class Question:
-    """Whether the best cell of a model and mode is faster than its rival. Their order does not depend on speeds."""
+    """Whether the best cell of a model and mode is faster than the cell that it is compared with.
+
+    Which of the cells is `first` does not depend on their speeds.
+    """
 
     first: Process
     second: Process
@@ -49,9 +52,9 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The open questions that fit into `budget_s` together. They are sorted by cost, then by the ratio of speeds.
+    """The open questions that fit into `budget_s` together, sorted by cost, then by the ratio of speeds.
 
-    A question that was answered stays in the list, so that a repeated call chooses the same questions.
+    A question that was answered stays in the list. So a repeated call chooses the same questions.
     """
     possible = []
     for group in groups(cells_of(process for one in sweeps for process in one.planned)):

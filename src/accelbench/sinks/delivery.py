@@ -1,4 +1,4 @@
-"""Delivers records to the tracker: during a sweep, or later the missing ones. A failing tracker stops no sweep."""
+"""Delivers records to the tracker, during a sweep or later. If a tracker fails, the sweep continues."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,8 +26,8 @@ PATIENCE_S = 3.0  # limit of the total time of failed attempts
 class Delivery:
     """Delivers the records of one sweep to the tracker, in the order in which they were measured.
 
-    Failures are kept, never raised: the records are on disk already, and `accelbench sync` delivers them later. If
-    the store can't be opened, or its failures took `PATIENCE_S` seconds in total, nothing more is sent to it.
+    If a delivery fails, no error is raised: the records are on disk, and `accelbench sync` can deliver them later.
+    Nothing more is sent to the store if it can't be opened, or if its failures took `PATIENCE_S` seconds in total.
 
     `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKERS`.
     """
@@ -122,12 +122,12 @@ class SyncResult(NamedTuple):
 
 
 def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
-    """Delivers every record below `folders` that has no finished run in the store. A repeated call adds no second run.
+    """Delivers every record below `folders` that has no finished run in the store.
 
-    Records of sweeps with tracking=none are left out, unless `has_all`.
+    Records of sweeps with tracking=none are left out, unless `has_all`. A second call adds no second run. If a store
+    was lost, the call fills the new store with all records. The folders need not exist.
 
-    A record is missing if the store lacks its run. So if a store was lost, a new one gets all records. The folders
-    need not exist. Raises UserError: the store can't be reached. Runs that were delivered before stay in it.
+    Raises UserError: the store can't be reached. Runs that were delivered before the error stay in the store.
     """
     everything, unreadable = _read(folders)
     wanted = [process for process in everything if has_all or process.environment.get(TRACKING) != UNTRACKED]
@@ -160,7 +160,10 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
 
 
 def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Name of a record -> its place in the plans of the folders. A sweep comes before the records that confirm it."""
+    """Name of a record -> its place in the order of delivery.
+
+    The order is that of the plans of the folders. A sweep comes before the processes that confirm its answers.
+    """
     places: dict[str, int] = {}
     for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):
         with suppress(UserError):

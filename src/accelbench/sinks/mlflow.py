@@ -86,7 +86,7 @@ class Store:
                     self._put(sweep_run, "report/index.html", report.read_text(encoding="utf-8"))
 
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
-        """Writes the run of a cell. It is the run of the only process, or the parent of several processes' runs."""
+        """Writes the run of a cell: the run of its only process, or a parent run above the runs of its processes."""
         runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
         processes = [run for run in runs if RECORD in run.data.tags]
         parents = [run for run in runs if RECORD not in run.data.tags]
@@ -102,7 +102,7 @@ class Store:
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """The keys of the records of `suite` whose run, or its parent run, has the comparison of their cell."""
+        """The keys of those records of `suite` whose run, or the run of their cell, has the comparison of the cell."""
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}

@@ -1,7 +1,7 @@
 """What MLflow shows, in plain values: the runs of processes, cells and sweeps, and the view of an experiment.
 
-A cell of one process has the run of that process. A cell of several processes has a parent run, with theirs below it. A
-sweep of several cells has a run with its answer.
+If a cell has one process, the run of this process is the run of the cell. If a cell has several processes, it has a
+parent run, with the runs of its processes below. If a sweep has several cells, it has a run with its answer.
 """
 
 import json
@@ -271,7 +271,7 @@ def _end_ms(record: Record) -> int:
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
     """The metrics of a run. Speed and share are rounded to three digits, the others to four.
 
-    Series over epochs are metrics, too. They reduce the number of columns that fit into `MAX_METRICS`.
+    Values over epochs are metrics, too. If there are any, fewer columns fit into `MAX_METRICS`.
     """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
@@ -357,7 +357,10 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 
 
 def _thinned(points: Iterable[Point]) -> list[Point]:
-    """Every k-th known value of each series, and its last value. k is the smallest that leaves about `MAX_POINTS`."""
+    """Keeps every k-th known value of each series, and its last value.
+
+    k is the smallest number that leaves about `MAX_POINTS` values.
+    """
     chosen = []
     for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
         every = math.ceil(len(series) / MAX_POINTS)

@@ -119,7 +119,7 @@ def confirm(console: Console) -> None:
 
 
 def list_retries(_: Console) -> None:
-    """Writes retries/<suite>.json at every run. Each sweep depends on this file, since DVC sees no failed cell."""
+    """Writes retries/<suite>.json at every run. DVC does not see failed cells, so each sweep depends on this file."""
     write_retries(project.pipelines_place().root)
 
 

@@ -89,7 +89,10 @@ def show_card(
 
 
 def own_calls(error: str | None) -> str:
-    """The calls in a traceback, without its reason; empty if it is long, since it then goes through a framework."""
+    """The calls in a traceback, without the error's message.
+
+    Empty if the traceback is long, because it then goes through a framework.
+    """
     lines = (error or "").splitlines()
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
 

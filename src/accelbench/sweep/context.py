@@ -63,10 +63,13 @@ class SweepContext:
         out: Path | None = None,
         kind: str | None = None,
     ) -> "SweepContext":
-        """The context of a sweep over `cells`. It reports mistakes before the wait for the lock.
+        """The context of a sweep over `cells`. Mistakes are reported before the wait for the lock.
 
-        `out` is the folder of a pipeline's suite; without it, `out=` or a new folder under runs/, whose name ends in
-        `kind`. Raises UserError: the cells have several data sets, or `out=` is not below runs/, or can't be written.
+        `out` is the folder of a pipeline's suite. Without it, the records go to the folder that `out=` names, or to a
+        new folder under runs/. The name of a new folder ends in `kind`.
+
+        Raises UserError: the cells have several data sets; or the folder of `out=` is not below runs/, or can't be
+        written.
         """
         if options.is_auto:
             devices = dict.fromkeys(cell.device for cell in cells)
@@ -104,7 +107,7 @@ class SweepContext:
         self.earlier = cells if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
-        """The sweep that first planned a training to a target; this one if no earlier plan in the folder has it."""
+        """The sweep that first planned a training to a target: an earlier sweep in this folder, or else this sweep."""
         return self.since.get(cell.id, self.sweep_id)
 
     def set_aside_plan(self) -> None:
@@ -186,7 +189,7 @@ def check_writable(folder: Path) -> None:
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether a data set needs no preparation. The user's own data need it again if they have changed."""
+    """Whether a data set is ready to use. The user's own data must be prepared again if they have changed."""
     if data.name in (MODULE, RANDOM):
         return True
     if not data.path:

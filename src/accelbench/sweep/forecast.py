@@ -1,4 +1,4 @@
-"""Collects evidence for estimates of time: records, and, without a record of a network, its work and peak rates."""
+"""Collects evidence for estimates of time: records, or the work of a network and the peak rates of its device."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -47,14 +47,14 @@ def plan_runs(
     check_cells(2 * num, "--repeats")
     options = first[1]
     if names := differing_options(options, second[1]):
-        raise UserError(f"{names}: holds for both sides: give it one value")
+        raise UserError(f"{names}: applies to both sides: give both the same value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     # The folder's name is in the seed, so that the same two cells get another order in another folder.
     seed = int(digest([first[0].id, second[0].id, Path(folder).name])[:8], 16)
     runs = shuffled_runs(first[0], second[0], num, seed)
     ids = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
-        raise UserError(f"out={folder}: holds other records, which new ones can't be interleaved with: name another")
+        raise UserError(f"out={folder}: holds records of other cells: name another folder")
     return runs, replace(options, out=folder, reference=first[0])
 
 

@@ -48,7 +48,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             folder = stack.enter_context(_at_hand(source))
             inner, outer = resolved(into), resolved(folder)
             if inner.is_relative_to(outer) or outer.is_relative_to(inner):
-                raise UserError(f"{source}: contains the folder of --into, or lies in it: name another one")
+                raise UserError(f"{source}: contains the folder of --into, or lies in it: name another folder")
             sweeps = plan_file.sweep_folders(folder)
             if not sweeps:
                 raise UserError(f"{source}: holds no records and no {PLAN}")
@@ -107,7 +107,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
                     if is_missing(target / name):
                         (target / name).write_bytes(content)
                     elif read_bytes(target / name) != content:
-                        done.conflicts.append(f"{shown(target / name)}: {source} has another one; the one here stays")
+                        done.conflicts.append(f"{shown(target / name)}: {source} has another file; the file here stays")
                 except (OSError, UserError, ValueError) as error:
                     done.problems.append(f"{name} of {source}: not readable ({one_line(str(error))})")
     if plan is not None:
@@ -121,7 +121,7 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
         except RefusedError:
             raise
         except UserError as error:
-            done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
+            done.problems.append(f"{one_line(str(error))}; all records in its folder are taken")
     return plan_file.plan_of_records(folder)
 
 
@@ -154,7 +154,7 @@ def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
         done.num_same += 1
     else:
         which = "another measurement of this cell, on this machine or an equal one"
-        done.conflicts.append(f"{shown(there)}: {source} has {which}; the one here stays")
+        done.conflicts.append(f"{shown(there)}: {source} has {which}; the record here stays")
         return
     for ending in (SAFETENSORS, REQUESTS, MLLOG):
         if problem := _add_file(path.with_suffix(ending), target):

@@ -34,7 +34,7 @@ FAR_BELOW = 2.0  # If fp32's peak rate is this many times a 16-bit format's, the
 
 
 class Quiet:
-    """Waits for a quiet machine, at most `most_s` in all. After each wait in vain, the next wait is half as long."""
+    """Waits for a quiet machine, at most `most_s` in all. If a wait fails, the next wait is half as long."""
 
     most_s = math.inf  # of all waits together
     waited_s = 0.0  # in all waits
@@ -50,7 +50,10 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def limit(self, expected: Length) -> None:
-        """Limits all waits together to the length of the cells; to at least `quiet_s` if a length is unknown."""
+        """Limits the sum of all waits to the expected length of the cells.
+
+        If a length is unknown, the limit is at least `quiet_s`.
+        """
         self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
@@ -150,8 +153,8 @@ class Prober:
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
         """The ceilings of the cell's device after the cell `label` ran; None if unknown.
 
-        If an ok and undisturbed cell was faster than its ceiling, the device is probed again. If a probe was disturbed,
-        the device is probed again after its first cell.
+        The device is probed again if an ok and undisturbed cell was faster than its ceiling. It is also probed again
+        after its first cell if its first probe was disturbed.
         """
         key = _probed(cell)
         while self.num_reprobes[key] < MAX_REPROBES and (why := self._why_too_low(cell, measured, label)):

@@ -42,9 +42,10 @@ class SweepResult:
         return sum(record.status in UNEXPECTED for record in self.records)
 
     def check_request(self, *, is_shown: bool = False) -> None:
-        """Raises a UserError if the user's mistakes made every cell fail that was not skipped.
+        """Raises a UserError if every cell failed because of a user's mistake; skipped cells do not count.
 
-        The message has the reasons. With `is_shown` and several cells, it refers to the cells' lines, which have them.
+        The message has the reasons. With `is_shown` and several cells, it refers to the lines of the cells, which have
+        the reasons.
         """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
@@ -151,6 +152,10 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 
 def stands(record: Record, retry: Retry, cell: Cell) -> bool:
-    """Whether the record still counts. It does not if it is retried, or if its time limit cut it and the limit grew."""
+    """Whether the record still counts.
+
+    It does not count if `retry` asks for it again. It does not count either if its time limit cut it off and is longer
+    now.
+    """
     is_longer = record.status == Status.ok and record.was_cut(cell.timeout_s)
     return not (is_longer or (retry == Retry.failed and is_retried(record)))

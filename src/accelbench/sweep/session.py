@@ -45,7 +45,8 @@ CHECKED = frozenset(Library) - {Library.accelbench}
 class Session:
     """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing.
 
-    On entering, it checks the cells' networks. Raises UserError if none can run, and `context.refuses` is set.
+    On entering, it runs each network of the cells once. Raises UserError: no network can run, and `context.refuses` is
+    set.
     """
 
     evidence: Evidence  # evidence of how long cells take; set on entering, if there are cells
@@ -137,7 +138,7 @@ class Session:
         Raises ChangedError: the user's code or data changed before the cell.
         """
         if item.skip_reason is None and (change := self._changed(item)) is not None:
-            raise ChangedError(f"{change} after the sweep began: run it again")
+            raise ChangedError(f"{change} after the sweep began: run the sweep again")
         cell, options, folder = item.cell, self.context.options, self.context.folder
         environment = self.ready.environment(cell)
         unmeasured = self._preflight.failure(cell)
@@ -225,7 +226,7 @@ class Session:
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """The status, or `disturbed`, before the comparison with ceilings, and the reason, which is None for an ok cell."""
+    """The status or `disturbed`, before the comparison with ceilings; and the reason, which is None for an ok cell."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
@@ -261,11 +262,11 @@ class Preflight:
         return len({network for network, _ in groups})
 
     def failure(self, cell: Cell) -> Outcome | None:
-        """How the check of the cell's network and batch failed; None unless the check was made and failed."""
+        """How the check of the cell's network and batch failed. None if it succeeded, or was not made."""
         return self._failures.get((_key(cell), cell.batch_size))
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """The network with its data and mode, and whether the cell is other than fp32 on the CPU."""
+    """The network with its data and mode; and whether the cell is another than fp32 on the CPU."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

@@ -231,7 +231,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints, for many jobs, the gain of each; for few jobs, the cells of each, the fastest first."""
+    """Prints the answers: for many jobs, the gain of each job; for few jobs, their cells, the fastest first."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):

@@ -1,9 +1,9 @@
 """Every cell with its main figures, which the page's script draws, filters and lists.
 
-templates/columns.json has the columns of the page's table. `name` is a column of `cells.csv` or a key that `extension`
-adds. `kind` is word, number, count, percent (of a share), percent2 (two digits), time (which may be estimated), or bar
-(a share that the table draws). The table shows the columns with `main` at once. The charts show the columns with
-`better`. `series` are columns in which all cells of one line of a chart are equal.
+templates/columns.json describes the columns of the page's table. The `name` of a column is a column of `cells.csv`, or
+a key that `extension` adds. Its `kind` is word, number, count, percent (of a share), percent2 (two digits), time (may
+be estimated), or bar (a share that the table draws). The table first shows only the columns in `main`. The charts show
+the columns that have `better`. `series` lists columns: cells in one line of a chart have equal values in all of them.
 """
 
 import json
@@ -66,7 +66,7 @@ class Cells:
 
 
 def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
-    """All cells of `sweeps`, in the plans' order, each with its place among the cells of its job."""
+    """All cells of `sweeps`, in the order of the plans, each compared with the other cells of its job."""
     csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     every = cells_in(sweeps)
     job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
@@ -92,7 +92,10 @@ def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
 
 
 def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Of each two cells of one job and batch: both keys, the ratio, its bounds, whether interleaved, word, why."""
+    """Yields the comparison of each two cells of one job and batch.
+
+    It has both keys, the ratio, its bounds, whether the cells were interleaved, how sure the ratio is, and why.
+    """
     for job in jobs:
         for alike in grouped(job.answer.group.cells, lambda cell: cell.cell.batch_size).values():
             for first, second in combinations(alike, 2):

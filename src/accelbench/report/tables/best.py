@@ -15,13 +15,11 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 from accelbench.schema.vocab import Mode
 
 NOTE = (
-    "Best by each known criterion. The speed of a cell is of all its processes, its other figures are of the one "
-    "nearest to it. ± is half of the speed's 95 % interval. Doubts: how many the cell has; the table of every cell has "
-    "their text."
+    "The best cells by each known criterion. A cell's speed counts all its processes. Its other figures are from the "
+    "process nearest to this speed. ± is half of the speed's 95 % interval. Doubts: how many doubts the cell has. The "
+    "table of every cell has their text."
 )
-COMPARED = (
-    "Reference: the setting that was asked for first, at the same batch; it and the setting are what the doubts count."
-)
+COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: those of both cells together."
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 

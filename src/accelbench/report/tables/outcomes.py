@@ -58,7 +58,7 @@ def _last_line(process: Process) -> str | None:
 
 
 def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
-    """Each device that was measured, with its name: `cpu: AMD EPYC`; the headline has the reasons for others."""
+    """The measured devices with their names: `cpu: AMD EPYC`. The headline explains why others are missing."""
     names: dict[Device, dict[str, None]] = {}
     for cell in cells_in(sweeps):
         if cell.is_ok:

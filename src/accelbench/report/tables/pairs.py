@@ -46,7 +46,7 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
 
 
 def verdict(difference: MeanDifference) -> str:
-    """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`."""
+    """`equal` if the interval lies within the margin, `different` if it does not contain zero, else `undecided`."""
     # This test of equivalence is conservative: TOST (Schuirmann 1987) uses the 90 % interval.
     if difference.low > -MARGIN and difference.high < MARGIN:
         return f"equal within {100 * MARGIN:g} point"

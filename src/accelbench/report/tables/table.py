@@ -128,7 +128,10 @@ WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 
 
 def rendered(table: Table, width: int) -> RichTable:
-    """`table` for rich, `width` columns wide. The columns with the most room beside their words fold first."""
+    """`table` for rich, `width` columns wide.
+
+    If the table is too wide, the column is narrowed whose width most exceeds its longest word.
+    """
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
     words = [[word for text in texts for word in text.split()] for texts in columns]
