@@ -21,7 +21,7 @@ def torch_folder(tmp_path):
         (FakeNvml(), "", "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
         (FakeNvml(gpus=()), None, "12.8", "no NVIDIA GPU found"),
         (FakeNvml(), None, None, "the installed torch is built without CUDA: install a CUDA build of torch"),
-        (FakeNvml(cuda=11040), None, "12.8", "driver 580.65.06 supports only CUDA 11, torch needs 12.8: update it"),
+        (FakeNvml(cuda=11040), None, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
     ],
 )
 def test_why_there_is_none(torch_folder, monkeypatch, nvml, visible, cuda, reason):

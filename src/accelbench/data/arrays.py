@@ -165,7 +165,7 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 
 def read_classes(folder: Path) -> list[str]:
-    """The names of the classes, in the order of their labels. Random images have no classes."""
+    """The names of the classes, in the order of their labels. Empty for random images."""
     return list(_counts(folder).get("train", ()))
 
 

@@ -50,7 +50,7 @@ def decode(content: bytes, side: int) -> NDArray[np.uint8]:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
-        raise DataError("16 bits a pixel: Pillow would clip them at 255")
+        raise DataError("16 bits a pixel: Pillow would clip larger values at 255")
     if image.has_transparency_data:  # an alpha channel, or one transparent colour
         above = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", above.size, "white"), above)

@@ -53,8 +53,8 @@ class Order:
         num: number of samples.
         last: what to do with a short last batch of a pass. `pad` is for devices that compile each shape anew. With it,
             the feed later fills the batch up with black images labelled -1. Endless passes drop a short batch.
-        part: (index, number): which one of `number` equal parts of every batch to yield. A short batch that is not
-            divisible by `number` is dropped.
+        part: (index, number): every batch is divided into `number` equal parts, and only the part `index` is yielded. A
+            short batch that is not divisible by `number` is dropped.
         among: indices of `num` samples in a larger data set; the batches consist of these.
 
     Raises UnsupportedError: the data set has fewer samples than a batch.

@@ -191,7 +191,8 @@ def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
 def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
     """Divides pictures into training and test set: the same share of each class, in a seeded random order.
 
-    Pictures whose path names a split keep it. The result depends on the names, not on the order of `pictures`.
+    If the path of a picture names a split, the picture stays in this split. The result depends on the names, not on the
+    order of `pictures`.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}

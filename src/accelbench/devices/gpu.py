@@ -46,7 +46,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of torch")
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
     if int(torch_cuda.split(".")[0]) > cuda:
-        return absent(Device.gpu, f"driver {driver} supports only CUDA {cuda}, torch needs {torch_cuda}: update it")
+        return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
     capability = gpus[0].compute_capability  # every cell uses the first GPU
     details = {"driver": driver, "torch_cuda": torch_cuda}
     details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}

@@ -78,7 +78,7 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for a cell. If `cell.python` is set, it has the versions of this other interpreter."""
+    """The fingerprint for a cell. If `cell.python` names another interpreter, its versions are those there."""
     if cell.python is None:
         return dict(fingerprint)
     interpreter = interpreters.look(cell.python)
@@ -101,7 +101,7 @@ BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exporte
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The SHA-256 of the code that measures the cells of `engine`. If it is None, the code of all engines counts.
+    """The SHA-256 of the code that measures the cells of `engine`. Without an engine, the code of all engines counts.
 
     Raises FileNotFoundError: `package` contains no such code.
     """
@@ -112,7 +112,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
-    """The files of the code that measures the cells of `engine`. If it is None, the code of all engines counts."""
+    """The files of the code that measures the cells of `engine`. Without an engine, the code of all engines counts."""
     files = list(package.glob("engines/*.py"))
     engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):

@@ -1,4 +1,4 @@
-"""Decides whether a cell can run on this machine. It supplies the facts for the rules of `rules/combinations.py`."""
+"""Decides whether a cell can run on this machine. Supplies the facts for the rules of `rules/combinations.py`."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The child: the process of one request, such as a cell or one of its ranks. It always sends an `Outcome`."""
+"""The child: the process that runs one request, such as a cell or a rank of a cell. It always sends an `Outcome`."""
 
 import faulthandler
 import importlib

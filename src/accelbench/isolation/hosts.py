@@ -76,7 +76,7 @@ class Hosts:
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
-        """Runs `cell` in a fresh process, or in one per rank. Returns its outcome, also if the cell fails.
+        """Runs `cell` in a fresh process, or in one process per rank. Returns the outcome, also if the cell fails.
 
         If the engine loads an exported network that does not exist yet, another process exports it first. The trained
         weights are written to the file `weights`, and the raw times of requests to the file `requests`. If a file is

@@ -99,7 +99,7 @@ class Sampler:
 
     Percentages are relative to one core. The main series are:
 
-    - `host_memory_mb`: the sum of resident memory; pages that processes share count for each
+    - `host_memory_mb`: the sum of resident memory; a page that several processes share counts once for each of them
     - `cpu_utilization_percent`: processor time, including processes that have ended
     - `cpu_system_percent`: the part of `cpu_utilization_percent` in the kernel
     - `other_cpu_utilization_percent`: the use of the cell's cores by all other processes

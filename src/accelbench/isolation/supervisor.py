@@ -59,7 +59,7 @@ def main(answers: int) -> None:
 
 
 class _Rank:
-    """One process (rank) of a request, and its pipe. On the pipe, it reports the end of all timing, then its answer."""
+    """One process (rank) of a request, and its pipe. The pipe gets a report after all timing, then the answer."""
 
     is_timing = True
     is_over = False  # whether the process has answered or died

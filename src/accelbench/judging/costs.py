@@ -25,7 +25,7 @@ class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """Adds the cost of a million samples or requests to `row`. If no energy was measured, also adds estimated energy.
+    """Returns `row` with the cost of a million samples or requests. If no energy was measured, also estimates energy.
 
     The price of a sample covers the time in which the device computes the sample. The price of a request also covers
     the time in which the device waits for requests. The energy of a request covers only the busy share of the time.
@@ -89,7 +89,10 @@ def joules_within(
     idle_w: Mapping[str, float],
     spans: Iterable[tuple[float, float]],
 ) -> float | None:
-    """Joules above the idle power during all `spans`, in seconds since the machine started. None if unknown."""
+    """Joules above the idle power during all `spans` together. None if unknown.
+
+    A span is a begin and an end, in seconds since the machine started.
+    """
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(num_devices)]

@@ -97,7 +97,7 @@ def without_numbers(row: Row) -> Row:
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """Adds the columns that depend on the ceilings to the row of an ok record.
+    """Returns the row of an ok record with the columns that depend on the ceilings.
 
     They are the share of the ceiling, and the resource that bounds a step. The record needs no raw samples for them.
     """

@@ -198,7 +198,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         if is_slower or (is_faster and measured.device == Device.cpu):
             both = f"single steps suggest {significant(of_steps)} samples/s, blocks {significant(of_blocks)}"
             why = f"{both}: the speed changed, or some steps are much slower"
-            yield doubt("had a median step that disagrees with the rate", why)
+            yield doubt("had a median step that contradicts the speed", why)
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
 

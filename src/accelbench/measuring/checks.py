@@ -1,7 +1,7 @@
 """Checks a cell apart from its times: the precision, the weights in training, and the output.
 
 The checks find accidents, not code that cheats on purpose. A defect makes a cell `invalid`, so a check reports a defect
-only if it can prove it. Otherwise it reports a warning, and the number is published. docs/measuring.md lists the
+only with a proof. Without a proof, it reports a warning, and the number is published. docs/measuring.md lists the
 checks.
 """
 
@@ -57,11 +57,11 @@ OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a senten
 NO_TENSOR = "accelbench found no tensor with numbers in the output"
 UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
-NOT_UNSEEN = "the network had already got all batches, so accelbench can't detect results kept from an earlier batch"
+NOT_UNSEEN = "the network had already got all batches, so accelbench can't detect kept results of earlier batches"
 WRONG = "the output for a new batch differs by {} from the output of a newly built network in fp32 on the CPU"
 SHAPES = "the output has another structure than the output of a newly built network: {} instead of {}"
 CONSTANT = "the output is the same for different inputs, with any weights: if that is intended, set model.constant=true"
-SAME_FOR_ALL = "with its present weights the output is the same for different inputs"
+SAME_FOR_ALL = "with the network's present weights, the output is the same for different inputs"
 
 Result = TypeVar("Result")
 
@@ -385,9 +385,9 @@ class Products:
         return most if is_coarser or shares.get(expected, 0.0) < MIN_SHARE else expected
 
     def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
-        """Yields sentences about operations in other formats than `expected`: if `coarser`, in coarser formats only.
+        """Yields sentences about operations that ran in another format than `expected`.
 
-        If `coarser` is false, the sentences are only about formats that are not coarser.
+        If `coarser` is true, only coarser formats count. Otherwise, only the formats that are not coarser count.
         """
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[expected]

@@ -139,7 +139,7 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
 
 
 def _num_parts(runner: Runner, steps: int) -> int:
-    """The number of parts of the steps. A part takes about `Window.block_s`; the parts are enough for an interval."""
+    """Into how many parts the steps are divided. A part takes about `Window.block_s`; an interval needs several."""
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
     if not runner.fastest_s:  # the time of a step is unknown
@@ -225,7 +225,7 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
 
 
 def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
-    """Whether another step of warm-up would leave too little time for the fewest steps that are published."""
+    """Whether another step of warm-up would leave too little time for the steps that a published speed needs."""
     if not (step_s := runner.fastest_s):
         return runner.why_end(before[-1], 0.0, is_least=True) is not None
     is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
@@ -236,7 +236,7 @@ def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
     """True if the step times of the last third and of the middle third agree.
 
-    If they do not agree: False if the warm-up must end (see `WARMUP_STRETCH`), None if it should go on.
+    If the times do not agree: False if the warm-up must end anyway (see `WARMUP_STRETCH`), None if it should go on.
     """
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):

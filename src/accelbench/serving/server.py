@@ -138,7 +138,7 @@ def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
     percent = max(99.0, server.percentile)
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
-        advice = "use fewer threads, so that a core is free, or a lower server.rate, or `ulimit -r 1` (real time)"
+        advice = "use fewer threads to free a core, or a lower server.rate, or type `ulimit -r 1` first (real time)"
         limit = f"{limit_ms:.3g} ms, 1 % of server.latency_ms"
         yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {advice}"
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))

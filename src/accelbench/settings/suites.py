@@ -181,7 +181,7 @@ def quoted(text: str) -> str:
 
 
 def with_arguments_added(words: list[str]) -> list[str]:
-    """Puts ++ before words that set arguments of networks or options of sbatch. Hydra needs it for new settings."""
+    """Puts ++ before words that set arguments of networks or options of sbatch. Hydra needs ++ for new settings."""
     # conf/ has all arguments of accelbench's own networks, so an unknown argument stays an error.
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
     has_arguments = bool(models & (set(Library) - {Library.accelbench}))
@@ -232,7 +232,10 @@ def is_hydras(word: str) -> bool:
 
 
 def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yields the words of each combination of values. Raises UserError: a setting has no value, or too many cells."""
+    """Yields the words of each combination of values.
+
+    Raises UserError: a setting has no value, or there are more than `MAX_CELLS` combinations.
+    """
     hydras = GlobalHydra.instance()
     num = 0
     parser = OverridesParser.create(

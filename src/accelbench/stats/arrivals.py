@@ -38,7 +38,10 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % bounds of the median: order statistics, chosen by the binomial distribution. None for under 6 times."""
+    """The 95 % bounds of the median: order statistics, chosen by the binomial distribution.
+
+    None if there are fewer than 6 times.
+    """
     from scipy.special import bdtr
 
     num, ordered = len(times), sorted(times)

@@ -124,11 +124,11 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def change(values: Sequence[float]) -> float:
-    """The relative change of a series: the last third's median over the first third's, minus 1. Values are above 0.
+    """The relative change of a series: the last third's median, divided by the first third's median, minus 1.
 
-    The change is 0 unless the series has a trend, or its last third of at least three values lies apart (`ends_apart`),
-    for example because the device was throttled at the end. Kendall's correlation with time tests the trend, two-sided
-    at 1 % (Mann, Econometrica 13, 1945).
+    All values are above 0. The change is 0 unless the series has a trend, or its last third of at least three values
+    lies apart (`ends_apart`), for example because the device was throttled at the end. Kendall's correlation with time
+    tests the trend, two-sided at 1 % (Mann, Econometrica 13, 1945).
 
     In simulations with 3 % of noise and 10 % of outliers, 0.5 % of steady series with 6 to 8 values show a change. If
     the level falls evenly by 20 %, 86 % of series with 8 values show a change, but only 40 % of series with 6 values.
