@@ -1,4 +1,4 @@
-"""Obtains a data set from the user's original files, else from a download, else from a stand-in that is marked."""
+"""Obtains a data set from the user's files, else from a download, else draws a stand-in that is marked as such."""
 
 import hashlib
 import importlib

@@ -71,9 +71,9 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 def visible_handles() -> list[Handle]:
     """The GPUs that CUDA_VISIBLE_DEVICES makes visible, in its order; all GPUs if it is not set.
 
-    The variable has indices, UUIDs or prefixes of UUIDs, and UUIDs of MIG instances. The list ends at the first word
-    that names no GPU (CUDA C++ Programming Guide, "CUDA environment variables"). Indices are in the order of the PCI
-    bus (`cuda_variables`). If the variable is not set, the fastest GPU is first.
+    The variable may hold indices, UUIDs or their beginnings, and UUIDs of MIG instances. The list ends at the first
+    word that names no GPU (CUDA C++ Programming Guide, "CUDA environment variables"). Indices are in the order of the
+    PCI bus (`cuda_variables`). If the variable is not set, the fastest GPU is first.
 
     Raises pynvml.NVMLError: there is no driver.
     """

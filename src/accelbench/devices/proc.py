@@ -67,7 +67,7 @@ def cpu_times(cores: Collection[int]) -> CpuTimes:
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit."""
+    """The number of cores that the cgroup allows on average, such as 1.5; None without a limit."""
     # It is the lowest quota of the group and its ancestors, from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1)
     # (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
     quotas = []
@@ -89,7 +89,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
-    """The files with the time for which the cgroup's quota stopped its processes. The search for them is slow."""
+    """The files that report for how long the cgroup's quota stopped its processes. Finding these files is slow."""
     return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 

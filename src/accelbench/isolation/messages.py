@@ -26,7 +26,7 @@ Do = StrEnum("Do", ["run", "check", "count", "export", "probe"])
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """An action on a cell, for a function of the module `engine`."""
+    """A request for an action on a cell. A function of the module `engine` does the action."""
 
     cell: Cell
     engine: str

@@ -42,7 +42,7 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 
 
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
-    """The resource that bounds a step of `seconds`: the resource that needs the longest minimum time for the step.
+    """The resource that bounds a step of `seconds`: the resource whose minimum time for the step is longest.
 
     The minimum times follow from the ceilings. If a minimum time is above `seconds`, its estimate is wrong. Then it is
     ignored, unless it is the minimum time of the computation. None if the operations or their ceiling are unknown.

@@ -79,7 +79,7 @@ class Options:
 
     @property
     def enabled(self) -> list[str]:
-        """The names of the options that are on, in the order of their definition, then the allocator's value."""
+        """The names of the options that are on, in the order of their definition, then the allocator if it is set."""
         return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
 
     @property

@@ -40,7 +40,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     suites: Section = {}
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
-        """`value` for the profile. A value such as {quick: 50, full: 1000} depends on the profile, others do not."""
+        """The value for a profile: a part of `value` if it lists the profiles, as in {quick: 50, full: 1000}."""
         is_varied = isinstance(value, dict) and set(value) == set(Profile)
         return value[profile or self.profile] if is_varied else value
 

@@ -85,7 +85,7 @@ class Run:
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
         """The nearest-rank percentile, its lower bound and its upper bound, in ns.
 
-        A value is None if there are too few requests for it, or if a request without an answer is at its rank.
+        A value is None if there are too few requests, or if the request at its rank has no answer.
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
