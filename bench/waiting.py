@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _one_cell() -> None:
-    """Prints the seconds from Enter to the card, without the framework's import and the windows of the cell."""
+    """Prints the seconds from Enter to the printed result of a cell, without the framework's import and the windows."""
     beyond = []
     with new_folder() as folder:
         for number in range(NUM_ROUNDS + 1):

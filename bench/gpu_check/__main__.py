@@ -102,7 +102,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _simulated(words: Sequence[str]) -> int:
-    """Runs the same command in a process that sees a simulated GPU, as do all its child processes."""
+    """Runs the same command in a process that sees a simulated GPU. Its child processes see this GPU, too."""
     sys.path[:0] = [str(packages.ROOT / "src"), str(packages.ROOT / "tests")]
     from simulated_gpu.build import build, why_not
 

@@ -56,7 +56,7 @@ def step_s(cell: Cell, *, pinned: bool = True) -> float:
 
 
 def busiest(cell: Cell) -> list[str]:
-    """The operators of a step by the time of their kernels, the longest first, by Kineto. Raises PlainFailedError."""
+    """The operators of a step, the longest first, by the time of their kernels in Kineto. Raises PlainFailedError."""
     return _asked("profile", cell, True)
 
 

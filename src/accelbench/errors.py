@@ -91,7 +91,10 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
 
 
 def meant_by(word: object, every: Iterable[str]) -> list[str]:
-    """The words of `every` that `word` may mean: by another tool's name, else by spelling, else as a part of `word`."""
+    """The words of `every` that `word` may mean.
+
+    They are found by another tool's name; else by a similar spelling; else because `word` is a part of them.
+    """
     from difflib import get_close_matches  # not at the top: few runs need it
 
     choices = [choice for choice in every if choice != word]

@@ -31,7 +31,7 @@ TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 
 
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """A cell's checked promises, each with the share of the work that was inspected: `times 99 %; outputs 25 %; ...`.
+    """The promises that were checked for a cell, with the inspected share of the work: `times 99 %; outputs 25 %`.
 
     Empty for records of earlier releases. With `fully`, each promise also has the observation in words.
     """

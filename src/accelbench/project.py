@@ -47,7 +47,7 @@ class Workplace:
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
-        """The project in `root`. In a queued DVC experiment, files that outlive it are in DVC's main checkout."""
+        """The project in `root`. In a queued DVC experiment, files that should outlive it are in the main checkout."""
         kept = Path(os.environ.get("DVC_ROOT") or root)
         return cls(root=root, project=root, store=kept, conf=_conf(root), data=root / "data", cache=kept)
 

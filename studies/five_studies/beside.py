@@ -32,7 +32,7 @@ WHAT = {Mode.train: "training", Mode.infer: "testing"}
 
 
 class Pair(NamedTuple):
-    """A published time, and our time of the same job, precision, batch and kind of device with each engine."""
+    """A published time, and with each engine our time of the same job, precision, batch and kind of device."""
 
     network: str
     job: str
@@ -78,7 +78,7 @@ class Pair(NamedTuple):
 
 @lru_cache(8)  # the headline needs the pairs, too
 def every_pair(sweep: Sweep) -> list[Pair]:
-    """Every published time for which we have a time of the same job."""
+    """A pair for every published time for which we have a time of the same job."""
     return [*_of_jobs(sweep), *_of_one_epoch(sweep), *_of_steps(sweep)]
 
 
@@ -121,7 +121,7 @@ def _of_one_epoch(sweep: Sweep) -> Iterator[Pair]:
 
 
 def _of_steps(sweep: Sweep) -> Iterator[Pair]:
-    """The pairs of single steps, only without options, because the studies used none."""
+    """The pairs of single steps. Cells with options are left out, because the studies used no options."""
     for line in (line for name in ("time_per_image", "latency") for line in steps.lines(sweep, name)):
         cell = line.reported.cell
         if line.published and line.value is not None and options_text(line.reported.row) is None:

@@ -32,7 +32,7 @@ def _times(sweeps: Sequence[Sweep]) -> Iterator[str]:
         less = f"On our {device}, {num_less} of {counted(len(jobs), 'job')} of {of} took less time than on any machine"
         estimated = _caveats(jobs.values(), of_stand_ins[device])
         times = span([ratio for of_job in jobs.values() for ratio in of_job], 2)
-        framework = "Our times, of the study's framework where it was measured, are"
+        framework = "Our times (in the study's framework, if it was measured) are"
         yield f"{less} there. {framework} {times} times the published ones{estimated}."
 
 
@@ -52,14 +52,14 @@ def tiles(sweeps: Sequence[Sweep]) -> list[tuple[str, str]]:
 
 
 def _caveats(jobs: Iterable[Sequence[Entry]], num_of_stand_ins: int) -> str:
-    """The end of a sentence, such as `; 13 of ours estimated; 2 of ours of a stand-in`. Empty without such jobs."""
+    """The end of a sentence, such as `; 13 of ours estimated; 2 of ours of a stand-in`. Empty if none needs it."""
     num_estimated = sum(any(ratio.text.startswith("~") for ratio in of_job) for of_job in jobs)
     counts = {"estimated": num_estimated, f"of a {STAND_IN}": num_of_stand_ins}
     return "".join(f"; {num} of ours {what}" for what, num in counts.items() if num)
 
 
 def _num_less(jobs: Iterable[Sequence[Entry]]) -> int:
-    """The number of jobs that took less time than on every machine with a published time."""
+    """The number of jobs that took less time here than on every machine with a published time."""
     return sum(all(float(ratio.key or 0.0) < 1 for ratio in of_job) for of_job in jobs)
 
 

@@ -152,7 +152,7 @@ def framework(study: str | None) -> Engine | None:
 
 
 def devices(study: str | None) -> list[tuple[str, str, str]]:
-    """The devices of a study: the word of the setting `device`, the name, and known details."""
+    """The devices of a study. Each has its value of the setting `device`, its name, and known details."""
     return [(each["device"], each["name"], each["has"]) for each in studies().get(study or "", {}).get("devices", [])]
 
 

@@ -225,14 +225,14 @@ def like_for_like(sweep: Sweep) -> Table | None:
     fp32_ms, fp64_ms = (fmean(run.total_ms for run in raw.compared(raw.TPU_V2, each)) for each in PRECISIONS)
     mean = end_to_end((TPU, CPU), [raw.EPYC])
     notes = [
-        f"What the study's mean hides: the TPU over the CPU is {mean:.2f} in the mean, a loss of "
-        f"{1 / max(slower):.1f} to {1 / min(slower):.1f} times in float32, and a gain of {min(faster):.0f} to "
-        f"{max(faster):.0f} times in float64.",
-        "The gain is none of float64: PyTorch/XLA computed a TPU's float64 in float32. Those runs took "
-        f"{fp64_ms:.1f} ms an image, the ones in float32 {fp32_ms:.0f}. They came after these in one process: probably "
-        "their programs were compiled already.",
-        "Of the mean times per image in one precision, over the networks and batches that the study ran on the "
-        'column\'s CPU. The "float32" of its GPU is TF32.',
+        f"The study's mean hides a difference: the TPU over the CPU is {mean:.2f} in the mean. But the TPU is "
+        f"{1 / max(slower):.1f} to {1 / min(slower):.1f} times as slow in float32, and {min(faster):.0f} to "
+        f"{max(faster):.0f} times as fast in float64.",
+        "This gain is not from float64: PyTorch/XLA computed a TPU's float64 in float32. The float64 runs took "
+        f"{fp64_ms:.1f} ms an image, the float32 runs {fp32_ms:.0f} ms. The float64 runs came later in one process: "
+        "probably their programs were compiled already.",
+        "Ratios of mean times per image in one precision. The means are over the networks and batches that the study "
+        'ran on the column\'s CPU. The "float32" of its GPU is TF32.',
     ]
     headings = [f"{raw.EPYC} (16 networks)", f"{raw.I7} (18 networks)"]
     return tabulate("End to end, like for like", by_place("devices", "precision", *headings), lines, notes)

@@ -31,8 +31,8 @@ class StepMetric(NamedTuple):
     title: str
     ours: Callable[[MeasuredCell], float | None]
     note: str = (
-        "Ours is the median over single steps that were each waited for; where fewer than 6 were, as steps are long, "
-        "it follows from samples/s, of steps without a wait between them."
+        "Ours is the median of single steps, with a wait for the device after each step. If fewer than 6 such steps "
+        "were timed, it is computed from samples/s, which are of steps without waits."
     )
     from_rate: Callable[[MeasuredCell, float], float] | None = None  # from samples/s, for few single steps
 
@@ -68,7 +68,7 @@ METRICS: Mapping[str, StepMetric] = {
     "communication_share": StepMetric(
         "Share of copying (%)",
         communication_percent,
-        "Ours is the median over single steps that were each waited for.",
+        "Ours is the median of single steps, with a wait for the device after each step.",
     ),
     "peak_memory": StepMetric(
         "Memory of the device (MB)",

@@ -63,7 +63,7 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
     near = f"the settings of study {sweep.study}" if sweep.study else "fp32, batch 128"
     order = "precision first, then batch, then epochs" if mode == Mode.train else "precision first, then batch"
     notes = [
-        f"Ours: the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean over cells. "
+        f"Ours: the time of the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean. "
         "~ marks an estimate, if a cell did only a part of the job: its time, plus the time that the rest takes at its "
         "samples/s.",
         WHAT_IS_TIMED[mode],

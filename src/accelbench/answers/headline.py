@@ -98,7 +98,7 @@ def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
             sources.setdefault(data.name, data.source)
     return {
         name: f"NOT {name.upper()}: a stand-in ({source}) was measured. Its accuracies and losses are not "
-        f"{name.upper()}'s and cannot be compared with published ones, its times only where they are estimated for as "
-        "many samples."
+        f"{name.upper()}'s: do not compare them with published ones. Its times can be compared only where they are "
+        "estimated for as many samples."
         for name, source in sources.items()
     }

@@ -160,7 +160,7 @@ def setting_key(cell: Cell) -> tuple[object, ...]:
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
-    """The groups of the cells whose speed compares, in the order of their first cells."""
+    """The groups of cells with comparable speeds, in the order of their first cells."""
     return [group for group, _ in alike(cell for cell in cells if cell.competes)]
 
 

@@ -97,7 +97,7 @@ def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
     except csv.Error as error:
         raise UserError(f"{name}: not a readable table ({error})") from error
     if len(rows) != len(published):
-        done.problems.append(f"{name}: has {len(published)} rows, and the records give {len(rows)}")
+        done.problems.append(f"{name}: has {len(published)} rows, but the records give {len(rows)}")
         return
     num_problems = len(done.problems)
     for row, other in zip(rows, published, strict=True):

@@ -1,4 +1,4 @@
-"""Measures a sweep on this machine or in the jobs of a cluster, as its settings say."""
+"""Measures a sweep on this machine or in the jobs of a cluster, as its setting `executor` asks."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`accelbench doctor` and `selfcheck`: this machine's devices, and the smallest difference that it can tell."""
+"""`accelbench doctor` and `selfcheck`: this machine's devices, and the smallest difference that it can detect."""
 
 from argparse import Namespace
 

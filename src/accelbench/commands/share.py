@@ -34,7 +34,7 @@ Exit status 1: a claim does not hold, or no claim could be decided.
     flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
     PRICE,
     usage="[FOLDER] --format NAME [flags]",
-    description="A cell that failed or was disturbed has no number there. See docs/comparing.md for jobs that use it.",
+    description="Cells that failed or were disturbed have no number there. docs/comparing.md has CI jobs that use it.",
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
@@ -76,7 +76,7 @@ def export(chosen: Namespace, console: Console) -> int:
     "put records and their figures into one archive",
     FOLDER,
     flag("--out", metavar="FILE", required=True, help="the archive that is written, such as mine.zip"),
-    description="On one machine the same records give the same bytes. `accelbench verify FILE` prints what it shows.",
+    description="On one machine the same records give the same bytes. `accelbench verify FILE` checks them.",
 )
 def bundle(chosen: Namespace, console: Console) -> int:
     """Writes the archive."""
@@ -93,7 +93,7 @@ def bundle(chosen: Namespace, console: Console) -> int:
 
 
 def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
-    """Further files for a bundle, by their names in it: settings, packages, and a built report."""
+    """Name in the bundle -> a further file for it: the settings, the packages, or a built report."""
     root = place.project or folder
     report = (root if folder == root / RESULTS else folder) / "report"
     files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
@@ -130,7 +130,7 @@ def verify(chosen: Namespace, console: Console) -> int:
     "measure again here what a bundle claims",
     flag("--cells", metavar="N", type=int, default=5, help="cells that are measured, at most (5)"),
     BUDGET,
-    flag("--trust", help="also use code and files that cells name, and that are here"),
+    flag("--trust", help="also use this machine's code and files that the cells name"),
     flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
     usage="[flags] BUNDLE",
     description=REPLAY,

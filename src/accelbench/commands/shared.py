@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
 
 BUDGET = flag("--budget", metavar="5m", help="the time that it may take, in s, m or h")
-FOLDER_HELP = "records: results (a project's default), or a folder under runs/ (else the newest)"
+FOLDER_HELP = "folder of records (default: a project's results/, else the newest folder in runs/)"
 FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
 FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
@@ -53,7 +53,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
 
 def words_of(chosen: Namespace) -> list[str]:
-    """The words of the command line that are not flags, and, with -v, the setting that -v stands for."""
+    """The words of the command line that are not flags. If -v is given, its setting is added."""
     words = [word for word in chosen.words if word != "--"]
     return [*words, VERBOSE] if chosen.verbose else words
 
@@ -100,7 +100,7 @@ def report_folder(place: Workplace, name: str) -> Path:
 
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
-    """The project's costs, with the prices of --price-per-hour instead of its own. Raises UserError."""
+    """The project's costs. Prices of --price-per-hour replace the project's own. Raises UserError: a price is wrong."""
     from msgspec.structs import replace
 
     from accelbench.judging.costs import Cost

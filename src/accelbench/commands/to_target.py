@@ -30,8 +30,9 @@ DEFAULT_BUDGET = "10m"
 def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
     """Trains the settings of each side, interleaved by seed, and prints which setting reaches the target first.
 
-    Returns the exit status: 1 if none reaches it, or if a training failed. Raises UserError: settings can't be trained
-    to a target.
+    Returns the exit status: 1 if no setting reaches the target, or if a training failed, else 0.
+
+    Raises UserError: the settings can't be trained to a target.
     """
     from accelbench.isolation.hosts import Hosts
 

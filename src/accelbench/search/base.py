@@ -81,7 +81,7 @@ def search_alone(
     Raises UserError: the user sets a number of processes, but the search decides it.
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError(f"repeat, repeats: {what} decides the number of processes: leave it out")
+        raise UserError(f"repeat, repeats: {what} decides the number of processes: leave both out")
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers

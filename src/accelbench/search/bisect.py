@@ -215,7 +215,10 @@ class _Bisection:
         return "\n".join(lines), False
 
     def _test(self, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
-        """Whether a commit is slower than GOOD by more than `share`, and the ratio. Without a ratio, it can't run."""
+        """Whether a commit is slower than GOOD by more than `share` (None: undecided), and the ratio.
+
+        The ratio is None if the commit can't run.
+        """
         context = self.good.context
         context.say(f"{commit.short} beside {self.good.commit.short}: {counted(num_left, 'commit')} left")
         is_slower, ratio = None, None

@@ -248,7 +248,7 @@ def search(
     if (goal.by == "latency" or goal.latency_ms) and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
-        raise UserError(f"protocol={min(served)}: --search compares speeds; --serve finds the highest rate")
+        raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
     return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal, now))
 
 

@@ -68,7 +68,7 @@ class _Search(BaseSearch):
         self.is_done = all([self._race(items, num - i) for i, items in enumerate(self.works)])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
-        """Searches the settings of one work, in an equal part of the remaining time. Returns whether it is finished."""
+        """Searches settings that do the same work, in an equal part of the time left. Returns whether it finished."""
         ends_s = self.now() + (self.ends_s - self.now()) / num_left
         racing = []
         for item in items:

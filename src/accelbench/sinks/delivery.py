@@ -93,9 +93,9 @@ class Delivery:
 
 
 def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
-    """Adds the comparison of each sweep's cells, and the report page, to its runs. Returns `Delivery.loss`.
+    """Adds the comparison of each sweep's cells, and the report page, to the runs of the sweep.
 
-    Does nothing if there is no store.
+    Returns `Delivery.loss`. Does nothing if there is no store.
     """
     delivery = Delivery("mlflow", root)
     if not is_own(root) or database(root).exists():

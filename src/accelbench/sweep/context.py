@@ -169,7 +169,7 @@ def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
 
 
 def folder_under_runs(place: Workplace, out: str) -> Path:
-    """The folder that `out=` names. Raises UserError: it is not below runs/, or can't be there."""
+    """The folder that `out=` names. Raises UserError: the folder is not below runs/, or can't be made there."""
     runs = place.root / RUNS
     folder = resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():

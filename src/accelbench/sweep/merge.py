@@ -175,7 +175,7 @@ def _add_file(path: Path, target: Path) -> str:
     with open_regular(path) as file:
         size, room = os.fstat(file.fileno()).st_size, shutil.disk_usage(target).free
         if size > room:
-            return f"{path.name}: {size / 1e9:,.0f} GB, and there is room for {room / 1e9:,.0f} GB"
+            return f"{path.name}: {size / 1e9:,.0f} GB, but there is room for only {room / 1e9:,.0f} GB"
         with writing(target / path.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)
     return ""

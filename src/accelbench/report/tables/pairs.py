@@ -16,8 +16,8 @@ from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
 
 ERROR = (
-    "Output error: the norm of the difference from the output of the same weights in plain fp32 on the CPU, as a share "
-    "of that output's norm."
+    "Output error compares an output with the output of the same weights in plain fp32 on the CPU. It is the norm of "
+    "their difference, as a share of the fp32 output's norm."
 )
 # Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01
@@ -80,7 +80,7 @@ def accuracies(sweep: Sweep) -> Table | None:
                 }
             )
     notes = [
-        f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
+        f"Low and high: the 95 % interval (Welch) of the difference between the means over seeds. Equal: the whole "
         f"interval is within {100 * MARGIN:g} point of zero."
     ]
     columns = [Column(heading, itemgetter(heading)) for heading in (rows[0] if rows else ())]

@@ -20,7 +20,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Entry:
-    """The text in one cell of a table, and the number or text to sort by; None if unknown."""
+    """The text in one cell of a table, and the number or text to sort by (None: unknown)."""
 
     text: str
     key: float | str | None
