@@ -96,7 +96,7 @@ def rows() -> Iterator[str]:
         ),
         (
             f"all probes of {SHORT_S:.0f} s have one seed, and none is repeated",
-            f"{min(short)} to {max(short)} requests/s, by the seed ({NUM_SEEDS} seeds)",
+            f"{min(short)} to {max(short)} requests/s, depending on the seed ({NUM_SEEDS} seeds)",
             f"p99 of a minute at {max(short)} requests/s is {p99(open_loop(max(short))[0]):,.0f} ms",
         ),
     ):
