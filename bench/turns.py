@@ -27,8 +27,9 @@ def compare_in_turns(
 ) -> None:
     """Prints a row for each name: the ratio of accelbench to a plain loop, and of the loop to itself (A/A).
 
-    A round is accelbench and two processes of the plain loop, in a rotating order. Ratios are within a round. The
-    interval of accelbench's ratio should contain 1, and be at most 1.5 times as wide as the loop's own interval.
+    A round has a process of accelbench and two processes of the plain loop, in a rotating order. Ratios are within a
+    round. The interval of accelbench's ratio should contain 1, and be at most 1.5 times as wide as the loop's own
+    interval.
     """
     rounds = []
     for index in range(num_rounds):

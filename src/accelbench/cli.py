@@ -26,8 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. `arguments`: words of the command; default: `sys.argv`.
 
     Returns:
-        0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
-        user can correct; stderr says how. 130: interrupted. 141: the reader of the output has gone, as `head` does.
+        0: done. 1: a cell failed unexpectedly, there is no answer, or a check such as --fail-if failed. 2: a mistake
+        that the user can correct; stderr explains how. 130: interrupted. 141: the reader of the output has ended, as
+        `head` does.
     """
     _replace_closed_streams()
     mend_environment()

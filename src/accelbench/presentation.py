@@ -69,7 +69,7 @@ def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` in at most `width` characters. An ellipsis replaces a part behind the middle of a longer text."""
+    """`text` in at most `width` characters. If it is longer, an ellipsis replaces a part after its middle."""
     num = 11 * width // 20  # the beginning gets more room, because it has the model's name
     return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
 

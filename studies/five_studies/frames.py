@@ -134,7 +134,7 @@ def _draw_line(axes: Axes, points: Sequence[tuple[int, float | None]], device: D
 def _draw_boxes(
     axes: Axes, cells: Sequence[MeasuredCell], places: Sequence[float], width: float, look: dict[str, Any]
 ) -> None:
-    """Draws a box for the single steps of each cell. They are read from the records, because a report keeps none."""
+    """Draws a box for each cell's single steps. The steps are read from the records, because a report keeps none."""
     steps = [[1e3 * seconds for seconds in _latencies(each)] for each in cells]
     drawn = axes.boxplot(steps, positions=places, widths=0.9 * width, patch_artist=True, manage_ticks=False)
     for box in drawn["boxes"]:

@@ -15,7 +15,7 @@ from five_studies.published import by_place
 
 
 class _Step(NamedTuple):
-    """A change of one setting, and the ratio of the powers after and before it in the study's text."""
+    """A change of one setting, and the study's printed ratio: the power after the change over the power before."""
 
     setting: str
     base: Any

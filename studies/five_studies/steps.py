@@ -1,4 +1,4 @@
-"""Published and our numbers of a step, for equal network, device, precision and batch; and the load of devices."""
+"""Published numbers of a step beside ours, for equal network, device, precision and batch; and the load of devices."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -89,9 +89,10 @@ class Line(NamedTuple):
 
 
 def lines(sweep: Sweep, name: str) -> list[Line]:
-    """A line for each of our cells and each published number for its settings. Cells without such a number have one.
+    """A line for each of our cells and each published number for the cell's settings.
 
-    Empty if the study published no number of this name. `name`: one of `METRICS`.
+    If there is no such number, the cell has one line without a published number. Empty if the study published no number
+    of this name. `name`: one of `METRICS`.
     """
     entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
     found: list[Line] = []
@@ -185,7 +186,7 @@ def load_table(sweep: Sweep) -> Table | None:
 
 
 def _loads(reported: MeasuredCell, entries: list[Published]) -> Iterator[Load]:
-    """The cell with the numbers of each source. Without a source, the cell with no numbers."""
+    """Yields the cell with the numbers of each source; once without numbers if there is no source."""
     by_source: dict[str, dict[str, Published]] = defaultdict(dict)
     for entry in entries:
         if has_same_settings(entry, reported):

@@ -71,7 +71,9 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
     if any(compared.published for compared in comparisons):
         notes.append("Published times were not measured by accelbench. Speed-ups: CPU time / device time.")
         if (own := published.framework(sweep.study)) is not None:
-            notes.append(f"The study's own framework is {own.capitalize()}: its seconds stand next to the published.")
+            notes.append(
+                f"The study's own framework is {own.capitalize()}: its seconds stand beside the published ones."
+            )
     columns: Columns = [
         Column("network", lambda compared: compared.model),
         Column("device", lambda compared: compared.device_text),

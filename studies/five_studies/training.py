@@ -1,4 +1,4 @@
-"""Published and our accuracy and loss, times of first epochs, and speeds by the size of the data set."""
+"""Accuracy and loss, times of first epochs, and speeds by the size of the data set: published and ours."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ def missing(cells: Sequence[MeasuredCell]) -> str:
 
 
 def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
-    """How many cells have no numbers, by their outcome and its reason, which may be empty."""
+    """Outcome and its reason, which may be empty -> the number of cells without numbers."""
     reasons: Counter[tuple[str, str]] = Counter()
     for cell in cells:
         if not cell.is_ok:

@@ -223,9 +223,7 @@ def _check_network(arguments: dict[str, Any]) -> None:
     if first is not None and first.is_cuda and arguments["device"] == vocab.Device.cpu:
         raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
     if first is not None and first.dtype.itemsize != 4 and arguments["precision"] == vocab.Precision.fp32:
-        raise UserError(
-            f"precision='fp32': the network's weights are {first.dtype}: set their precision, or use .float()"
-        )
+        raise UserError(f"precision='fp32': the network's weights are {first.dtype}: use their precision, or .float()")
 
 
 def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:

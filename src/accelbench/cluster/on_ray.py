@@ -88,7 +88,9 @@ def _start_on_loopback() -> None:
     ray.init(address=LOCAL, include_dashboard=False, **QUIET)
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()
-        raise UserError(f"executor.ray.address={LOCAL}: Ray {ray.__version__} does not stay on the loopback")
+        raise UserError(
+            f"executor.ray.address={LOCAL}: Ray {ray.__version__} would not stay on the loopback: name a cluster"
+        )
 
 
 @ray.remote  # type: ignore[untyped-decorator]

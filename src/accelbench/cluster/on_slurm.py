@@ -96,7 +96,10 @@ class SlurmEngine(ClusterEngine):
 
 
 class SlurmPart(submitit.helpers.Checkpointable):
-    """The object that submitit pickles. It runs a part. It is requeued at the time limit, and if it is preempted."""
+    """The object that submitit pickles. It runs a part of a sweep.
+
+    Its job is requeued at the time limit, and if it is preempted.
+    """
 
     def __call__(self, path: str) -> None:
         run_part(path, os.environ["SLURM_JOB_ID"])

@@ -34,7 +34,7 @@ Exit status 1: a claim does not hold, or no claim could be decided.
     flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
     PRICE,
     usage="[FOLDER] --format NAME [flags]",
-    description="Cells that failed or were disturbed have no number there. docs/comparing.md has CI jobs that use it.",
+    description="The output has no number for a cell that failed or was disturbed. docs/comparing.md has CI jobs.",
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""

@@ -125,7 +125,7 @@ def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[Compa
     last = {_of_cell(process): _ran_with(process) for process in sorted(every, key=lambda process: process.started_at)}
     kept = [process for process in every if _ran_with(process) == last[_of_cell(process)]]
     if num := len(every) - len(kept):
-        notes.append(f"{counted(num, 'process')} of older code, weights, data or packages not counted")
+        notes.append(f"{counted(num, 'process')} not counted, because of older code, weights, data or packages")
     return kept
 
 

@@ -116,7 +116,7 @@ def bencher(numbers: Sequence[Published]) -> str:
 
 
 def github(numbers: Sequence[Published]) -> str:
-    """Only speeds, because in one file either all numbers are better if bigger, or all are better if smaller."""
+    """Only speeds. In one file, either all numbers are better if bigger, or all numbers are better if smaller."""
     found = []
     for number in numbers:
         entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}

@@ -356,7 +356,7 @@ class _Search(BaseSearch):
         if self.races and not self.records:
             if self.disturbed:
                 raise UserError(f"every process was disturbed ({self.disturbed[0]}): search on a quiet machine")
-            raise UserError(f"--budget: {self.budget_s:g} s is too short to measure one cell: give it more")
+            raise UserError(f"--budget: {self.budget_s:g} s is too short to measure one cell: give more time")
         for race in self.races:
             console.print()
             for line in race.sentences():

@@ -139,7 +139,7 @@ class _Search(BaseSearch):
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
     def _measure(self, item: Planned, ends_s: float) -> Record:
-        """The record of a process, from this search, from an earlier one in this folder, or from a new process."""
+        """The record of a process: from this search, or from an earlier search in this folder, or measured now."""
         if item.record_name in self.records:  # settings may share a process
             return self.records[item.record_name]
         record = self.earlier([item]).get(item.record_name)

@@ -241,7 +241,7 @@ class Preflight:
         self.works: list[tuple[Cell, Work | None]] = []  # work of a step, for networks that run
 
     def check(self, cells: Iterable[Cell]) -> int:
-        """Checks each network once for each mode; returns how many there are."""
+        """Checks each network once for each mode. Returns the number of pairs of a network and a mode."""
         # The smallest batch is checked first. If it fails, larger batches are checked, too, since batch normalisation
         # can't train on a single sample. If fp32 on the CPU fails, another device or precision is checked, too.
         groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
@@ -267,6 +267,6 @@ class Preflight:
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """The network with its data and mode; and whether the cell is another than fp32 on the CPU."""
+    """The network with its data and mode; and whether the cell is anything other than fp32 on the CPU."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

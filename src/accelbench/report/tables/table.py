@@ -51,7 +51,7 @@ def percent(share: Value) -> Entry:
 
 
 def speed(cell: MeasuredCell) -> Entry:
-    """An entry of a column of samples/s, with the unit if it is another one."""
+    """An entry for a column of samples/s. If the cell's speed has another unit, the unit is added."""
     return Entry(speed_text(cell.cell, cell.speed).removesuffix(" samples/s"), cell.speed)
 
 
