@@ -52,8 +52,8 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
                 if waited_s >= next_s:
                     so_far = f"{waited_s / 60:.0f} min so far"
                     waiting(
-                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}: two at once would disturb "
-                        f"each other. If that process measures nothing, set {VARIABLE}=mine to use another lock."
+                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}: two at once would "
+                        f"disturb each other. If that process measures nothing, set {VARIABLE}=mine for another lock."
                     )
                     next_s = max(REMIND_S, 2 * waited_s)
                 client.settimeout(max(RETRY_S, min(next_s, patience_s) - waited_s))
