@@ -1,8 +1,8 @@
 """Times work on many records: `scale` (merge, report and page, a plan of 10,000 cells), `comparing` and `report`.
 
 The records are synthetic, and as long as records of the `window` protocol. `scale` makes 100,000 records of ten
-machines. They take twice five gigabytes in the temporary folder (TMPDIR). `comparing` makes 1,000 cells with 5
-processes on each side.
+machines. They and their merged copies take ten gigabytes in the temporary folder (TMPDIR). `comparing` makes 1,000
+cells with 5 processes on each side.
 """
 
 import os

@@ -54,7 +54,7 @@ class _Package(ModuleType):
 
     @compare.setter
     def compare(self, folder: ModuleType) -> None:
-        """Does nothing when Python sets it to the imported folder. `from accelbench.compare import ...` still works."""
+        """Does nothing when Python sets `compare` to the folder. `from accelbench.compare import ...` still works."""
 
 
 sys.modules[__name__].__class__ = _Package

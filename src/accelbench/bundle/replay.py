@@ -40,7 +40,7 @@ HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "
 
 
 class Claim(NamedTuple):
-    """A claim about two cells: the first one's speed over the second's."""
+    """A claim about two cells: the ratio of the first cell's speed to the second cell's speed."""
 
     what: str
     cells: tuple[Cell, Cell]
@@ -60,7 +60,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         budget_s: maximum duration in seconds.
         trusts: whether cells may call code that they name.
 
-    Returns: the exit status: 1 if a claim does not hold, or none could be decided.
+    Returns: the exit status: 1 if a claim does not hold, or if no claim could be decided.
 
     Raises UserError: there is no such bundle, or something in it is wrong.
     """

@@ -68,7 +68,7 @@ def settings(topic: str) -> str:
     if topic:
         meant = did_you_mean(topic, [*by_topic, *(setting.name for setting in every)])
         topics = ", ".join([*by_topic, ALL])
-        raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {topics}; or a setting.")
+        raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {topics}; or name a setting.")
     text += "".join(_lines(setting) for setting in every if setting.is_needed)
     text += "\ntopics (--help TOPIC explains one, --help all all)\n"
     for name, of_topic in by_topic.items():

@@ -33,7 +33,10 @@ def load_all() -> list[Command]:
 
 
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
-    """The command that a command line names (default: `run`), and the words after its name. Raises UserError."""
+    """The command that a command line names (default: `run`), and the words after its name.
+
+    Raises UserError: the command is unknown.
+    """
     named = bool(words) and words[0] in NAMES
     command = load(words[0] if named else NAMES[0])
     rest = list(words[named:])

@@ -169,7 +169,7 @@ def judge(first: Side, second: Side) -> Judgement:
 
 
 def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Why a difference does not count as likely; empty if it does. `beside`: that other programs ran, or empty."""
+    """Why a difference does not count as likely; empty if it does. `beside`: not empty if other programs ran."""
     ratio = max(first.speed / second.speed, second.speed / first.speed)
     is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:

@@ -218,7 +218,7 @@ class Race:
         return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})"
 
     def _unit(self) -> tuple[str, int]:
-        """The unit that is shown, and the number of such units in a value of 1."""
+        """The unit to show, and the factor that turns a value into this unit."""
         if self.goal.by == "throughput":
             size, unit = speed_unit(self.candidates[0].item.cell)
             return unit, size

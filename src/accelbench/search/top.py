@@ -1,4 +1,4 @@
-"""Measures the cells of an answer again, interleaved, until it is sure which of two is faster."""
+"""Measures the cells of an answer again, interleaved, until it is sure which of two cells is faster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

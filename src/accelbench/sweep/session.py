@@ -207,7 +207,7 @@ class Session:
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """The measurement. A training to a target also gets the sweep that planned it."""
+        """The measurement. For a training to a target, it also names the sweep that planned the training."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)

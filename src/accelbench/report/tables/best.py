@@ -59,7 +59,7 @@ OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """The cells that are best by another criterion than speed, for each model and mode; None if there are none."""
+    """The cells that are best by a criterion other than speed, for each model and mode; None if there are none."""
     chosen: list[Choice] = []
     for answer in answers:
         chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]
