@@ -91,8 +91,7 @@ def rules() -> Iterator[str]:
     yield ""
     for needs in NEEDS:
         among = f" if `{needs.among}`" if needs.among else ""
-        verb = "need" if " " in needs.settings else "needs"
-        yield f"- {_listed(needs.settings)} {verb} `{needs.needed}`{among}"
+        yield f"- {_listed(needs.settings)}: `{needs.needed}`{among}"
     yield from ["", "### Skipped", ""]
     yield "A sweep skips each cell (one combination of settings) with the words on the left. These are frequent cases."
     yield "`accelbench plan` prints all skipped cells, with the reason."
@@ -117,7 +116,7 @@ def _lines(rules: Iterable[Rule]) -> Iterator[str]:
     for rule in rules:
         conditions.setdefault(_text(rule), []).append(f"`{rule.when}`")
     for text, each in conditions.items():
-        yield f"- {', '.join(each)}: skipped; {text}"
+        yield f"- {', '.join(each)}: {text}"
 
 
 def _text(rule: Rule) -> str:
