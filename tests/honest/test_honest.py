@@ -81,7 +81,7 @@ BOTH = "fp32 bf16"
 MADE = {"factory": True}
 # The speed of a program whose work depends on its inputs is that of the inputs that were fed.
 COUNTED = "counted by honest"  # which nothing checks
-DEPENDS = "depends on (its|the) inputs|of the inputs that were fed|uneven|uneven times"
+DEPENDS = "depends on (its|the) inputs|of the inputs that were fed|uneven|some steps take much longer"
 
 HONEST = [
     # nothing special

@@ -56,7 +56,7 @@ STEADY, NOISY = blocks(around(0.1, 0.01, 12)), blocks(around(0.1, 0.25, 12))
 GROWING = blocks([0.1 * (1 + 0.02 * place) for place in range(15)])
 THROTTLED = blocks([0.1, 0.101, 0.099, 0.1, 0.15, 0.151])  # at the end, which its interval reaches
 JUMPING = blocks([0.1, 0.1, 0.08, 0.1, 0.1, 0.13])  # one slow block, which its interval reaches
-UNEVEN = "the speed of all blocks together differs by -17 %"
+UNEVEN = "the overall speed differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
 STEP = "single steps suggest 25,000 samples/s, blocks "
 FAULTS = "try allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
@@ -91,7 +91,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         (
             {"blocks": THROTTLED, "latency_s": [0.025] * 20},
             "doubt",
-            ("the speed of all blocks together differs by -1",),
+            ("the overall speed differs by -1",),
         ),
         ({"blocks": blocks([*[0.1] * 19, 0.5] * 2), "latency_s": [0.025] * 20}, "doubt", (UNEVEN,)),
         ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", ("other processes used 80 % of a core during the",)),

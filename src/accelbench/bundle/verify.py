@@ -18,7 +18,7 @@ from accelbench.report.read import Sweep, read_all
 MAX_DEPTH = 20  # folders in a file's name; a bundle needs four
 NOT_SHOWN = (
     "that the samples are true: the author of the bundle could have invented them",
-    "who made it: sign the file with gpg or ssh-keygen, as any other file",
+    "who made the bundle: only a signature shows it, such as one by gpg or ssh-keygen",
     "that the measuring code is the published code: a record has only its digest",
     "that a report page in it follows from the records: build the page again from them",
 )

@@ -35,7 +35,7 @@ def high_water_bytes() -> int | None:
 
 
 class PciDevice(NamedTuple):
-    """A device on the PCI bus. Its numbers are texts such as `0x1ae0`."""
+    """A device on the PCI bus. Its ids are hexadecimal texts such as `0x1ae0`."""
 
     vendor: str
     device: str

@@ -37,7 +37,7 @@ class BaseBackend:
         return None
 
     def read_back(self) -> str | None:
-        """A text that names the settings that `changed` reads back. None if the backend reads no settings."""
+        """The names of the settings that `changed()` compares, in one text. None if this backend compares none."""
         return None
 
     def changed(self) -> list[str]:

@@ -162,7 +162,7 @@ class _Run:
         return self._timeout()
 
     def _read(self, timeout_s: float, *stdin: int) -> bool:
-        """Waits for a report of a running process. Returns whether it came. Ends the host if `stdin` is closed."""
+        """Waits for a cell's process to report, and returns whether it did. If `stdin` is closed, this host ends."""
         running = [rank for rank in self.ranks if not rank.is_over]
         sources = [source for rank in running for source in rank.sources]
         ready = connection.wait([*sources, *stdin], max(0.0, timeout_s))

@@ -158,7 +158,7 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     difference = together / median(rates) - 1
     if abs(difference) > MAX_CHANGE and not is_covered:
         differs = f"differs by {100 * difference:+.0f} % from the speed of the median block"
-        yield doubt("had uneven steps", f"the speed of all blocks together {differs}: the steps take uneven times")
+        yield doubt("had uneven steps", f"the overall speed {differs}: some steps take much longer")
     changed = order_statistics.change(rates)
     if abs(changed) > MAX_CHANGE:
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")

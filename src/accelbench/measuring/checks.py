@@ -253,7 +253,7 @@ def _compare(
     text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the two"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
-            warn(f"the output differs by {text} from the output in fp32 on the CPU, and also between two runs")
+            warn(f"the output differs by {text} from the output in fp32 on the CPU; two runs of one batch differ too")
         else:
             findings.defects.append(WRONG.format(text))
     else:

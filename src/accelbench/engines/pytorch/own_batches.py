@@ -260,7 +260,7 @@ class OwnWorkload:
         return self.feed  # the user's batches have no splits
 
     def requests(self, num: int) -> list[Any]:
-        """At most `num` batches of one sample each. Raises UserError if they can't be joined."""
+        """At most `num` requests, each a batch of one sample. Raises UserError if a server can't join them."""
         make = self._maker(1)
         model = self.cell.model
         pool = [make() for _ in range(min(num, NUM_DRAWN))]

@@ -79,7 +79,7 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
 
 
 def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
-    """The cell's name in its job, its share of the job's fastest speed, and its command; None if it is in no job."""
+    """The cell's name in its job, its speed over that of the job's fastest cell, and its command. None: no job."""
     if job is None:
         return dict.fromkeys(("job", "setting", "command", "share", "against"))
     return {
