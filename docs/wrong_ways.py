@@ -75,7 +75,7 @@ def rows() -> Iterator[str]:
     failing = LADDER[LADDER.index(long) + 1]
     for cells in (
         (
-            "closed loop: each request waits for the answer to the request before",
+            "closed loop: each request waits for the answer to the previous request",
             f"p99 {p99(closed):.0f} ms, {rate:.0f} requests/s",
             f"p99 {p99(since_due):.0f} ms, at {RATE} requests/s",
         ),
@@ -95,9 +95,9 @@ def rows() -> Iterator[str]:
             f"p99 {p99(open_loop(failing)[0]):,.0f} ms at this rate; the highest rate that passes is {long}",
         ),
         (
-            f"all probes of {SHORT_S:.0f} s have one seed, and none is repeated",
+            f"every probe takes {SHORT_S:.0f} s, has the same seed, and runs only once",
             f"{min(short)} to {max(short)} requests/s, depending on the seed ({NUM_SEEDS} seeds)",
-            f"p99 of a minute at {max(short)} requests/s is {p99(open_loop(max(short))[0]):,.0f} ms",
+            f"p99 over a minute at {max(short)} requests/s is {p99(open_loop(max(short))[0]):,.0f} ms",
         ),
     ):
         yield f"| {' | '.join(cells)} |\n"
