@@ -26,7 +26,7 @@ def test_chips_and_their_cores_are_counted(tmp_path, torch_xla, chips, nodes, na
 
 
 NO_CHIP = "no TPU chip on the PCI bus"
-NO_NODE = "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged"
+NO_NODE = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Obtains a data set of params.yaml or of the user, converts it once, and describes it in its manifest."""
+"""Obtains a data set, converts it to arrays, and writes a manifest that describes the arrays.
+
+The data set is one of params.yaml, or consists of the user's own files.
+"""
 
 import hashlib
 import shutil
@@ -24,15 +27,15 @@ MAX_SIDE = 4096
 IMAGE_SIZE = "image_size"  # setting with the height and width of the images of a folder
 MAX_SHARED = 0.01  # share of the test images; in public data sets a few are training images, too
 EXPECTED = (
-    "the file should have the arrays images and labels, or x_train, y_train, x_test and y_test: images as uint8 of the "
-    "shape (n, height, width) or (n, height, width, 3), labels as whole numbers of the shape (n)"
+    "the file should have the arrays images and labels, or x_train, y_train, x_test and y_test. Images should be uint8 "
+    "of shape (n, height, width) or (n, height, width, 3). Labels should be integers of shape (n)"
 )
 
 
 def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
-    """Writes the data set into the folder `name` of `place.data`: arrays and manifest.json. Returns its description.
+    """Writes the data set into the folder `name` of `place.data`. Returns the description of the data set.
 
-    The arrays are {train,test}_{images,labels}.npy.
+    The files are manifest.json and four arrays, named {train,test}_{images,labels}.npy.
 
     Args:
         asked: the data set's settings in params.yaml, such as `source`.
@@ -52,14 +55,14 @@ def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
 
 
 def summary(folder: Path, name: str, obtained: Obtained) -> str:
-    """A line about the data set that was prepared in `folder`."""
+    """Returns a line of text about the prepared data set in `folder`."""
     sizes = ", ".join(f"{num:,} {split}" for split, num in read_counts(folder).items()) or "no"
     refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     return f"data/{name}: {sizes} images{refused} ({obtained.source})"
 
 
 def warning(name: str, obtained: Obtained) -> str | None:
-    """A warning that a stand-in or a part of the data set was prepared; None for the whole data set."""
+    """Returns a warning if only a stand-in or a part of the data set was prepared. Otherwise returns None."""
     if obtained.stand_in_reason is None:
         return None
     return (
@@ -115,8 +118,8 @@ def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[st
 def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
     """Replaces the prepared data set `name`. `write` writes the new arrays into an empty folder.
 
-    A folder can't replace another folder in one step. So the old folder is removed first. If the process is killed
-    before the new folder is in place, there is no folder.
+    A folder can't replace another folder in one step. So the old folder is removed before the new one is renamed. If
+    the process is killed between these two steps, the data set is missing.
 
     Raises BusyError: another process is replacing the same folder. Raises DataError: the folder can't be written.
     """
@@ -140,7 +143,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 
 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether the prepared arrays come from the user's files. Names, sizes and times of change of the files decide."""
+    """Is true if the arrays were made from the user's present files: names, sizes and times of change are the same."""
     try:
         return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):
@@ -148,8 +151,8 @@ def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
 
 
 def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
-    """Prepares the user's own files as the data set `data.name`. Raises DataError: the files make no data set."""
-    files = _files(data)  # listed before they are read: if they change while they are read, they are read again later
+    """Converts the user's files to the data set `data.name`. Raises DataError if the files can't be converted."""
+    files = _files(data)  # listed before the conversion: files that change during it will be converted again next time
     path = Path(str(data.path))
 
     def write(folder: Path) -> Obtained:
@@ -180,17 +183,17 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
     if len(classes) < 2:
         raise DataError(f"all labels are {classes.tolist()}: a data set needs at least two classes")
     if train.images.shape[1:] != test.images.shape[1:]:
-        raise DataError("the images for training and testing differ in their shape")
+        raise DataError("the images for training and the images for testing have different shapes")
     for split, arrays in (("train", train), ("test", test)):
         for missing in np.setdiff1d(classes, arrays.labels):
-            raise DataError(f"no images of class {missing} for {split} (a class needs at least {MIN_PICTURES})")
+            raise DataError(f"{split}: class {missing} has no images (a class needs at least {MIN_PICTURES})")
         labels = np.searchsorted(classes, arrays.labels).astype(label_type(len(classes)))
         save_split(folder, split, Arrays(arrays.images, labels))
     return Obtained(classes=[str(name) for name in classes.tolist()], source=f"arrays of {path.name}")
 
 
 def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
-    """The images and labels of the training set and of the test set."""
+    """Returns the training set and the test set. Each set has images and labels."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.files)

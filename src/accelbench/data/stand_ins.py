@@ -1,7 +1,8 @@
-"""Stand-ins for data sets that are not available. Each class is a digit, drawn in random places, sizes and colours.
+"""Draws stand-ins for data sets that are not available.
 
-With stand-ins, everything runs without an internet connection. A model learns a stand-in fast. So an accuracy on a
-stand-in can't be compared with any other accuracy.
+A class consists of images of one digit, with random position, size and colours. With stand-ins, everything runs without
+an internet connection. Stand-ins are easy to classify. So don't compare the accuracy on a stand-in with the accuracy on
+a real data set.
 """
 
 from functools import lru_cache
@@ -20,7 +21,7 @@ NOISE = 12.0  # standard deviation of the noise of a value, which is from 0 to 2
 
 
 def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) -> NDArray[np.uint8]:
-    """A light digit on dark ground: uint8, side x side, or side x side x 3 in colour."""
+    """Draws a light digit on a dark ground. Returns uint8 of shape (side, side), or (side, side, 3) if `in_colour`."""
     place = side * (0.5 + rng.uniform(-MAX_SHIFT, MAX_SHIFT, 2))
     image = Image.new("L", (side, side))
     font = _font(round(side * rng.uniform(0.7, 1.0)))
@@ -36,7 +37,7 @@ def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) ->
 
 
 def save_drawn(folder: Path, side: int, *, in_colour: bool) -> str:
-    """Draws images of ten classes in turn into `folder`, with the same bytes each time. Returns a description."""
+    """Saves images of ten digits in `folder`. Every call draws the same images. Returns a description of them."""
     for seed, (split, num) in enumerate(NUM_DRAWN.items()):
         rng = np.random.default_rng(seed)
         images = np.stack([draw(index % 10, side, rng, in_colour=in_colour) for index in range(num)])

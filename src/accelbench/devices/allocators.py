@@ -1,4 +1,4 @@
-"""Memory allocators: finds installed ones, makes a new process use one, and detects which one this process uses."""
+"""Finds installed memory allocators, starts processes with one of them, and detects this process's allocator."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ class Running(NamedTuple):
 
 @cache
 def library(allocator: Allocator) -> Path | None:
-    """The file of the allocator's library; None if it is not installed, or is part of glibc."""
+    """Returns the file of the allocator's library. Returns None if it isn't installed or is a part of glibc."""
     names, _ = LIBRARIES.get(allocator, ((), ""))
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders += [f"{sys.prefix}/lib", "/usr/local/lib", f"/usr/lib/{platform.machine()}-linux-gnu"]
@@ -56,7 +56,7 @@ def checksum(path: Path) -> str:
 
 
 def why_missing(allocator: Allocator) -> str | None:
-    """Why a process on this machine can't use the allocator. None if it can use the allocator."""
+    """Returns the reason why a process on this machine can't use the allocator, or None if it can."""
     if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
         return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
     if allocator not in LIBRARIES or library(allocator) is not None:
@@ -66,7 +66,7 @@ def why_missing(allocator: Allocator) -> str | None:
 
 
 def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables that make a new process use the allocator. Other settings in `variables` are kept."""
+    """Returns variables that make a new process use the allocator. They include the values that `variables` has."""
     if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # if two libraries have a function, the first one's is used
@@ -74,7 +74,7 @@ def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ)
 
 
 def running() -> Running | None:
-    """The memory allocator of this process: the library whose `posix_memalign` the linker chose. None if unknown."""
+    """Returns the memory allocator that the linker chose for `posix_memalign` in this process, or None if unknown."""
     program = ctypes.CDLL(None)
     # Frameworks allocate tensors with this function.
     path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)

@@ -27,7 +27,7 @@ FAST_INTEGERS = ("avx_vnni", "avx512_vnni", "amx_int8")
 
 
 def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
-    """Whether the CPU of a report has at least one of these instruction sets (see `INSTRUCTION_SETS`)."""
+    """Is true if the reported CPU has at least one of these instruction sets (see `INSTRUCTION_SETS`)."""
     return not set(instruction_sets).isdisjoint(report.details.get("instruction_sets", "").split())
 
 
@@ -55,12 +55,12 @@ def look(root: Path = Path("/")) -> DeviceReport:
 
 
 def name(root: Path = Path("/")) -> str:
-    """The processor's name, or if it has none, the architecture's."""
+    """Returns the processor's name. If the name is unknown, returns the name of the architecture."""
     return _cpuinfo(root).get("model name") or platform.machine()
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """How many logical cores this process may use: its affinity, limited by its cgroup's quota (rounded up)."""
+    """Returns the number of logical cores in this process's affinity, but at most its cgroup's quota, rounded up."""
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))

@@ -1,4 +1,4 @@
-"""Energy counters of the hardware, and the idle power that they measure."""
+"""Reads the energy counters of the hardware, and measures idle power with them."""
 
 import functools
 import time
@@ -16,9 +16,9 @@ Counters = dict[str, Callable[[], float | None]]
 
 
 class Rapl:
-    """Joules of all processor packages since this object was made (Linux, Documentation/power/powercap).
+    """The energy in joules that all processor packages used since this object was created.
 
-    If a counter wraps around, the sum is corrected.
+    Corrects the sum if a counter wraps around. Linux documents the counters in Documentation/power/powercap.
     """
 
     def __init__(self, packages: list[Path]) -> None:
@@ -27,7 +27,7 @@ class Rapl:
         self._last = self._read()
 
     def __call__(self) -> float | None:
-        """The joules so far; None if a counter can't be read now."""
+        """Returns the joules so far. Returns None if a counter can't be read now."""
         try:
             now = self._read()
         except (OSError, ValueError):
@@ -42,7 +42,7 @@ class Rapl:
 
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
-    """The processor's energy counter; None if there is none, or if this user may not read it (often only root may)."""
+    """Returns the processor's energy counter, or None if this user can't read one. Often only root may read it."""
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of a package. AMD's counters have the same names.
     folders = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
@@ -54,7 +54,7 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
 
 
 def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
-    """The available counters: the processor's, and the counters of the first `num_gpus` visible GPUs."""
+    """Returns the available counters of the processor and of the first `num_gpus` visible GPUs."""
     rapl = find_rapl(root)
     readers: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
@@ -65,7 +65,7 @@ def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
 
 
 def idle_w(readers: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
-    """The power in watts of each counter's device, while this process sleeps for `seconds`."""
+    """Sleeps for `seconds`. Returns the mean power in watts that each counter's device used during this time."""
     if not readers:
         return {}
     start = time.monotonic()

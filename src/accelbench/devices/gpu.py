@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs that a CUDA process here would use. Both the driver and the installed torch must support them."""
+"""Finds the NVIDIA GPUs that a CUDA process on this machine would use, and checks that torch supports the driver."""
 
 import os
 import time
@@ -30,7 +30,7 @@ class Gpu(NamedTuple):
 
 
 def look(torch_folder: Path | None = None) -> DeviceReport:
-    """The report of the visible GPUs. Without `torch_folder`, the installed torch is examined."""
+    """Reports on the visible GPUs. If `torch_folder` is None, examines the installed torch."""
     try:
         gpus = visible_gpus()
         driver = pynvml.nvmlSystemGetDriverVersion()
@@ -61,7 +61,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
-    """The answer of the driver to a query; None if this GPU or driver does not support the query."""
+    """Returns the driver's answer to a query. Returns None if this GPU or driver does not support the query."""
     try:
         return query(*args)
     except pynvml.NVMLError:
@@ -69,11 +69,11 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 
 
 def visible_handles() -> list[Handle]:
-    """The GPUs that CUDA_VISIBLE_DEVICES makes visible, in its order; all GPUs if it is not set.
+    """Returns the GPUs of CUDA_VISIBLE_DEVICES in its order. If it isn't set, returns all GPUs, the fastest first.
 
-    The variable may hold indices, UUIDs or their beginnings, and UUIDs of MIG instances. The list ends at the first
-    word that names no GPU (CUDA C++ Programming Guide, "CUDA environment variables"). Indices are in the order of the
-    PCI bus (`cuda_variables`). If the variable is not set, the fastest GPU is first.
+    The variable is a list of indices, UUIDs (or the beginning of a UUID), and UUIDs of MIG instances. Indices are in
+    the order of the PCI bus (`cuda_variables`). The first word that names no GPU ends the list, and later words are
+    ignored (CUDA C++ Programming Guide, "CUDA environment variables").
 
     Raises pynvml.NVMLError: there is no driver.
     """
@@ -88,14 +88,14 @@ def visible_handles() -> list[Handle]:
 
 
 def _speed(handle: Handle) -> tuple[int, int]:
-    """A key that sorts GPUs by speed. Newer GPUs have larger keys. If GPUs are equally new, more memory counts."""
+    """Returns a key that sorts GPUs by speed: first by compute capability, then by the size of the memory."""
     major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return 10 * major + minor, memory.total if memory else 0
 
 
 def cuda_variables() -> dict[str, str]:
-    """Environment variables with which a CUDA process numbers GPUs as `visible_handles` does."""
+    """Returns environment variables. With them, a CUDA process numbers the GPUs in the order of `visible_handles`."""
     variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         with suppress(pynvml.NVMLError):
@@ -106,7 +106,7 @@ def cuda_variables() -> dict[str, str]:
 
 
 def first_handles(num: int) -> list[Handle]:
-    """The first `num` visible GPUs, or fewer; none without a driver. If `num` is 0, the driver is not asked."""
+    """Returns at most `num` visible GPUs. Without a driver, the list is empty. If `num` is 0, calls no driver."""
     try:
         return visible_handles()[:num] if num else []
     except pynvml.NVMLError:
@@ -132,9 +132,9 @@ def visible_gpus() -> list[Gpu]:
 
 
 def in_use(num: int) -> str | None:
-    """The load of other processes on the first `num` GPUs, such as `77 % of GPU 0 by python (pid 12, 5.1 GB)`.
+    """Returns text about the first busy GPU, such as `77 % of GPU 0 was used by python (pid 12, 5.1 GB)`.
 
-    None if none of these GPUs is busy. Processes that only hold memory are no load.
+    Looks at the first `num` GPUs. Returns None if all are idle, even if processes have memory on them.
     """
     for index, handle in enumerate(first_handles(num)):
         if processes := ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle):

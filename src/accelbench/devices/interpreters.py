@@ -1,4 +1,7 @@
-"""Other Python interpreters, in which cells may run (`python=`). They import accelbench and the user's modules, too."""
+"""Finds and examines the interpreter of the setting `python`. A cell can run in it instead of in accelbench's own.
+
+The other interpreter also imports accelbench and the user's modules.
+"""
 
 import json
 import os
@@ -47,9 +50,9 @@ class Interpreter:
 
 
 def other(python: str) -> str | None:
-    """The setting `python` as an absolute path; None for accelbench's own environment.
+    """Returns the setting `python` as an absolute path. Returns None if it names accelbench's own environment.
 
-    An interpreter in an environment becomes the environment's folder. Raises UserError: see `executable`.
+    If `python` is an environment's interpreter, returns the environment's folder. Raises the errors of `executable`.
     """
     path = Path(os.path.abspath(os.path.expanduser(python)))  # links stay: an environment's interpreter is a link
     file = executable(path)
@@ -60,7 +63,7 @@ def other(python: str) -> str | None:
 
 
 def executable(python: str | Path) -> str:
-    """The path of the interpreter. Raises UserError: `python` is neither a file nor an environment's folder."""
+    """Returns the interpreter's path. Raises UserError if `python` is neither a file nor an environment's folder."""
     path = Path(python)
     file = next((file for file in (path, path / "bin/python", path / "bin/python3") if file.is_file()), None)
     if file is None:
@@ -70,8 +73,9 @@ def executable(python: str | Path) -> str:
 
 
 def own_folders() -> list[str]:
-    """The user's folders of modules: the working folder, and folders before the standard library (PYTHONPATH)."""
-    # Folders after the library, such as the folders of editable packages, belong to accelbench's environment.
+    """Returns folders with the user's modules: the working folder, and folders of PYTHONPATH."""
+    # In sys.path, PYTHONPATH comes before the standard library. Later folders, such as those of editable packages,
+    # belong to accelbench's environment.
     library = Path(sysconfig.get_path("stdlib"))
     before = takewhile(lambda folder: not Path(folder).is_relative_to(library), sys.path)
     paths = [Path.cwd(), *map(Path, before)]
@@ -81,7 +85,7 @@ def own_folders() -> list[str]:
 
 
 def own_variables() -> dict[str, str]:
-    """Environment variables for a new process of our interpreter that imports from the same folders as this process."""
+    """Returns variables for a new process of our interpreter. It imports from the same folders as this process."""
     home = os.path.dirname(os.__file__)
     library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])
@@ -89,9 +93,9 @@ def own_variables() -> dict[str, str]:
 
 
 def variables(file: str, *folders: str) -> dict[str, str]:
-    """Environment variables for a process of the interpreter `file`.
+    """Returns environment variables for a process of the interpreter `file`.
 
-    They activate the interpreter's environment and make it also import modules from `folders`.
+    The variables activate the interpreter's environment. The process also imports modules from `folders`.
     """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     path = [os.path.dirname(file), os.environ.get("PATH", os.defpath)]
@@ -100,9 +104,9 @@ def variables(file: str, *folders: str) -> dict[str, str]:
 
 @cache
 def look(python: str, *modules: str) -> Interpreter:
-    """Asks an interpreter for its version, its packages and `modules`.
+    """Asks an interpreter for its version, the versions of its packages, and the folders of `modules`.
 
-    Raises UserError: the interpreter is missing, or is no Python.
+    Raises UserError if the file is missing or is not a Python interpreter.
     """
     file = executable(python)
     done = None

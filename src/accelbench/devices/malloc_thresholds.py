@@ -1,12 +1,12 @@
-"""The thresholds of glibc's malloc, which malloc adapts to the blocks that a process frees.
+"""Reads and restores two thresholds of glibc's malloc. malloc changes them when a process frees large blocks.
 
-The thresholds decide which blocks malloc maps separately, and when the heap returns memory to the system. A forked
-process inherits the thresholds of its parent. If the parent has imported many libraries, the process has only half as
-many page faults as a script that imports only torch. So this module can restore earlier thresholds.
+One threshold decides which blocks malloc maps separately. The other decides when the heap returns memory to the system.
+A forked process inherits the thresholds of its parent. If the parent has imported many libraries, the forked process
+has half as many page faults as a script that imports only torch. So this module restores earlier thresholds.
 
-glibc has no function to read the thresholds. After `mallopt` has set them, glibc no longer adapts them. So a
-short-lived child process sets them and compares the library's data before and after. This shows the addresses of the
-thresholds (`struct malloc_par` in glibc's malloc.c).
+glibc has no function that reads the thresholds. `mallopt` sets them, but then malloc no longer changes them. So only a
+short-lived child process calls `mallopt`. It compares the data of the C library before and after the call, and so finds
+the addresses of the thresholds (`struct malloc_par` in glibc's malloc.c).
 """
 
 import contextlib
@@ -24,20 +24,20 @@ _noted: list[int] = []
 
 
 def note() -> None:
-    """Keeps the present thresholds for `restore`. Without glibc it does nothing."""
+    """Stores the present thresholds for `restore`. Does nothing without glibc."""
     with contextlib.suppress(OSError):  # no process could be started
         _places[:] = _places or _addresses()
     _noted[:] = _values()
 
 
 def restore() -> None:
-    """Sets the thresholds to the values that `note` kept. malloc continues to adapt them."""
+    """Sets the thresholds to the values that `note` has stored. Later, malloc may change them again."""
     _set(_noted)
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context that restores the thresholds at its end. Before the first call of `note`, it does nothing."""
+    """A context that restores the thresholds at its end. It does nothing if `note` was never called."""
     values = _values()
     try:
         yield
@@ -55,7 +55,7 @@ def _set(values: Sequence[int]) -> None:
 
 
 def _addresses() -> list[int]:
-    """The addresses of the thresholds, in the order of `OPTIONS`; empty if they could not be found."""
+    """Returns the addresses of the thresholds, in the order of `OPTIONS`. The list is empty if one wasn't found."""
     data = _data_of_library()
     if data is None:
         return []
@@ -78,7 +78,7 @@ def _addresses() -> list[int]:
 
 
 def _place_of(option: int, start: int, size: int) -> int:
-    """The address at which `mallopt` keeps an option. 0 if no place changes, or if several places change."""
+    """Returns the address at which `mallopt` stores an option. Returns 0 unless exactly one address changes."""
     before = ctypes.string_at(start, size)
     ctypes.CDLL("libc.so.6").mallopt(option, UNLIKELY)
     words = zip(struct.iter_unpack("N", before), struct.iter_unpack("N", ctypes.string_at(start, size)), strict=True)
@@ -87,7 +87,7 @@ def _place_of(option: int, start: int, size: int) -> int:
 
 
 def _data_of_library() -> tuple[int, int] | None:
-    """The address and the size of the C library's writable data; None without glibc."""
+    """Returns the address and the size of the C library's writable data. Returns None without glibc."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             if "libc.so.6" in line and " rw-p " in line:

@@ -1,4 +1,4 @@
-"""Finds folders and versions of installed packages without importing them, and how to install a missing one."""
+"""Finds the folders and versions of installed packages without importing them. Lists the ones that affect numbers."""
 
 import contextlib
 import importlib.metadata
@@ -52,13 +52,13 @@ DISTRIBUTIONS = {
 
 
 def folder(package: str) -> Path | None:
-    """The folder of a top-level package; None if it is not installed."""
+    """Returns the folder of a top-level package. Returns None if the package is not installed."""
     spec = importlib.util.find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def version(distribution: str) -> str | None:
-    """The version of an installed distribution; None if it is not installed."""
+    """Returns the version of a distribution. Returns None if the distribution is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -66,7 +66,7 @@ def version(distribution: str) -> str | None:
 
 
 def torch_built_for(kind: str, torch_folder: Path | None) -> str | None:
-    """The release of CUDA or XPU that torch was built for, such as `12.8`; None for another build. Imports no torch."""
+    """Returns torch's release of CUDA or XPU, such as `12.8`, or None without one. Does not import torch."""
     text = (torch_folder / "version.py").read_text() if torch_folder else ""
     match = re.search(rf"^{kind}\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None

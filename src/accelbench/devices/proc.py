@@ -14,14 +14,14 @@ USER, NICE, SYSTEM, STEAL = 1, 2, 3, 8
 
 
 def check_clocks() -> None:
-    """Checks that no library replaces the clocks. Raises UserError: a library does."""
+    """Raises UserError if a library replaces the clocks of this process."""
     with open("/proc/self/maps") as maps:
         if any(REPLACES in line for line in maps):
             raise UserError(f"{REPLACES} replaces the clocks, so nothing can be timed: remove it from LD_PRELOAD")
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """The time of a process's fork on CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22).
+    """Returns the time at which a process was forked: CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22).
 
     Raises OSError if the process has ended.
     """
@@ -29,7 +29,7 @@ def started_boot_s(pid: int | str = "self") -> float:
 
 
 def high_water_bytes() -> int | None:
-    """The kernel's high-water mark of this process's resident memory; None if the kernel does not report it."""
+    """Returns the peak of this process's resident memory (VmHWM). Returns None if the kernel does not report it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
@@ -43,7 +43,7 @@ class PciDevice(NamedTuple):
 
 
 def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
-    """The devices on the PCI bus of this machine. `root`: folder with sys/. The text of a missing file is empty."""
+    """Returns the devices on the PCI bus. `root` is the folder with sys/. An id that can't be read is empty."""
     return [
         PciDevice(*("".join(_words(folder / name)) for name in ("vendor", "device", "class")))
         for folder in sorted(root.glob("sys/bus/pci/devices/*"))
@@ -58,7 +58,7 @@ class CpuTimes(NamedTuple):
 
 
 def cpu_times(cores: Collection[int]) -> CpuTimes:
-    """The times of these logical cores. Raises OSError: the system has no /proc/stat."""
+    """Returns the times of these logical cores. Raises OSError if the system has no /proc/stat."""
     names = {f"cpu{core}" for core in cores}
     text = Path("/proc/stat").read_text()
     lines = [line.split() for line in text.splitlines() if line.partition(" ")[0] in names]
@@ -67,9 +67,9 @@ def cpu_times(cores: Collection[int]) -> CpuTimes:
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """The number of cores that the cgroup allows on average, such as 1.5; None without a limit."""
-    # It is the lowest quota of the group and its ancestors, from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1)
-    # (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
+    """Returns how many cores the cgroup allows on average, such as 1.5. Returns None without a limit."""
+    # The result is the lowest quota of the group and its ancestors. The quota is in `cpu.max` (cgroup v2) or in
+    # `cpu.cfs_quota_us` (v1). See Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst of Linux.
     quotas = []
     for folder in _cgroups(root, "cpu"):
         v1 = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
@@ -80,26 +80,26 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that the cgroup and its ancestors allow, in bytes; None without a limit."""
+    """Returns the lowest memory limit of the cgroup and its ancestors, in bytes. Returns None without a limit."""
     words = []
     for folder in _cgroups(root, "memory"):
         words += [*_words(folder / "memory.max"), *_words(folder / "memory.limit_in_bytes")]
-    # For "no limit", v1 has the largest multiple of the page size that fits into 63 bits.
+    # v1 writes "no limit" as the largest multiple of the page size that fits into 63 bits.
     return min((int(word) for word in words if word != "max" and int(word) < 2**62), default=None)
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
-    """The files that report for how long the cgroup's quota stopped its processes. Finding these files is slow."""
+    """Returns the files with the time for which the CPU quota has stopped the cgroup. Finding the files is slow."""
     return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
-    """Seconds for which the quota has stopped the cgroup so far. None if no file of `throttle_files` reports them."""
+    """Returns the seconds for which the CPU quota has stopped the cgroup so far, or None if no file has them."""
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 
 def oom_kills() -> int:
-    """Processes that the kernel killed for lack of memory since the machine started; 0 without a count."""
+    """Returns how many processes the kernel killed for lack of memory since the machine started, or 0 if unknown."""
     return int(_counts(Path("/proc/vmstat")).get("oom_kill", 0))
 
 
@@ -110,14 +110,15 @@ def _throttled_s(file: Path) -> float | None:
 
 
 def _counts(file: Path) -> dict[str, str]:
-    """The pairs in a file of words, such as `throttled_usec 1000`."""
+    """Reads a file of names and numbers, such as `throttled_usec 1000`, as a dict from name to number."""
     words = _words(file)
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _cgroups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's cgroup and of its ancestors, for `controller`."""
-    # In a container, /proc/self/cgroup may have the host's path. Then only ancestors of it exist, such as the mount.
+    """Yields the folder of this process's cgroup for `controller`, then the folders of the cgroup's ancestors."""
+    # In a container, /proc/self/cgroup may have the host's path. Then only ancestors of this path exist, such as the
+    # mount.
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -131,7 +132,7 @@ def _cgroups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _words(file: Path) -> list[str]:
-    """The words of a file; none if it can't be read."""
+    """Returns the words of a file. The list is empty if the file can't be read."""
     try:
         return file.read_text().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The reports of the device modules, by the name of the device."""
+"""Gets the report on a device from the device's module, such as `devices.gpu`."""
 
 import importlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class DeviceReport:
 
 
 def absent(device: Device, reason: str) -> DeviceReport:
-    """The report on a device that cells can't use here."""
+    """Returns the report on a device that cells can't use on this machine."""
     return DeviceReport(device=device, present=False, reason=reason)
 
 
@@ -33,7 +33,7 @@ FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
 
 @cache
 def fastest_for(engine: str) -> Device:
-    """The fastest kind of device here for an engine. Only engines on PyTorch use other devices than the CPU.
+    """Returns the fastest kind of device on this machine that the engine can use. Engines without PyTorch use the CPU.
 
     The search runs once in a process.
     """
@@ -43,9 +43,9 @@ def fastest_for(engine: str) -> Device:
 
 
 def look(device: Device, **options: Any) -> DeviceReport:
-    """The report on `device` on this machine. `options` are arguments of the device's module.
+    """Returns the report on `device` on this machine. Gets it without importing a framework or opening a device.
 
-    Making the report imports no framework and opens no device.
+    `options` are the arguments of the function `look` in the device's module.
     """
     # Imported here: the machine may lack libraries that the modules of other devices import.
     report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**options)

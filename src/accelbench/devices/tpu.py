@@ -1,6 +1,6 @@
-"""A Cloud TPU of this machine, detected in the same way as torch_xla detects it.
+"""Detects a Cloud TPU of this machine in the same way as torch_xla.
 
-If torch_tpu is installed, it drives the TPU; otherwise torch_xla or JAX does.
+If torch_tpu is installed, cells use the TPU through torch_tpu, otherwise through torch_xla or JAX.
 """
 
 import os
@@ -34,12 +34,15 @@ HOW_OLDER = "pip install 'torch_xla[tpu]'"
 def look(
     root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
 ) -> DeviceReport:
-    """The report on the TPU. `root`: folder with sys/ and dev/. `torch_xla_folder`: by default the installed one."""
+    """Returns the report on the TPU. `root` is the folder with sys/ and dev/.
+
+    If `torch_xla_folder` is None, examines the installed torch_xla.
+    """
     chips = find_chips(root)
     if not chips:
         return absent(Device.tpu, "no TPU chip on the PCI bus")
     if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
-        return absent(Device.tpu, "no /dev/accel* or /dev/vfio/* of the TPU: run the container with --privileged")
+        return absent(Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
     torch_tpu = packages.version(TORCH_TPU)
@@ -57,6 +60,6 @@ def look(
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
-    """The names of the TPU chips on the PCI bus. Other PCI devices of Google, such as network cards, are left out."""
+    """Returns the names of the TPU chips on the PCI bus. Leaves out Google's other devices, such as network cards."""
     of_google = [device.device for device in pci_devices(root) if device.vendor == GOOGLE_PCI_VENDOR_ID]
     return [CHIPS[device] for device in of_google if device in CHIPS]

@@ -1,4 +1,4 @@
-"""XLA on the CPU. The software of TPUs runs there on any machine for which torch_xla is built."""
+"""XLA on the CPU. It runs the same software as a TPU, on any machine for which torch_xla is built."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ from accelbench.schema.vocab import Device
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
-    """The report on torch_xla's CPU device. `root`: folder with proc/ and sys/."""
+    """Returns the report on torch_xla's CPU device. `root` is the folder with proc/ and sys/."""
     if (version := packages.version("torch_xla")) is None:
         how = f"{how_to_install('xla')} (for Linux on x86-64 only)"
         return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")

@@ -8,11 +8,11 @@ from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 INTEL, DISPLAY = "0x8086", "0x03"  # PCI vendor; beginning of the PCI class of display and 3D controllers
-HOW = "pip install torch, from PyTorch's index for XPU (whl/xpu)"
+HOW = "install torch with pip from PyTorch's index for XPU (whl/xpu)"
 
 
 def look(root: Path = Path("/"), torch_folder: Path | None = None) -> DeviceReport:
-    """The report on Intel GPUs. `root`: folder with sys/. Without `torch_folder`, the installed torch is examined."""
+    """Reports on Intel GPUs. `root` is the folder with sys/. If `torch_folder` is None, uses the installed torch."""
     gpus = [device for device in pci_devices(root) if device.vendor == INTEL and device.kind.startswith(DISPLAY)]
     if not gpus:
         return absent(Device.xpu, "no Intel GPU on the PCI bus")

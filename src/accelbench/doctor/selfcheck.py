@@ -1,4 +1,7 @@
-"""Measures how small a difference this machine can detect: cells against themselves, interleaved, as in `compare`."""
+"""Finds the smallest slow-down that `compare` can detect on this machine. Compares a cell with an identical cell.
+
+As in `compare`, processes of the two cells run in a random order.
+"""
 
 import io
 import math
@@ -23,7 +26,7 @@ from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 
-FOLDER = "selfcheck"  # folder of the records, apart from those of sweeps, which reports and trackers read
+FOLDER = "selfcheck"  # folder of the records; reports and trackers read only the folders of sweeps
 SHORT = (
     "device=cpu mode=infer data=random tracking=none breakdown_s=0 "
     "window.warmup_s=0.1 window.block_s=0.05 window.latency_s=0.02"
@@ -41,9 +44,9 @@ POWER_WIDTHS = 1.43
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
-    """Measures rounds of each cell within the budget, keeps and prints the result, and returns 0.
+    """Measures each cell in rounds of two processes for at most `budget_s`. Saves and prints the result. Returns 0.
 
-    Raises UserError: the time is too short, or processes failed.
+    Raises UserError if there was too little time, or if too many processes failed.
     """
     began_s = time.monotonic()
     began_at = datetime.now(UTC)
@@ -52,7 +55,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
     runs = {name: shuffled_runs(cell, cell, NUM_ROUNDS, seed=0) for name, (cell, _) in asked.items()}
     options = replace(asked["light"][1], ends_after_s=budget_s)
     folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
-    say(console, f"Measuring cells against themselves, for at most {duration(budget_s)} ...")
+    say(console, f"Comparing cells with identical copies of themselves, for at most {duration(budget_s)} ...")
     quiet = Console(file=io.StringIO())  # the speeds of single processes are not shown
     cells = [cell for of_cell in runs.values() for cell in of_cell.cells]
     records = sweep.run(cells, options, quiet, folder, hosts=hosts, show=lambda result: None).records
@@ -71,7 +74,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
 
 
 def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> MachineError:
-    """The difference between the two sides of one cell. Raises UserError: too few processes count."""
+    """Compares two sets of processes that ran the same cell. Raises UserError if too few processes were measured."""
     detectable = []
     for num in NUM_PROCESSES:
         ratio = compare_processes(first[:num], second[:num])
@@ -84,18 +87,18 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
     if whole.low is None or whole.high is None or not detectable:
         failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in [*first, *second] if not one.rates]
         raise UserError(
-            f"--budget: use a longer one: {MIN_PROCESSES} rounds are needed, {num} were measured{''.join(failed[:1])}"
+            f"--budget: set a longer time: {num} rounds ran, but {MIN_PROCESSES} are needed{''.join(failed[:1])}"
         )
     return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
 
 
 def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
-    """Prints the result; the first line has the answer."""
+    """Prints the result. The first line answers which slow-down is detectable."""
     console.print()
     console.print(Text(check.sentence, "bold"))
     for name, cell in check.cells.items():
         needed = ", ".join(f"{percent(row.slowdown)} with {row.num_processes}" for row in cell.detectable)
         apart = f"{100 * cell.low:+.1f} to {100 * cell.high:+.1f} %"
-        console.print(f"{name} cell: {cell.num_rounds} rounds, its speed over its own {apart}; detectable: {needed}")
-    kept = f"Kept in {shown(place.cache / SELFCHECK)}, which the report reads."
+        console.print(f"{name} cell, {cell.num_rounds} rounds: two copies differ by {apart}; detectable: {needed}")
+    kept = f"The report reads this result from {shown(place.cache / SELFCHECK)}."
     say(console, f"{kept} Records: {shown(folder)}")

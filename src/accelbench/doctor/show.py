@@ -32,9 +32,9 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
 LEFT_OUT = ("physical_cores",)  # details of a device that are not in the summary
-FOOT = "* not with every network or engine; for details: accelbench doctor --all"
+FOOT = "* only with some networks or engines; for details: accelbench doctor --all"
 TOO_LOW = "too low, because other load ran at the same time"
-NOT_PROBED = "not probed yet: the first cell on each device probes it"
+NOT_PROBED = "not probed yet: the first cell that runs on a device probes the device"
 Rows = list[tuple[str, str]]
 
 
@@ -43,7 +43,10 @@ Kinds = Mapping[tuple[Device, Precision, Mode], str | None]
 
 
 def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool = False) -> None:
-    """Prints what this machine has and can do: a summary, or all if `whole`. `probe`: measures ceilings first."""
+    """Prints a summary of what this machine has and can do. If `whole`, prints everything instead.
+
+    If `probe`, measures the ceilings of the devices first.
+    """
     if probe:
         say = functools.partial(console.print, markup=False)
         with lock.hold_measuring(say), Hosts() as hosts:
@@ -72,7 +75,7 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
 
 
 def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mode = Mode.infer) -> Cell:
-    """A small cell with these settings, for questions whose answer does not depend on other settings."""
+    """Returns a small cell with these settings, to ask what a device supports."""
     return Cell(
         suite="",
         engine=Engine.pytorch,
@@ -88,13 +91,13 @@ def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mod
 
 
 def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
-    """Why the engine can't do inference in this precision on this CPU; None if it can."""
+    """Returns the reason why the engine can't do inference in this precision on this CPU, or None if it can."""
     keras = KerasSettings() if engine == Engine.keras else None
     return support.why_not(replace(_plain_cell(Device.cpu, precision), engine=engine, keras=keras), look(Device.cpu))
 
 
 def _table(rows: Rows) -> Table:
-    """A table that reads well as plain text: no frame, and the first column is never wrapped."""
+    """Makes a table without a frame, which is easy to read as plain text. The first column is never wrapped."""
     columns = Column(no_wrap=True), Column(overflow="fold")
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for name, text in rows:
@@ -105,7 +108,7 @@ def _table(rows: Rows) -> Table:
 def _summary(
     place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
 ) -> Rows:
-    """About a dozen lines of 80 columns."""
+    """Returns about a dozen rows. With their names, most fit into 80 columns."""
     rows = [(report.device.value, _described(report, is_brief=True)) for report in reports]
     there = ", ".join(engine for engine in Engine if _why_not(engine) is None)
     missing = ", ".join(engine for engine in Engine if _why_not(engine) is not None)
@@ -124,7 +127,7 @@ def _summary(
 def _sections(
     place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
 ) -> dict[str, Rows]:
-    """Title -> rows. Data sets that are not prepared are marked so."""
+    """Returns a dict from a section's title to its rows."""
     engines: Rows = []
     for engine in Engine:
         reason = _why_not(engine)
@@ -160,7 +163,10 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
 
 
 def _precisions(kinds: Kinds) -> Rows:
-    """Device -> its precisions, such as `bf16, fp32, fp16*`. `*`: not in both modes, or only in few engines."""
+    """Returns pairs of a device and its precisions, such as `bf16, fp32, fp16*`.
+
+    `*` marks a precision that runs in only one of the two modes, or only on some engines.
+    """
     rows: Rows = []
     for device in dict.fromkeys(device for device, _, _ in kinds):
         words = []
@@ -203,7 +209,10 @@ def _skipped(kinds: Kinds) -> Rows:
 
 
 def data_sets(place: Workplace) -> dict[str, Data | str]:
-    """Data set -> its description, or why it is not prepared. Raises UserError: params.yaml is not readable."""
+    """Returns a dict from a data set to its description, or to the reason why the data set is not prepared.
+
+    Raises UserError if params.yaml can't be read.
+    """
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
         names = list(params.load(place.project).data)
@@ -224,6 +233,6 @@ def _state(data: Data | str) -> str:
 
 def _settings(place: Workplace) -> str:
     if place.project is None:
-        return f"no {PARAMS} with suites here or above: `accelbench init` makes a project"
+        return f"this folder and its parents have no {PARAMS} with suites: `accelbench init` makes a project"
     settings = params.load(place.project)
     return f"{PARAMS}: profile {settings.profile}, {len(settings.suites)} suites"

@@ -1,4 +1,4 @@
-"""Cats and dogs: the photographs of Microsoft's or Kaggle's release. The stand-in is drawn digits."""
+"""Photographs of cats and dogs, from the release of Microsoft or of Kaggle. The stand-in is digits."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ def read(path: Path, target: Target) -> Obtained:
 
 
 def stand_in(target: Target) -> str:
-    """Draws digits as JPEG files, so that they are decoded by the same code as photographs."""
+    """Draws digits into JPEG files. The code that decodes photographs also decodes these files."""
     num = min(NUM_DRAWN, target.settings["max_images"])
     with TemporaryDirectory() as folder:
         for number in range(num):

@@ -1,4 +1,4 @@
-"""CIFAR-10: its archive of Python batches, or its pictures as PNG files by class. The stand-in is drawn digits."""
+"""CIFAR-10, from its original archive or from PNG files with one folder for each class. The stand-in is digits."""
 
 import pickle
 import tarfile
@@ -20,7 +20,7 @@ BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": 
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads the original archive, or a folder or zip archive of PNG files by class."""
+    """Reads the original archive, or a folder or zip archive of PNG files that has one folder for each class."""
     if not path.name.endswith((".tar.gz", ".tgz")):
         return convert(open_source(path), CLASSES, SIDE, target.folder)
     # Unpickling can run code. Only bytes with the expected checksum are unpickled.

@@ -1,4 +1,4 @@
-"""Random images, drawn when a cell runs, in the shape and precision of its model. Nothing is prepared."""
+"""Random images in the shape and precision of a cell's model. The cell draws them when it runs; no file is prepared."""
 
 from pathlib import Path
 
