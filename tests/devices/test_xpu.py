@@ -8,7 +8,9 @@ def test_an_intel_gpu_needs_the_build_of_torch_for_it(tmp_path):
     assert xpu.look(root, tmp_path).reason == "no Intel GPU on the PCI bus"  # of Intel, the bridge
     root = machine(tmp_path / "other", [("0x8086", "0x0bda", "0x038000")] * 2)
     (tmp_path / "version.py").write_text("xpu: Optional[str] = None\n")
-    assert xpu.look(root, tmp_path).reason.startswith("the installed torch is built without XPU: pip install torch")
+    assert xpu.look(root, tmp_path).reason.startswith(
+        "the installed torch is built without XPU: install torch with pip"
+    )
     (tmp_path / "version.py").write_text("xpu: Optional[str] = '20250301'\n")
     report = xpu.look(root, tmp_path)
     assert (report.present, report.count, report.details) == (True, 2, {"torch_xpu": "20250301"})

@@ -16,7 +16,7 @@ def test_what_can_not_be_had_is_refused():
         images.optimizer_named("adagrad", {"adam": 1, "sgd": 1})
     with pytest.raises(UnknownChoiceError, match=r"model=vgg: .*from: mlp"):
         images.own_network(ModelSpec(name="vgg"), {"mlp": 1})
-    with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no such weights"):
+    with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no trained weights"):
         images.own_network(ModelSpec(name="mlp", weights=Weights.pretrained), {"mlp": list})
     data = DataSpec(name="random", pipeline=Pipeline.host)
     with pytest.raises(UnsupportedError, match="have no epochs"):

@@ -115,7 +115,7 @@ def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
     serving = outcome.measurement.serving
     num = sum(serving.batches.values())
     assert (serving.sizes, serving.num_padded) == ([4], 4 * num - serving.num_requests)
-    assert any("filled up to 4 samples" in note for note in outcome.measurement.notes)
+    assert any("accepts only 4 samples at a time" in note for note in outcome.measurement.notes)
 
 
 def test_cells_that_serve_share_an_exported_network_of_any_size():

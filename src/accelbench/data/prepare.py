@@ -100,7 +100,7 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 
 
 def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    """The source, and the other settings with their defaults."""
+    """Checks the settings. Returns the source, and all other settings, in which missing ones have their defaults."""
     choices = [*data_set.settings, *(["source"] if data_set.home else [])]
     for key, value in asked.items():
         if key not in choices:

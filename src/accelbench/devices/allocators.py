@@ -1,4 +1,4 @@
-"""Finds installed memory allocators, starts processes with one of them, and detects this process's allocator."""
+"""Finds installed memory allocators, selects one for a new process, and detects the allocator of this process."""
 
 import contextlib
 import ctypes
@@ -66,7 +66,7 @@ def why_missing(allocator: Allocator) -> str | None:
 
 
 def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns variables that make a new process use the allocator. They include the values that `variables` has."""
+    """Returns variables that make a new process use the allocator. Extends the values that they have in `variables`."""
     if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # if two libraries have a function, the first one's is used

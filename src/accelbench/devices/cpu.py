@@ -32,7 +32,7 @@ def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
-    """The CPU's report. `root`: folder with proc/ and sys/."""
+    """Returns the report on the CPU. `root` is the folder with proc/ and sys/."""
     import psutil  # not at the top: the bare worker imports this module, and may lack psutil
 
     quota = cpu_quota(root)
@@ -60,7 +60,7 @@ def name(root: Path = Path("/")) -> str:
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Returns the number of logical cores in this process's affinity, but at most its cgroup's quota, rounded up."""
+    """Returns how many logical cores this process may use: those of its affinity, at most its cgroup's quota."""
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))

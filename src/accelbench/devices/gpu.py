@@ -1,4 +1,4 @@
-"""Finds the NVIDIA GPUs that a CUDA process on this machine would use, and checks that torch supports the driver."""
+"""Finds the NVIDIA GPUs that a CUDA process would use, and checks that the driver supports the installed torch."""
 
 import os
 import time

@@ -85,7 +85,7 @@ def own_folders() -> list[str]:
 
 
 def own_variables() -> dict[str, str]:
-    """Returns variables for a new process of our interpreter. It imports from the same folders as this process."""
+    """Returns variables for a new process of our interpreter. The process imports from the same folders as this one."""
     home = os.path.dirname(os.__file__)
     library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])

@@ -37,7 +37,7 @@ def restore() -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context that restores the thresholds at its end. It does nothing if `note` was never called."""
+    """A context whose end restores the thresholds of its beginning. It does nothing if `note` was never called."""
     values = _values()
     try:
         yield

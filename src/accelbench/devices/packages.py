@@ -1,4 +1,4 @@
-"""Finds the folders and versions of installed packages without importing them. Lists the ones that affect numbers."""
+"""Finds the folders and versions of installed packages without importing them. Names those that affect results."""
 
 import contextlib
 import importlib.metadata
@@ -73,7 +73,7 @@ def torch_built_for(kind: str, torch_folder: Path | None) -> str | None:
 
 
 def is_safe_torch(version: str) -> bool:
-    """Whether this version of torch may read files with `torch.load(weights_only=True)`."""
+    """Is true if this version of torch can safely read files with `torch.load(weights_only=True)`."""
     from packaging.version import InvalidVersion, Version  # not at the top: the bare worker may lack it
 
     with contextlib.suppress(InvalidVersion):

@@ -89,7 +89,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 
 def throttle_files(root: Path = Path("/")) -> list[Path]:
-    """Returns the files with the time for which the CPU quota has stopped the cgroup. Finding the files is slow."""
+    """Returns the files that report how long the CPU quota has stopped the cgroup. Finding the files is slow."""
     return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 

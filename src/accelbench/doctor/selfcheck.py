@@ -1,6 +1,6 @@
-"""Finds the smallest slow-down that `compare` can detect on this machine. Compares a cell with an identical cell.
+"""Finds the smallest slow-down that `compare` can detect on this machine.
 
-As in `compare`, processes of the two cells run in a random order.
+For this, it compares a cell with an identical cell. As in `compare`, processes of the two run in a random order.
 """
 
 import io

@@ -108,7 +108,7 @@ def _table(rows: Rows) -> Table:
 def _summary(
     place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
 ) -> Rows:
-    """Returns about a dozen rows. With their names, most fit into 80 columns."""
+    """Returns about a dozen rows for a terminal of 80 columns."""
     rows = [(report.device.value, _described(report, is_brief=True)) for report in reports]
     there = ", ".join(engine for engine in Engine if _why_not(engine) is None)
     missing = ", ".join(engine for engine in Engine if _why_not(engine) is not None)

@@ -1,45 +1,45 @@
-"""The base class of backends: how an engine's framework behaves on a device."""
+"""The base class of backends. A backend operates an engine's framework on one kind of device."""
 
 from accelbench.measuring.runner import Compiles
 
 
 class BaseBackend:
-    """How an engine's framework runs on one kind of device.
+    """Operates an engine's framework on one kind of device.
 
-    The defaults describe a CPU on which a step is finished when it returns.
+    The defaults are for a CPU on which a step has finished as soon as the call of the step returns.
     """
 
     on_host = True
-    """Whether the device computes in host memory, so that batches are not copied."""
+    """True if the device computes in host memory. Then batches are not copied."""
     queues = False
-    """Whether a step may return before the device has finished the step, or whether waiting takes time."""
+    """True if a step may return before the device has finished it, or if `wait` itself takes a noticeable time."""
 
     def wait(self) -> None:
         """Returns when the device has finished everything that was launched on it."""
 
     def compiles(self) -> Compiles:
-        """The number of compilations in this process so far, and their seconds."""
+        """Returns how often this process has compiled so far, and how many seconds this took in total."""
         return 0, 0.0
 
     def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead of the device.
+        """Returns the names of the operators that ran on the CPU instead of the device.
 
-        None if the framework never silently falls back to the CPU.
+        Returns None if the framework never falls back to the CPU without an error.
         """
         return None
 
     def peak_memory_bytes(self) -> int | None:
-        """The peak memory of the device's allocator since the process started; None if the device reports no peak."""
+        """Returns the peak memory of the device's allocator in this process, or None if the device reports no peak."""
         return None
 
     def device_name(self) -> str | None:
-        """The hardware's name; None if only `devices.registry` knows it."""
+        """Returns the name of the hardware. Returns None if the framework does not report it."""
         return None
 
     def read_back(self) -> str | None:
-        """The names of the settings that `changed()` compares, in one text. None if this backend compares none."""
+        """Returns a phrase that names the settings that `changed` reads, or None if this backend reads none."""
         return None
 
     def changed(self) -> list[str]:
-        """Reads the framework's settings back. Returns sentences about settings that changed during the measurement."""
+        """Reads the framework's settings. Returns sentences about settings that changed during the measurement."""
         return []

@@ -49,7 +49,7 @@ NUM_OBSERVED = 2
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources that the measured steps used. They are read before the output checks, which use resources too."""
+    """The resources that the measured steps used. They are read before the output checks use further resources."""
 
     compiles: Compiles
     fallbacks: list[str] | None
@@ -98,25 +98,25 @@ class CellRun:
         self.known_work: Work | None = None
 
     def new_step(self) -> Step:
-        """A step on the measured batches. With `protocol=fit`, the batches end with the epoch; else they never end."""
+        """Makes a step on the measured batches. They end with the epoch if the protocol has epochs, otherwise never."""
         raise NotImplementedError
 
     def new_test_step(self) -> Step:
-        """A step that evaluates the trained model on the batches of the test set."""
+        """Makes a step that evaluates the trained model on the batches of the test set."""
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
-        """The mean loss and the accuracy of the `num_samples` samples that `step` has computed.
+        """Returns the mean loss and the accuracy of the `num_samples` samples that `step` has computed.
 
-        The loss is None if it diverged (see `checked_loss`). The accuracy is between 0 and 1. It is None if the network
+        The loss is None if it diverged (see `checked_loss`). The accuracy is between 0 and 1, or None if the network
         does not classify.
         """
         raise NotImplementedError
 
     def observe(self) -> Observed | None:
-        """Reads after the measurement which precision and device really ran.
+        """Reports the precision and the device that were really used. Runs after the measurement.
 
-        If several processes (ranks) run the cell, all ranks but the first return None.
+        If several processes (ranks) run the cell, only the first rank returns the report. The others return None.
         """
         raise NotImplementedError
 
@@ -130,13 +130,13 @@ class CellRun:
     def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
         """Builds the network again, on the CPU and in `precision`.
 
-        The new network gets the weights of the measured network, or different weights if `other`. `state` comes from an
-        `ObservedOutput`.
+        If `other`, the new network gets other weights than the measured network. Otherwise it gets the same weights.
+        `state` is the attribute `state` of an `ObservedOutput`.
         """
         raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
-        """At most `num` batches of one sample each. They are in host memory, in the format of the feed's batches."""
+        """Returns at most `num` batches of one sample, in host memory and in the format of the feed's batches."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
 
     def joined(self, requests: Sequence[Any]) -> Any:
@@ -144,7 +144,7 @@ class CellRun:
         raise NotImplementedError
 
     def further_step(self) -> Step:
-        """A step of another instance of the network, for another thread."""
+        """Makes another step, for another thread. It may use its own instance of the network."""
         raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} supports only 1")
 
     def begin_worker(self) -> None:
@@ -155,31 +155,34 @@ class CellRun:
         return nullcontext()
 
     def notes(self) -> Iterator[str]:
-        """The engine's notes: facts about the measured cell that cast no doubt on the numbers."""
+        """Yields the engine's notes. A note is a fact that does not cast doubt on the numbers."""
         yield from ()
 
     def warnings(self) -> Iterator[str]:
-        """The engine's warnings: facts that cast doubt on the numbers."""
+        """Yields the engine's warnings. A warning is a fact that casts doubt on the numbers."""
         yield from ()
 
     @property
     def is_reference(self) -> bool:
-        """Whether the cell itself is the reference for outputs: plain fp32 on the CPU."""
+        """Is true if the cell runs on the CPU in fp32, without options that change the output.
+
+        Then the cell's own output is the reference with which outputs are compared.
+        """
         cell = self.cell
         changed = cell.options.change_output or (cell.keras is not None and cell.keras.non_defaults)
         return (cell.device, cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     @property
     def checks_output(self) -> bool:
-        """Whether further steps check the network's output."""
+        """Is true if further steps after the measurement check the network's output."""
         return not self.is_one_step and checks.OUTPUT not in self.observations.unchecked
 
     def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
         """Runs the cell and returns its measurement.
 
-        If several processes (ranks) run the cell, only the first rank returns the measurement; the others return None.
-        `work` is the work of one step, if an earlier cell has counted it. If the cell serves requests, the raw times of
-        the requests are written to the file `requests`.
+        If several processes (ranks) run the cell, only the first rank returns the measurement. The others return None.
+        `work` is the work of one step; None if no earlier cell has counted it. If the cell serves requests, the raw
+        times of the requests are written to the file `requests`.
         """
         self.known_work, self.requests_path = work, requests
         self.run_steps()
@@ -206,7 +209,7 @@ class CellRun:
         runner.drive(self.window(runner))
 
     def runner(self, step: Step | None) -> Runner:
-        """A `Runner` for the steps of the timed window. If `step` is None, the framework's loop runs the steps."""
+        """Makes a `Runner` for the timed steps. If `step` is None, the framework's loop runs the steps."""
         cell, backend, self.step = self.cell, self.backend, step
         generates = cell.mode == Mode.generate  # each token depends on the last: generations can't overlap
         queues = (backend.queues or cell.devices > 1) and not generates
@@ -216,10 +219,10 @@ class CellRun:
         return runner
 
     def window(self, runner: Runner) -> Clock[None]:
-        """Measures blocks of steps and single steps.
+        """Measures blocks of steps, then single steps.
 
-        A single step is timed in parts, such as fetching a batch and copying it to the device. The times of parts that
-        the steps of this cell do not have are dropped.
+        The parts of a single step are timed separately, such as fetching a batch and copying the batch to the device.
+        If a step of this cell lacks a part, the times of this part are dropped.
         """
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
@@ -248,7 +251,7 @@ class CellRun:
         return schedule.EpochClock(self.timing, self.backend.compiles)
 
     def end_epoch(self, epoch: schedule.EpochClock, took: schedule.EpochTime, step: Any) -> None:
-        """Records an epoch with its times `took`. `outcome` reads the loss and the accuracy from `step`."""
+        """Records an epoch and its times `took`. In training, also records the loss and the accuracy of `step`."""
         epoch.end(took)
         self.changes += self.backend.changed()
         num = self.feed.num_samples
@@ -262,7 +265,7 @@ class CellRun:
         self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
-        """Records an evaluation of the test set. `outcome` reads the loss and the accuracy from `step`."""
+        """Records an evaluation on the test set, with the loss and the accuracy of `step`."""
         num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
         evaluation = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
@@ -275,14 +278,14 @@ class CellRun:
         self.ranks.end()
 
     def note_resources(self) -> None:
-        """Records the resources of the measured steps. Later calls do nothing: the output checks use resources too."""
+        """Records the resources that were used until the first call. Later calls, such as after checks, do nothing."""
         if self.resources is None:
             backend = self.backend
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
     def keep_output(self) -> None:
-        """Keeps the network's outputs for batches that were never fed. Runs after the timed part."""
+        """Runs the network on batches that were never fed, and stores the outputs for the output check."""
         self.note_resources()
         if not self.checks_output:
             return
@@ -293,7 +296,7 @@ class CellRun:
     def new_network_in_time(self, state: Any, precision: Precision, **how: bool) -> NewNetwork:
         """Calls `new_network` with a time limit.
 
-        The call and the returned network raise NotInTimeError when the time for checks is over.
+        Both this call and later calls of the returned network raise NotInTimeError when the time for checks is over.
         """
         network = in_time(lambda: self.new_network(state, precision, **how), self.limits.left_s)
         return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
@@ -309,9 +312,9 @@ class CellRun:
         return findings
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
-        """The work of one step: the known work or, if it is unknown, the result of `count`.
+        """Returns the work of one step. Calls `count` if no earlier cell has counted the work.
 
-        None for a cell of one step.
+        Returns None if the cell runs only one step.
         """
         return None if self.is_one_step else self.known_work or count()
 
@@ -326,7 +329,7 @@ class CellRun:
         return self.backend.device_name() or look(self.cell.device).name
 
     def num_samples(self) -> dict[str, int]:
-        """A dict from each split of the data to its number of samples. Empty for random images."""
+        """Returns a dict from a split of the data to its number of samples. The dict is empty for random images."""
         return {} if is_random(self.cell) else read_counts(self.data_folder)
 
     def _collect(self, observed: Observed) -> Measurement:
@@ -374,7 +377,7 @@ class CellRun:
         )
 
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """One check for each promise that applies to the cell."""
+        """Yields one check for each promise that applies to the cell."""
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:
@@ -393,7 +396,7 @@ class CellRun:
 
     def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:
-            yield "one step shows only that the cell runs, not how fast, and the output was not checked: use more steps"
+            yield "one step can't show how fast the cell is, and the output was not checked: use more steps"
         if self.diverged is not None and self.goal is None:
             yield self.diverged
         yield from dict.fromkeys(self.changes)

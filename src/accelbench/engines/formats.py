@@ -1,4 +1,4 @@
-"""The number formats of each precision, such as bf16_mixed: one table for all engines."""
+"""A table of the number formats of each precision, such as bf16_mixed. All engines use this table."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -27,17 +27,17 @@ INTEGERS = frozenset({"int8", "uint8"})  # the formats of quantised operators
 
 
 def computed_in(formats: Mapping[str, int]) -> str:
-    """The formats of a network's matrix products, as text; `int8` if any product multiplies integers.
+    """Names the formats of a network's matrix products. Returns only `int8` if any product multiplies integers.
 
-    `formats` maps each format to its number of products.
+    `formats` maps a format to the number of products in this format.
     """
     return "int8" if INTEGERS & set(formats) else ", ".join(sorted(formats))
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:
-    """The precision, such as `bf16_mixed`, with the formats `stored` and `computed` (see `Formats`).
+    """Returns the precision that has the formats `stored` and `computed` (see `Formats`), such as `bf16_mixed`.
 
-    If no precision has these formats, returns a text that names both. `tf32` is whether products of fp32 numbers were
+    If no precision has them, returns a text that names both formats. `tf32` is true if products of fp32 numbers were
     computed in TF32.
     """
     if stored == computed == "float32":

@@ -27,9 +27,9 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """Yields one number for each evaluation: how many calls of the engine's step come before it, in total.
+    """Yields for each evaluation how many calls of the engine's step precede it since the start of training.
 
-    An epoch has `per_epoch` calls. Each call runs `in_call` training steps.
+    An epoch has `per_epoch` calls. A call runs `in_call` training steps.
     """
     most = epochs * per_epoch
     every = target.every * per_epoch
@@ -85,7 +85,7 @@ class GoalRun:
     def end(self, timing: Timing) -> None:
         """Ends the last span of the log. Records in `timing` when training started and when the log ended.
 
-        Also records if time ran out before the target was reached.
+        Also records whether time ran out before the target was reached.
         """
         self.begin(self._span)
         began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
@@ -111,22 +111,22 @@ class GoalRun:
                 return
 
     def next_end(self) -> int:
-        """How many calls since the start of training come before the next evaluation."""
+        """Returns how many calls since the start of training precede the next evaluation."""
         return next(self._ends)
 
     def ends_now(self) -> bool:
-        """Whether the training ends after this step because there is no time for another one."""
+        """Is true if the training must end after this step because there is no time for a further step."""
         return self.cell.devices == 1 and not self.is_whole and self.is_late()
 
     @property
     def is_whole(self) -> bool:
-        """Whether all epochs were trained."""
+        """Is true if all epochs were trained."""
         return self.num_calls == self.cell.epochs * self.calls_of_epoch
 
     def is_late(self, of_ranks: Callable[[bool], bool] = bool) -> bool:
-        """Whether there is no time for another step.
+        """Is true if there is no time for a further step.
 
-        The function `of_ranks` returns whether its argument is true in any process (rank) of the cell.
+        If several processes (ranks) run the cell, `of_ranks` returns true if its argument is true in any of them.
         """
         self.is_cut |= of_ranks(time.perf_counter() > self._until_s)
         return self.is_cut
@@ -144,7 +144,7 @@ class GoalRun:
         _, self._compiled_s = run.backend.compiles()
 
     def end_training(self, run: "CellRun") -> None:
-        """Ends an interval of training, before an evaluation. The caller must have waited for the devices."""
+        """Ends an interval of training and begins an evaluation. The caller must first wait for the devices."""
         self.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
         run.changes += run.backend.changed()
@@ -169,9 +169,9 @@ class GoalRun:
         run.note_resources()
 
     def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
-        """Runs an evaluation. Returns the value of the target's metric, and {"loss": ..., "accuracy": ...}.
+        """Runs an evaluation. Returns the value of the target's metric, and a dict with the loss and the accuracy.
 
-        The metric's value is None if the loss is not finite.
+        The value of the metric is None if the loss is not finite.
         """
         schedule.time_epoch(step, run.wait_for_ranks)
         loss, accuracy = run.outcome(step, num_samples)
@@ -180,7 +180,7 @@ class GoalRun:
         return value if loss is not None else None, {"loss": loss, "accuracy": accuracy}
 
     def evaluated(self, value: float | None) -> None:
-        """Records an evaluation that ends now, and decides whether the training is over."""
+        """Computes the progress of training and calls `add` with it, when an evaluation ends."""
         epochs, rest = divmod(self.num_calls, self.calls_of_epoch)
         order = self.order
         steps = min(rest * self.in_call, len(order))
@@ -188,12 +188,12 @@ class GoalRun:
         self.add(value, epochs * len(order) + steps, num_samples, num_samples / order.num_samples)
 
     def add(self, value: float | None, num_steps: int, num_samples: int, epochs: float) -> None:
-        """Records an evaluation that ends now, after `num_steps`, `num_samples` and `epochs` of training.
+        """Records the evaluation that ends now. So far, training took `num_steps`, `num_samples` and `epochs`.
 
-        The training is over if the loss is not finite, if all epochs were trained, if time ran out, or if an earlier
-        evaluation has reached the target.
+        Also decides whether the training is over. It is over if the loss is not finite, if all epochs were trained, if
+        time ran out, or if an earlier evaluation has reached the target.
         """
-        # A metric may be in single precision. Seven digits keep its 0.9 from becoming 0.899999976.
+        # A metric may be in single precision, where 0.9 is 0.899999976. Rounded to seven digits, it is 0.9 again.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
         self.evaluations.append(
             Evaluated(
@@ -209,12 +209,12 @@ class GoalRun:
         self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
         if self.hit is not None:
             self.stayed = is_met
-        # With definition=fixed, a training that was cut is shorter than complete ones, so it can't count as a hit.
+        # With definition=fixed, all trainings must be equally long. So a training that the time limit cut is no hit.
         elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):
             self.hit = len(self.evaluations) - 1
 
     def outcome(self) -> TargetTraining:
-        """The training, in the form that a record stores. Call this method after the last span of the log has ended."""
+        """Returns the training in the form that a record stores. Call this method after `end`."""
         # The sweep sets `planned_in`.
         names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]
         return TargetTraining(**{name: getattr(self, name) for name in names})

@@ -1,4 +1,4 @@
-"""Input images for all engines: arrays, order and shapes. Also decides which networks accept which images."""
+"""The arrays, order and shapes of input images, for all engines. Also checks whether a network accepts the images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Takes:
     least: int = 1  # the least height and width, in pixels
 
     def fits(self, shape: Shape) -> bool:
-        """Whether the network accepts images of this shape, (height, width) or (channels, height, width)."""
+        """Is true if the network accepts images of this shape, (height, width) or (channels, height, width)."""
         has_right_channels = self.in_colour is None or shape[:-2] == ((3,) if self.in_colour else ())
         return has_right_channels and min(shape[-2:]) >= self.least
 
@@ -44,7 +44,7 @@ TAKES: Mapping[str, Takes] = {
 
 
 def is_random(cell: Cell) -> bool:
-    """Whether the cell's images are random."""
+    """Is true if the cell's images are random."""
     return cell.data.pipeline in RANDOM_IMAGE_PIPELINES
 
 
@@ -55,20 +55,21 @@ def check_has_epochs(cell: Cell) -> None:
 
 
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
-    """The images and labels of a split of the prepared data set.
+    """Returns the images and labels of a split of the prepared data set.
 
-    For "test", these are all test images. For any other split, they are the training images that the cell uses: the
-    first `data.train_images`, or all.
+    If the split is "test", returns all test images. For every other split, returns the first `data.train_images`
+    training images. If this setting is None, returns all training images.
     """
     is_test = split == "test"
     return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order in which the samples of a split are fed. The split's arrays have `num` samples.
+    """Returns the order in which the samples of a split are fed. The split's arrays have `num` samples.
 
-    The split "train" is shuffled. The order is endless, unless the protocol runs epochs. If `protocol=target`, the
-    training images are divided into "train" and `VALIDATION`. See `Order` for `last` and `part`.
+    Only the split "train" is shuffled. If the protocol runs epochs, the order ends with the epoch. Otherwise it is
+    endless. If `protocol=target`, the training images are divided into "train" and `VALIDATION`. See `Order` for `last`
+    and `part`.
     """
     seed = cell.seed
     shuffle = split == "train"
@@ -81,14 +82,17 @@ def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, i
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
-    """Returns the shape of an image, (height, width) or (channels, height, width), and the number of classes."""
+    """Returns the shape of an image and the number of classes.
+
+    The shape is (height, width) or (channels, height, width).
+    """
     if is_random(cell):
         return cell.model.input_shape, cell.model.num_classes
     return shape_in(data_folder), len(read_classes(data_folder))
 
 
 def shape_in(data_folder: Path) -> Shape:
-    """The shape of the prepared images in a folder, channels first. Raises DataError if the folder has no images."""
+    """Returns the shape of the prepared images in a folder, channels first. Raises DataError if there are no images."""
     return channels_first(load_split(data_folder, "train").images.shape[1:])
 
 
@@ -103,10 +107,10 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images of noise, an array of shape (num, *shape). No feed contains them, and each call returns other images.
+    """Returns images of noise, of shape (num, *shape). Every call returns new images, which no feed contains.
 
-    If `floats`, the images are float32 from -2 to 2, like random images; else they are uint8. Each image has another
-    contrast. Therefore even a network that averages over an image returns a different output for each image.
+    If `floats`, the images are float32 from -2 to 2, similar to the images of `data=random`. Otherwise they are uint8.
+    No two images have the same contrast. So even a network that averages each image returns different outputs.
     """
     generator = np.random.default_rng()
     contrast = generator.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
@@ -115,7 +119,7 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """Looks up the factory of an optimiser. Raises UnknownChoiceError if `makers` lacks `word`."""
+    """Looks up the factory of an optimiser by its name. Raises UnknownChoiceError if `makers` lacks the name."""
     if word not in makers:
         raise UnknownChoiceError("model.optimizer", word, makers)
     return makers[word]
@@ -124,13 +128,14 @@ def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Cal
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
     """Looks up the factory of one of accelbench's networks.
 
-    Raises UserError if the name is unknown, or if `model.weights` asks for trained weights: these networks have none.
+    Raises UserError if the name is unknown. Raises UserError if `model.weights` asks for trained weights, because
+    accelbench's networks have none.
     """
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)
     if model.weights != Weights.none:
         raise UserError(
-            f"model.weights={model.weights}: {model.definition} has no such weights: use model.weights=none"
+            f"model.weights={model.weights}: {model.definition} has no trained weights: use model.weights=none"
         )
     return makers[model.definition]
 
@@ -143,10 +148,10 @@ def check_name(model: ModelSpec, names: Sequence[str]) -> None:
 
 
 def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | None:
-    """Returns a message if the network does not accept images of this shape, else None.
+    """Returns a message if the network does not accept images of this shape. Otherwise returns None.
 
-    The message names a setting to use instead. With random images, it is another `model.input_shape`; otherwise, it is
-    another data set. `data` is the word of the present data set.
+    `data` is the name of the cell's data set. If it is `random`, the message recommends another `model.input_shape`.
+    Otherwise, the message recommends a data set with images that the network accepts.
     """
     takes = TAKES.get(model.definition if model.library == Library.accelbench else model.library)
     if takes is None or takes.fits(shape):

@@ -102,7 +102,7 @@ def test_every_network_trains_and_infers(digits, name, args, mode):
 def test_one_execution_runs_several_steps(digits, mode):
     measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
-    assert measured.warnings == ["engine.steps_per_execution=3: each step, and so each latency, is of 3 batches"]
+    assert measured.warnings == ["engine.steps_per_execution=3: each latency is the time of 3 batches"]
     assert bool(measured.data_s) == (mode == Mode.infer)  # in training, TensorFlow fetches batches inside the graph
     assert measured.num_compiles == 1
 

@@ -144,7 +144,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
     [
         ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule: if it returns a"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
-        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: the cell has another size: use"),
+        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: not the cell's batch_size: set"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
         ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
         ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended too early: it got no batch"),
@@ -161,7 +161,7 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, message):
 def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
     measurement = measured(tmp_path, "LateHead", mode=Mode.infer)
     assert any(
-        "module's setup or configure_model makes layers" in note for note in measurement.notes + measurement.warnings
+        "module makes layers in setup or configure_model" in note for note in measurement.notes + measurement.warnings
     )
 
 

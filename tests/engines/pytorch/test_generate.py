@@ -100,12 +100,12 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
 @pytest.mark.parametrize(
     ("name", "generate", "message"),
     [
-        slow("mamba", SHORT, "model.name=mamba: has no key-value cache, which mode=generate needs: use mode=in"),
+        slow("mamba", SHORT, "model.name=mamba: mode=generate needs a network with a key-value cache: use"),
         ("vit", SHORT, "model.task=causal_lm: vit can't do this task on token ids"),
         (
             "gpt2",
             Generate(prompt_tokens=1000, new_tokens=25),
-            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 has only 1024 positions: use few",
+            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 accepts at most 1024 tokens: use few",
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_configuration_may_lack_the_fields_of_special_ids(name):
         (model("vit"), "model.task=masked_lm: vit can't do this task on token ids"),
         (model(num_hidden_layer=2), "model.args.num_hidden_layer: bert's configuration has no such argument"),
         (model("esm"), "model.args.vocab_size: esm has no default: set it to the number of token ids"),
-        (model(seq_len=513), "model.batch_args.seq_len=513: bert has only 512 positions"),
+        (model(seq_len=513), "model.batch_args.seq_len=513: bert accepts at most 512 tokens"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, message):

@@ -1,4 +1,4 @@
-"""Photographs of cats and dogs, from the release of Microsoft or of Kaggle. The stand-in is digits."""
+"""Photographs of cats and dogs, from the release of Microsoft or of Kaggle. The stand-in has drawn digits."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""CIFAR-10, from its original archive or from PNG files with one folder for each class. The stand-in is digits."""
+"""CIFAR-10, from its archive or from PNG files with one folder for each class. The stand-in has drawn digits."""
 
 import pickle
 import tarfile

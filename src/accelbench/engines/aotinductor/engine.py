@@ -24,9 +24,9 @@ class AotInductor(Compiler):
         return program_of(network, call)
 
     def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
-        """Compiles the network and writes the library. With `options.freeze`, it has the weights as constants.
+        """Compiles the network and writes the library. With `options.freeze`, the library has the weights as constants.
 
-        The compiler begins with an empty cache, so that the compilation takes as long as the first time.
+        The compiler begins with an empty cache, so that every compilation takes as long as the first one.
         """
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache
@@ -46,7 +46,7 @@ class AotInductor(Compiler):
         return self.outputs
 
     def ran(self, call: Call) -> EngineReport:
-        """Reports the dtype of the output, because the library does not report the dtypes of its operators."""
+        """Reports the dtype of the output. The library does not report the dtypes in which its operators computed."""
         floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
         computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
         return EngineReport(computed=computed, threads=torch.get_num_threads())

@@ -1,4 +1,4 @@
-"""The base class of engines that export and compile networks of PyTorch, and functions that these engines share."""
+"""The base class of engines that export and compile PyTorch's networks. Also has functions that these engines share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ class Call:
     any_size: bool = False  # whether the exported network should accept any size of the first dimension
 
     def tensors(self) -> list[Tensor]:
-        """The tensors, in the order of the inputs of the exported network."""
+        """Returns the tensors of the arguments in the order of the exported network's inputs."""
         if len(self.args) == 1 and not self.kwargs and isinstance(self.args[0], Tensor):
             return [self.args[0]]
         return list(tensors_in((self.args, dict(self.kwargs))))
@@ -36,14 +36,14 @@ class Call:
 def call_of(*args: Any, **kwargs: Any) -> Call:
     """Returns its arguments as a `Call`.
 
-    If a task gets this function instead of a network, the task returns the arguments that the network would get.
+    Pass this function to a task in place of a network to get the arguments with which the task calls the network.
     """
     return Call(args, kwargs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineReport:
-    """What the engine reports about a compiled network after the network ran."""
+    """The engine's report on a compiled network. The engine makes it after the network ran."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
     threads: int | None  # number of threads that compute
@@ -63,22 +63,22 @@ class Compiler:
         self.cell = cell
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
-        """Exports the network. Returns an object for `save`, or the path of a file in `folder`."""
+        """Exports the network. Returns an object that `save` accepts; this may be the path of a file in `folder`."""
         raise NotImplementedError
 
     def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
-        """Quantises the result of `export`: matrix products run in int8. The inputs `calls` are for calibration."""
+        """Quantises the result of `export`, so that matrix products run in int8. Calibrates with the inputs `calls`."""
         raise NotImplementedError
 
     def save(self, exported: Any, folder: Path) -> Path:
-        """Writes the network to `folder`; some engines compile it first. Returns the path of the file to load.
+        """Writes the network to `folder`. Some engines compile the network first. Returns the file for `load`.
 
-        Other files of the network may be in the same folder.
+        The network may consist of more files in this folder.
         """
         return exported
 
     def load(self, path: Path, threads: int) -> None:
-        """Loads a file that `save` has written, perhaps in another process. Uses `threads` threads."""
+        """Loads a file of `save`, which another process may have written. The network will use `threads` threads."""
         raise NotImplementedError
 
     def __call__(self, call: Call) -> Sequence[Tensor]:
@@ -86,12 +86,12 @@ class Compiler:
         raise NotImplementedError
 
     def ran(self, call: Call) -> EngineReport:
-        """Reports what ran. Use this method after the measurement: it may run the network again under a profiler."""
+        """Reports what ran. May run the network again under a profiler, so call it after the measurement."""
         raise NotImplementedError
 
 
 class TensorOutputs(nn.Module):
-    """Wraps a network: returns the tensors of its output as a tuple."""
+    """Wraps a network. The wrapper returns the tensors of the network's output as a tuple."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def skipping(exporter: str) -> Iterator[None]:
 
 
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
-    """Exports the network with torch.export, for inputs of the shapes in `call`.
+    """Exports the network with torch.export, for inputs with the shapes of the tensors in `call`.
 
     Raises UnsupportedError if the export fails.
     """

@@ -61,7 +61,7 @@ class Artifact:
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
-    """Exports the network of `cell` to `folder`. The folder appears only when it is complete.
+    """Exports the network of `cell` to `folder`. Creates `folder` only after all files have been written.
 
     Raises UnsupportedError if the network can't be exported.
     """
@@ -79,9 +79,9 @@ def run(
     exported: Path | None = None,
     requests: Path | None = None,
 ) -> Measurement | None:
-    """Runs `cell` in this process, which must not have run another cell. See `CellRun.measure`.
+    """Runs `cell` in this process. The process must not have run another cell. See `CellRun.measure`.
 
-    `exported` is the folder that `export` has written in another process. If it is None, the network is exported here.
+    `exported` is a folder of `export`, which ran in another process. If it is None, this process exports the network.
     Raises UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as folder:
@@ -163,20 +163,20 @@ class _Run(NetworkOutputs):
     def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
         """Exports the network. Returns the exported network and the seconds that this took.
 
-        If `any_size`, the exported network accepts batches of any size, otherwise only batches of the cell's size.
+        If `any_size`, the exported network accepts every batch size. Otherwise it accepts only the cell's batch size.
         """
         call = self._call(self.joined(self.requests(2)) if any_size else None)
         return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
-        """Gives new tensors the network's dtype, as in a step of the PyTorch engine."""
+        """Makes the network's dtype torch's default for new tensors, as in a step of the PyTorch engine."""
         if torch.get_default_dtype() == torch.float32:  # if user code has changed it, `Backend.hold` adds a note
             torch.set_default_dtype(self.dtype)
 
     def _calibration(self) -> tuple[list[Call], int]:
         """Takes full batches of the training set for calibration.
 
-        Returns the network's arguments for each batch, and the number of samples.
+        Returns a list with the network's arguments for each batch. Also returns the number of samples in all batches.
         """
         calls, num = [], 0
         shapes = [tensor.shape for tensor in self._call().tensors()]
@@ -196,8 +196,8 @@ class _Run(NetworkOutputs):
     def load(self, exported: Path | None, empty: Path) -> None:
         """Loads the network from the folder `exported`.
 
-        If `exported` is None, or if the network there accepts only another batch size, this method exports the network
-        to the folder `empty`, and loads it from there.
+        If `exported` is None, exports the network to the folder `empty` and loads it from there. Also does so if the
+        network in `exported` does not accept the cell's batch size.
         """
         folder = exported or empty
         artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
@@ -231,7 +231,7 @@ class _Run(NetworkOutputs):
     def requests(self, num: int) -> list[Any]:
         pool = super().requests(num)
         if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
-            why = "all requests need the same shape, but model.batch made different shapes"
+            why = "all requests must have the same shape, but model.batch returned several shapes"
             raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them in model.batch, or use engine=pytorch")
         return pool
 
@@ -279,8 +279,8 @@ class _Run(NetworkOutputs):
     def _answers(self) -> Answers | None:
         """Counts how many images of the test set the compiled network classifies correctly.
 
-        Also counts this for the original network in fp32. Returns None if the weights are random, if the network does
-        not classify images, or if the cell has no data set.
+        Also counts how many the original network classifies correctly in fp32. Returns None if the weights are random,
+        if the network does not classify images, or if the cell has no data set.
         """
         model = self.cell.model
         trained = model.weights != Weights.none and self.cell.data.pipeline in IMAGES
@@ -313,13 +313,13 @@ class _Run(NetworkOutputs):
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
-            yield f"the exported network accepts only one batch size: each batch is filled up to {size} samples"
+            yield f"the exported network accepts only {size} samples at a time, so smaller batches are filled up"
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
             yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
             if not has_any(look(self.cell.device), FAST_INTEGERS):
-                yield "int8: this CPU lacks the instructions for int8 (VNNI or AMX), so int8 gains little speed"
+                yield "int8: this CPU lacks the instructions for int8 (VNNI or AMX), so int8 is hardly faster than fp32"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
 

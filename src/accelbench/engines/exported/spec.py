@@ -16,12 +16,15 @@ OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "
 
 
 def serves_any_size(cell: Cell) -> bool:
-    """Whether one export should accept every batch size, because one export for each size would take too long."""
+    """Is true if the exported network should accept every batch size. An export for each size would take too long."""
     return cell.protocol in SERVING and cell.batch_size > 1
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`: PyTorch's host with another engine. The engine imports its framework when it runs."""
+    """Describes the host of `cell`. It is PyTorch's host, except for the engine.
+
+    The engine imports its framework when it runs.
+    """
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"
     # `exported_as` includes `threads`: LAPACK makes orthogonal weights, and its rounding depends on the threads.

@@ -1,4 +1,4 @@
-"""The base class of Keras' backends: runs and times compiled functions."""
+"""The base class of Keras' backends. A backend runs and times Keras' compiled functions."""
 
 import importlib
 import time
@@ -22,10 +22,10 @@ Kind = Literal["train", "test", "predict"]  # parts of the names of Keras' funct
 
 
 class Backend(BaseBackend, ABC):
-    """The backend of a cell. It sets threads and devices before the framework runs.
+    """The backend of a cell. It configures threads and devices before the framework runs.
 
-    An execution is one call of a compiled function of Keras, on `engine.steps_per_execution` batches. Raises
-    UnsupportedError if the devices are missing.
+    An execution is one call of a compiled function of Keras. It computes `engine.steps_per_execution` batches. Raises
+    UnsupportedError if a device is missing.
     """
 
     queues = True  # waiting takes time: TensorFlow needs up to 0.1 ms to check that all devices have finished
@@ -49,15 +49,15 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def executed(self, model: keras.Model, kind: Kind) -> Execute:
-        """The function that Keras has compiled from a step of the model. Its argument is an item of `executions`."""
+        """Returns Keras' compiled function for a step of the model. The function accepts an item of `executions`."""
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields the batches of each execution. `labelled` batches are for training and testing."""
+        """Yields the batches of one execution after another. `labelled` batches are for training and testing."""
 
     @abstractmethod
     def execution_of(self, images: NDArray[Any]) -> Any:
-        """Converts the images of one execution to an item of `executions` without labels."""
+        """Converts images for one execution to the form of an item of `executions`. The item has no labels."""
 
     @abstractmethod
     def copy_in(self, batch: Any) -> Any:
@@ -65,43 +65,43 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, or views of them.
+        """Returns arrays with the values of the model's trainable variables. The arrays may be views of the variables.
 
-        If the model has several replicas, these are the values of the first replica.
+        If the model has several replicas, returns the values of the first replica.
         """
 
     @abstractmethod
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
-        """The backend's names of the devices that hold `weights` and the last result."""
+        """Returns the kinds of devices where `weights` and the last result are stored, as the backend names them."""
 
     @abstractmethod
     def uses_tf32(self) -> bool:
-        """Whether matrix products in fp32 are computed in TF32."""
+        """Is true if matrix products of fp32 numbers are computed in TF32."""
 
     num_devices = 1
     threads: int | None = None
-    """CPU threads that compute; None if the backend does not report them."""
+    """The number of CPU threads that compute. None if the backend does not report the number."""
 
     def settle(self, model: keras.Model) -> None:
-        """Copies the values that steps have computed into the model's variables."""
+        """Makes sure that the model's variables have the values that the steps computed."""
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether training and testing steps fetch their batches inside the compiled function."""
+        """Is true if the compiled function itself fetches the batches of training and testing steps."""
         return False
 
     def wait(self) -> None:
-        """Returns when everything that was launched is finished, and the callbacks have read the logs."""
+        """Waits until all launched steps have finished and the callbacks have read the logs."""
         if self.callbacks is not None:
             self.callbacks.on_epoch_end(0)
 
     def compiles(self) -> Compiles:
-        """The number of executions that compiled, and their seconds. The seconds include running what was compiled."""
+        """Returns the number of executions that compiled, and how long these executions took, compilation included."""
         return self._num_compiles, self._compile_s
 
     def function(self, model: keras.Model, kind: Kind) -> Execute:
-        """The compiled function that `fit`, `evaluate` or `predict` of Keras calls. Its compilations are counted.
+        """Returns the compiled function that `fit`, `evaluate` or `predict` of Keras calls. Counts its compilations.
 
-        The result of `predict` stays on the device.
+        The result of the function for `predict` stays on the device.
         """
         step = getattr(model, f"{kind}_step")
 
@@ -128,7 +128,7 @@ class Backend(BaseBackend, ABC):
         return timed
 
     def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
-        """Wraps `execute` in the callbacks of `fit(verbose=0)`, which take 0.1 ms or more per call."""
+        """Calls the callbacks of `fit(verbose=0)` before and after `execute`. They take 0.1 ms or more per call."""
         callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
         callbacks.on_train_begin()
 
@@ -142,8 +142,8 @@ class Backend(BaseBackend, ABC):
 
 
 def backend_for(cell: Cell) -> Backend:
-    """Creates the cell's backend. The process must have been started with `KERAS_BACKEND` set to this backend."""
+    """Creates the cell's backend. `KERAS_BACKEND` must have named this backend when the process started."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
-    assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
+    assert keras.backend.backend() == cell.keras.backend, "the registry starts a separate host for each backend"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")
     return module.BACKEND(cell)

@@ -28,7 +28,7 @@ from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
-    """Runs `cell` in this process, which must not have run another cell. See `CellRun.measure`.
+    """Runs `cell` in this process. The process must not have run another cell. See `CellRun.measure`.
 
     Raises UnsupportedError if the cell can't run.
     """
@@ -36,7 +36,7 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path 
 
 
 class ExecutionStep:
-    """A step: one call of a compiled function, which runs `engine.steps_per_execution` batches."""
+    """A step is one call of Keras' compiled function, which runs `engine.steps_per_execution` batches."""
 
     def __init__(self, run: "Run", execute: Execute, executions: Iterator[Any]) -> None:
         self.run, self.backend = run, run.backend
@@ -139,7 +139,7 @@ class Run(CellRun):
                 self.observations.training.before = self._states()
 
     def _states(self) -> States:
-        """The states of the weights. Empty on a TPU, because a TPU's memory may be in another machine."""
+        """Returns the states of the weights. On a TPU, returns none, because the TPU may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
         states = [state_of(values) for values in self.backend.trained(self.model)]
@@ -168,16 +168,16 @@ class Run(CellRun):
         return self.backend.execution_of(np.concatenate(requests))
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
-        """The loss and the accuracy, from Keras' metrics since their last reset."""
+        """Returns the loss and the accuracy that Keras' metrics have added up since their last reset."""
         self.backend.settle(self.model)
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         share = results.get("accuracy")  # a number in fp32, so it is rounded to a whole number of samples below
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
 
     def observe(self) -> Observed:
-        """Reads which precision and device really ran. In inference, also keeps outputs for the output check.
+        """Reports the precision and the device that were really used. In inference, also prepares the output check.
 
-        The loss is Keras' mean over all steps so far.
+        The reported loss is Keras' mean over all steps so far.
         """
         backend = self.backend
         backend.settle(self.model)
@@ -202,7 +202,7 @@ class Run(CellRun):
         )
 
     def first_images(self) -> NDArray[Any]:
-        """The first images of the feed, as many as one execution needs."""
+        """Returns as many of the feed's first images as one execution needs."""
         steps = self.samples_per_execution // self.cell.batch_size
         first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
         return first[np.arange(self.samples_per_execution) % len(first)]
@@ -215,7 +215,7 @@ class Run(CellRun):
         return ObservedOutput(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
 
     def new_network(self, state: None, precision: Precision, *, other: bool = False) -> NewNetwork:
-        """The cell's network, built again on the CPU from the same seed."""
+        """Returns a function that builds the cell's network again, on the CPU and from the same seed, and runs it."""
         cell = replace(self.cell, precision=precision)
 
         def run(batch: NDArray[Any], seed: int) -> Output:
@@ -227,4 +227,4 @@ class Run(CellRun):
     def warnings(self) -> Iterator[str]:
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
-            yield f"engine.steps_per_execution={num}: each step, and so each latency, is of {num} batches"
+            yield f"engine.steps_per_execution={num}: each latency is the time of {num} batches"

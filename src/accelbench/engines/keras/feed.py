@@ -1,6 +1,6 @@
-"""Feeds of batches as NumPy arrays: gathered from a data set, or random.
+"""Feeds of batches as NumPy arrays. The batches come from a data set or are random.
 
-Batches of a data set have the same samples, in the same order, as with the PyTorch engine.
+The batches of a data set have the same samples in the same order as the batches of the PyTorch engine.
 """
 
 import math
@@ -24,9 +24,10 @@ Batch = tuple[NDArray[Any], ...]  # (images, targets) or (images,); images are u
 
 
 class ArrayFeed:
-    """Batches gathered by index from arrays.
+    """A feed that gathers batches by index from arrays.
 
-    `target` is the second part of a batch: "labels", "images" (for the autoencoder), or None for no second part.
+    `target` names the second part of a batch: "labels", or "images" for the autoencoder. If it is None, a batch has
+    only one part.
     """
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:
@@ -46,7 +47,7 @@ class ArrayFeed:
 
 
 class RandomFeed:
-    """An endless feed of random images from the cell's seed.
+    """An endless feed of random images. The cell's seed determines them.
 
     By default, a few batches are drawn in advance and repeated. With `data.pipeline=fresh`, each step gets a new batch.
     """

@@ -26,9 +26,9 @@ WITHOUT_FLOPS = (
 
 
 class Observer:
-    """Observes the number format in which each layer computes.
+    """Records the number format in which each layer computes.
 
-    It observes the layers while Keras traces the network. The traced graph runs later.
+    It records the formats while Keras traces the network, because Python code does not run in the compiled graph.
     """
 
     def __init__(self, network: keras.Sequential) -> None:
@@ -48,14 +48,14 @@ class Observer:
         return watched
 
     def precision(self, most: str | None, *, tf32: bool) -> str:
-        """The word for the precision that ran. `most` is the format of most matrix products; None if it is unknown."""
+        """Names the precision that ran. `most` is the format of most matrix products, or None if this is unknown."""
         computed = most or str(self.computed.get(self.layers[0].name))
         return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)
 
     def products(self, *, train: bool) -> Products:
-        """The operations of the forward pass for one sample, by the observed format of each layer.
+        """Counts the operations of the forward pass for one sample. Adds them up for each recorded format.
 
-        With `train`, the operations of the gradients are marked as uncounted.
+        If `train`, marks the operations of the gradients as uncounted.
         """
         products = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
         for layer in self.layers:
@@ -66,22 +66,22 @@ class Observer:
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
-    """The work of one step. With `train`, it includes the gradients of all weights and of the inputs of all layers.
+    """Computes the work of one step. If `train`, includes the gradients of all weights and of the layers' inputs.
 
-    The gradient of the images is not computed, so it is not counted.
+    Does not include the gradient of the images, because a step does not compute it.
     """
     total, skipped, first = 0, 0, True
     for layer in network.layers:
         of_input, of_state, of_first_state = _multiplications(layer)
         total += of_input + of_state
-        # Two gradients are not computed: for the images, and for the first state of a recurrent layer.
+        # A step computes no gradient of the images, and no gradient of the first state of a recurrent layer.
         skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Three numbers: the multiply-adds per sample with the input, with all states, and with the first state only."""
+    """Returns three numbers of multiply-adds per sample: with the input, with all states, and with the first state."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):
@@ -95,5 +95,5 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
 
 
 def state_of(tensor: NDArray[np.floating]) -> State:
-    """The checksum of a tensor's numbers, and whether all of them are finite."""
+    """Returns the checksum of a tensor's numbers. Also returns whether all numbers are finite."""
     return State(zlib.crc32(tensor.tobytes()), bool(np.isfinite(tensor).all()))

@@ -2,8 +2,8 @@
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
 returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
-returns images. Softmax and sigmoid are part of the loss, in study 004 too: Keras on TensorFlow computes the
-cross-entropy of sigmoids from the logits.
+returns images. Softmax and sigmoid are parts of the loss. This is so in study 004, too, because Keras on TensorFlow
+computes the cross-entropy of sigmoids from the logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ Layers = list[keras.Layer]
 
 
 def _dense(widths: Sequence[int], dropout: float) -> Layers:
-    """Dense layers, each with ReLU, and with dropout if it is above 0."""
+    """Returns dense layers. A ReLU follows each layer. If `dropout` is above 0, dropout follows the ReLU."""
     stack: Layers = []
     for width in widths:
         stack.append(layers.Dense(width, activation="relu"))
@@ -46,7 +46,7 @@ def _dense(widths: Sequence[int], dropout: float) -> Layers:
 
 
 def _convolutions(channels: Sequence[int], padding: str = "same", *, normalised: bool = False) -> Layers:
-    """3x3 convolutions, each with ReLU, batch normalisation if `normalised`, and max-pooling."""
+    """Returns 3x3 convolutions with ReLU. If `normalised`, batch normalisation follows each. Then comes max-pooling."""
     stack: Layers = []
     for num in channels:
         stack.append(layers.Conv2D(num, 3, padding=padding, activation="relu"))
@@ -62,7 +62,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
-    """Study 001: three padded convolutions, and a fourth without padding."""
+    """Study 001: four convolutions. The first three are padded, the fourth is not."""
     stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
     stack += [*_convolutions([channels] * 3), layers.Conv2D(channels, 3, activation="relu")]
     return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
@@ -85,7 +85,7 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: an encoder from an image to `code` numbers, and a decoder. Both have dense layers for each pixel."""
+    """Study 001: an encoder that returns `code` numbers, and a decoder. Both apply dense layers to each pixel."""
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
     decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
@@ -94,7 +94,7 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
-    """Study 002: three normalised convolutions and three dense layers. Two classes share one logit."""
+    """Study 002: three convolutions with batch normalisation, and three dense layers. Two classes have one logit."""
     stack = [*_convolutions((32, 64, 128), "valid", normalised=True), layers.Flatten()]
     return [*stack, *_dense((128, 64), dropout), layers.Dense(1 if num_classes == 2 else num_classes)]
 
@@ -112,7 +112,7 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 
 
 def set_policy(precision: Precision) -> None:
-    """Sets the global dtype policy, for layers that are built later. Keras scales losses only with a global policy."""
+    """Sets Keras' global dtype policy. It affects layers that are built later, and makes Keras scale fp16 losses."""
     keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may have another value
     keras.config.set_epsilon(1e-7)
     # `floatx` is the dtype of losses and metrics.
@@ -136,7 +136,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
-    """Builds the cell's network in its precision. All precisions have the same weights, except for rounding."""
+    """Builds the cell's network in its precision. In all precisions, the weights differ only by rounding."""
     if FORMATS[cell.precision].stored == "float32":
         return _drawn(cell, cell.precision, shape, num_classes)
     weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
@@ -146,9 +146,9 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, *, other: bool = False) -> NDArray[Any]:
-    """Builds the cell's network again and returns its output for `images`, which are like the feed's.
+    """Builds the cell's network again and returns its output for `images`, which have the format of the feed's images.
 
-    If `other`, random numbers are added to the weights.
+    If `other`, adds random numbers to the weights.
     """
     network = network_of(cell, shape, num_classes)
     if other:
@@ -175,7 +175,7 @@ class Scale(layers.Layer):
 
 
 def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
-    """Wraps the network for images of a dtype. `uint8` images are scaled to floats; floats are not scaled."""
+    """Wraps the network so that it accepts images of `dtype`. The wrapper scales uint8 images to floats from 0 to 1."""
     scale = [Scale()] if dtype == "uint8" else []
     return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
 
@@ -186,7 +186,11 @@ def optimizer_of(model: ModelSpec) -> keras.Optimizer:
 
 
 def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
-    """The loss: mean squared error for the autoencoder, binary cross-entropy for one logit, else cross-entropy."""
+    """Returns the loss function of the network.
+
+    The autoencoder has the mean squared error. Networks with one logit have the binary cross-entropy, and all other
+    networks have the cross-entropy.
+    """
     if spec.is_own("autoencoder"):
         return scaled_squared_error if dtype == "uint8" else losses.MeanSquaredError()
     if network.output_shape[-1] == 1:
@@ -195,19 +199,19 @@ def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
 
 
 def metrics_of(spec: ModelSpec, network: keras.Sequential) -> list[Any]:
-    """The metrics: the accuracy if the network classifies, else none."""
+    """Returns the accuracy if the network classifies. Otherwise returns an empty list."""
     if spec.is_own("autoencoder"):
         return []
     return [right_sign if network.output_shape[-1] == 1 else keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
 
 def scaled_squared_error(images: Any, output: Any) -> Any:
-    """The mean squared error of the output. `images` are whole numbers from 0 to 255."""
+    """Returns the mean squared error between the output and `images`, which are integers from 0 to 255."""
     return losses.mean_squared_error(images / 255, output)
 
 
 def right_sign(labels: Any, logits: Any) -> Any:
-    """For each logit, whether it is right: above 0 for label 1, at most 0 for label 0."""
+    """Returns for each logit whether it is right. It must be above 0 for label 1, and at most 0 for label 0."""
     return ops.equal(ops.cast(labels, "bool"), ops.reshape(logits, ops.shape(labels)) > 0)
 
 

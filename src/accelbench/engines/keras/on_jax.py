@@ -24,7 +24,7 @@ STATES: dict[Kind, tuple[str, ...]] = {
 
 
 class Jax(Backend):
-    """Runs Keras' functions on one device of JAX. Each step takes the variables as state and returns the new state."""
+    """Runs Keras' functions on one JAX device. A step gets the variables as an argument and returns new values."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -67,7 +67,7 @@ class Jax(Backend):
             self.state = model._jax_state = None
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the trainable variables. While steps run, they are the first part of the state."""
+        """Returns the values of the trainable variables. While steps run, the first part of the state has them."""
         values = [weight.value for weight in model.trainable_variables] if self.state is None else self.state[0]
         return [np.asarray(value) for value in values]
 

@@ -63,9 +63,9 @@ class TensorFlow(Backend):
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields batches of arrays.
+        """Yields the batches of one execution after another.
 
-        If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator instead, once for each execution.
+        If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator for each execution instead.
         """
         inside = labelled and self.fetches_inside(feed)
         if not inside and self.num_devices == 1:
@@ -93,9 +93,9 @@ class TensorFlow(Backend):
         return [next(iter(parts))]
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether TensorFlow's graph itself fetches batches, as in `fit`.
+        """Is true if TensorFlow's graph itself fetches batches, as in `fit`.
 
-        It does if an execution has several steps, or if the batches come from a data set.
+        This is so if an execution has several steps, or if the batches come from a data set.
         """
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
@@ -139,7 +139,7 @@ class TensorFlow(Backend):
 
 
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
-    """The feed's batches, in the feed's order. TensorFlow's threads gather them from the arrays, as in `fit`."""
+    """Returns a data set with the feed's batches in the feed's order. As in `fit`, TensorFlow's threads gather them."""
     with tf.device("/CPU:0"):
         # By identity: the autoencoder's images and targets are the same array, which is converted once.
         tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}
@@ -168,9 +168,9 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for the cell's devices. Call this function before TensorFlow has run anything.
+    """Returns the strategy for the cell's devices. Call this function before TensorFlow has run anything.
 
-    Raises UnsupportedError if TensorFlow finds too few devices: it would silently use the CPU.
+    Raises UnsupportedError if TensorFlow finds too few devices, because it would use the CPU without an error.
     """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
@@ -188,7 +188,10 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
 
 
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy for all cores of a TPU, or for its first core. Raises UnsupportedError if there is no TPU."""
+    """Returns the strategy for the first core of a TPU if `devices=1`, otherwise for all cores.
+
+    Raises UnsupportedError if TensorFlow finds no TPU, or if the TPU does not have `devices` cores.
+    """
     assert cell.keras is not None
     name = cell.keras.tpu
     try:

@@ -9,7 +9,7 @@ ENGINE = "accelbench.engines.keras.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`. Each backend and each kind of device has its own host."""
+    """Describes the host of `cell`. There is a separate host for each pair of a backend and a kind of device."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:

@@ -1,10 +1,10 @@
-"""Makes the import of Lightning faster: defers the import of most of torchmetrics.
+"""Defers the import of most of torchmetrics, which makes the import of Lightning faster.
 
 Lightning needs two classes of torchmetrics. But the `__init__` of torchmetrics imports all metrics, and with them
 transformers, torchvision and scipy.signal. This takes almost half of the time of Lightning's import.
 
-This module therefore registers torchmetrics in `sys.modules` without running its `__init__`. The `__init__` runs when
-code reads any other name of the package. For user code, the package behaves as usual.
+So this module registers the package torchmetrics in `sys.modules` without running its `__init__`. When code reads a
+name of the package that is not in `LIGHT`, the `__init__` runs. For user code, the package behaves as usual.
 """
 
 import importlib
@@ -37,7 +37,7 @@ class _Deferred(ModuleType):
 
 
 def defer() -> None:
-    """Registers the deferred package, unless torchmetrics is already imported or is not installed."""
+    """Registers the deferred package. Does nothing if torchmetrics is already imported, or if it isn't installed."""
     if NAME in sys.modules or (spec := importlib.util.find_spec(NAME)) is None:
         return
     sys.modules[NAME] = package = importlib.util.module_from_spec(spec)

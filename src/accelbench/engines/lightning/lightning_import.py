@@ -1,6 +1,6 @@
-"""Imports Lightning, then records malloc's thresholds. A script that imports Lightning has the same thresholds.
+"""Imports Lightning, then records malloc's thresholds. They are the same as in a script that imports Lightning.
 
-The Lightning engine restores them before it measures a cell.
+The Lightning engine restores these thresholds before it measures a cell.
 """
 
 # isort: off

@@ -1,7 +1,6 @@
 """Callbacks that measure a cell inside the loop of Lightning's Trainer.
 
-A step lasts from the end of one batch to the end of the next. It therefore includes everything that the loop does for a
-batch.
+A step lasts from the end of one batch to the end of the next batch. So it includes all work of the loop for a batch.
 """
 
 import importlib
@@ -21,21 +20,21 @@ KEEPS_BATCH = nullcontext()  # if a step runs in this context, a copy of its bat
 
 
 class Stopped(BaseException):
-    """Raised to end Lightning's loop after the measurement. Lightning then runs its teardown, but no epoch-end hook."""
+    """Ends Lightning's loop after the measurement. Lightning then runs its teardown, but not the epoch-end hooks."""
 
 
 def callback(package: str, hooks: type, cell_run: Any) -> Any:
-    """Makes a Callback with the methods of `hooks`.
+    """Makes a callback for the Trainer with the methods of `hooks`.
 
-    Its class extends the class Callback of Lightning's `package`, because the Trainer accepts no other.
+    The Trainer accepts only subclasses of the class Callback in its own `package`. So this function creates one.
     """
     return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(cell_run)
 
 
 class ClockHooks:
-    """Runs the steps that the clock `cell_run.conduct()` asks for. Each step is a batch of Lightning's loop.
+    """Runs the steps that the clock `cell_run.conduct()` asks for. One step is one batch of Lightning's loop.
 
-    The first rank (process) announces the number of batches. The other ranks run the same number.
+    The first rank (process) tells the other ranks how many batches to run.
     """
 
     def __init__(self, cell_run: Any) -> None:
@@ -57,7 +56,7 @@ class ClockHooks:
         try:
             loop()
         except BaseException as error:
-            # If the clock is over, the measurement is complete: a later error, as in a user's hook, is ignored.
+            # After the end of the clock, the measurement is complete. Later errors, as in a user's hook, are ignored.
             if not self.is_over:
                 self._leave()
                 self._fail(error)
@@ -120,11 +119,11 @@ class ClockHooks:
 
     @property
     def _between(self) -> Phase:
-        """The phase between a backward pass and the optimiser. In manual optimisation, `training_step` is running."""
+        """The phase between the backward pass and the optimiser. In manual optimisation, it is in `training_step`."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:
-        """Ends a phase, if the phases of this step are timed."""
+        """Records the end of a phase. Does nothing if the phases of this step are not timed."""
         if self.marks is not None:
             self.marks.mark(phase)
 
@@ -155,7 +154,7 @@ class ClockHooks:
         self._start_s = time.perf_counter()
 
     def _end(self, outputs: Any) -> None:
-        """Sends the times of the steps to the clock, and begins the next steps."""
+        """Sends the times of the finished steps to the clock, and begins the next steps."""
         launched_s = time.perf_counter()
         if self.marks is not None:
             self.marks.launched()
@@ -196,7 +195,7 @@ class IntervalHooks:
         raise NotImplementedError
 
     def ends(self) -> bool:
-        """Whether the interval ends after the present batch."""
+        """Is true if the interval ends after the present batch."""
         raise NotImplementedError
 
     def end(self) -> None:

@@ -1,7 +1,7 @@
-"""Measures a user's LightningModule in the loop of Lightning's Trainer, or trains it there to a target.
+"""Measures a user's LightningModule in the loop of Lightning's Trainer, or trains the module there to a target.
 
-A measured step is one batch of the Trainer's loop. It includes everything that the loop does for the batch, such as the
-end of an epoch.
+A measured step is one batch of the Trainer's loop. The step includes all work of the loop between two batches, such as
+the work at the end of an epoch.
 """
 
 import importlib
@@ -116,7 +116,7 @@ class ModuleRun(NetworkRun):
         self.hooks_of_loop.num_skipped = 0
 
     def after_window(self) -> Clock[None]:
-        """Runs further steps after the timed window. Observes one of them, and counts the work of a step."""
+        """Runs more steps after the timed window. Records the batch of one step, and counts the work of a step."""
         self._check_skipped()
         self.note_resources()
         yield from super().after_window()
@@ -129,8 +129,8 @@ class ModuleRun(NetworkRun):
     def _note_step(self, loaded: Any, batch: Any) -> None:
         """Records the batch and the output of a step.
 
-        `loaded` is the batch that the loader returned. `batch` is the same batch after the module's hooks, as
-        `training_step` or `predict_step` received it.
+        `loaded` is the batch that the loader returned. `batch` is what the module's hooks made of it, which is what
+        `training_step` or `predict_step` got.
         """
         outputs = self.hooks_of_loop.outputs
         self.observer.see(None, outputs)  # in training, `forward` may not run
@@ -145,7 +145,7 @@ class ModuleRun(NetworkRun):
             return
         before, after = (tensor.shape for tensor in first)
         if before[1:] == after[1:] and after[:1] < before[:1]:
-            self.changes.append(f"the module's hooks kept only {after[0]} of the {before[0]} rows of a batch")
+            self.changes.append(f"the module's hooks removed {before[0] - after[0]} of the {before[0]} rows of a batch")
 
     def keep_last(self) -> None:
         if not self.trains and OUTPUT not in self.observations.unchecked:
@@ -153,10 +153,10 @@ class ModuleRun(NetworkRun):
                 super().keep_last()
 
     def observe_output(self) -> ObservedOutput:
-        """Observes the output for an unseen batch, but does not keep the fed batch for a comparison.
+        """Stores the output for an unseen batch, but not the fed batch, so that the outputs of the two aren't compared.
 
-        The unseen batch has the fed samples in another order. Some networks rightly return the same output for both
-        batches.
+        The unseen batch has the samples of the fed batch in another order. So some networks rightly return the same
+        output for both batches.
         """
         return replace(super().observe_output(), fed=None)
 
@@ -166,14 +166,14 @@ class ModuleRun(NetworkRun):
         self.observations.training.gradients = None  # Lightning's loop may have set them to 0
 
     def samples_between(self, first: int, last: int) -> int:
-        """Samples of the batches `first` to `last` - 1."""
+        """Returns the number of samples in the batches `first` to `last` - 1."""
         return sum(self.workload.batches.sizes[first:last])
 
     def num_samples(self) -> dict[str, int]:
-        """A dict from the split to its number of samples in an epoch. Empty if the number is unknown.
+        """Returns a dict from the split to the number of samples in an epoch. It is empty if the number is unknown.
 
-        The samples of the last complete epoch are counted. If no epoch was complete, the number is the loader's length
-        times the batch size.
+        The number is the counted number of samples in the last complete epoch. If no epoch was complete, the number is
+        the length of the loader, multiplied by the batch size.
         """
         batches = self.workload.batches
         num = batches.num_of_epoch
@@ -183,7 +183,7 @@ class ModuleRun(NetworkRun):
         return {split: num} if 0 < num <= MAX_COUNT else {}
 
     def _check_skipped(self) -> None:
-        """Records steps that trained nothing. Raises UserError if no step trained anything."""
+        """Records how many steps trained nothing. Raises UserError if no step trained anything."""
         num, num_skipped = self.timing.num_steady_steps, self.hooks_of_loop.num_skipped
         why = f"training_step returned None in {num_skipped} of {num} measured steps: Lightning trains nothing then"
         if self.trains and num_skipped == num:
@@ -192,10 +192,10 @@ class ModuleRun(NetworkRun):
             self.changes.append(why)
 
     def _count(self) -> Clock[Work]:
-        """Counts the work of one step in further real steps.
+        """Runs further steps and counts the work of one step.
 
-        If the gradients of several batches are added up for one step of the optimiser, all these batches run. The
-        result is the mean of their work.
+        If the optimiser runs only once for several batches, runs all these batches. Then the result is the mean of
+        their work.
         """
         counter = Counter()
         try:
@@ -207,7 +207,7 @@ class ModuleRun(NetworkRun):
         return counter.work(self.num_accumulated)
 
     def begin_validation(self) -> None:
-        """Drops a value that `training_step` may have logged under the name of the target's metric."""
+        """Deletes the value of the target's metric, because `training_step` may have logged it."""
         self.trainer.callback_metrics.pop(self.cell.target.metric, None)
 
     def validated(self) -> None:
@@ -240,4 +240,4 @@ class ModuleRun(NetworkRun):
         if note := count_note(self.cell.model, batches.sizes[0], self.cell.batch_size, num_rows):
             yield note
         if self.trains and self.last_result is None:
-            yield "training_step returns no loss: the check for finite numbers covers only the weights"
+            yield "training_step returns no loss, so only the weights were checked for infinite numbers and NaN"

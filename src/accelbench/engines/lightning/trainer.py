@@ -26,10 +26,10 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 
 
 def hush_lightning() -> None:
-    """Silences two warnings of Lightning: about predictions that are None, and about training without validation.
+    """Suppresses two warnings of Lightning, on predictions that are None and on training without validation.
 
-    Such predictions and such training are intended here. Lightning's other warnings are shown. They stay warnings even
-    if the user's code turns warnings into errors.
+    Here, such predictions and such training are intended. All other warnings of Lightning are shown. They remain
+    warnings even if the user's code turns warnings into errors.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -70,9 +70,9 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
 
 
 def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
-    """Settings that make the Trainer use the backend's device, even if Lightning does not know this kind of device.
+    """Returns settings that make the Trainer use the backend's device even if Lightning does not support it.
 
-    Lightning does not know all devices of `torch.accelerator`, nor the CPU of torch_xla.
+    Lightning does not support some devices of `torch.accelerator`. It does not support torch_xla on the CPU either.
     """
     device = backend.device()
     is_xla = backend.torch_type == "xla"
@@ -88,7 +88,7 @@ def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
 
 
 def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
-    """The precision plugin of Lightning's `package` for `precision` on devices of `torch_type`."""
+    """Returns the plugin of Lightning's `package` that makes a Trainer compute in `precision` on `torch_type`."""
     if torch_type == "xla":
         return _OnXla(precision)
     # A plugin, because the Trainer's argument `precision` is replaced silently: `16-mixed` on the CPU becomes
@@ -104,14 +104,14 @@ def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
 
 
 def of_ranks(num: int) -> Any:
-    """Lightning's strategy for `num` processes that accelbench has started; `auto` for one process."""
+    """Returns Lightning's strategy for `num` processes that accelbench has started. Returns "auto" for one process."""
     return DDPStrategy(cluster_environment=TorchElasticEnvironment()) if num > 1 else "auto"
 
 
 class _OnXla(XLAPrecision):  # type: ignore[misc]
-    """The precision plugin for XLA. It uses one dtype for weights and inputs, and autocast for mixed precisions.
+    """The precision plugin for XLA. Weights and inputs have the same dtype. Mixed precisions use autocast.
 
-    It replaces Lightning's plugin, which ignores `16-true`, refuses fp64, and sets an environment variable for
+    Lightning's own plugin is not used. It ignores `16-true`, rejects fp64, and sets an environment variable for
     `bf16-true`.
     """
 

@@ -34,7 +34,7 @@ Mark = Callable[[Phase], None]
 
 
 class Wrapped(pl.LightningModule):  # type: ignore[misc]
-    """A LightningModule around a run's network and its task, written as a user of Lightning would write it."""
+    """A LightningModule that wraps the network and the task of a run, as a user of Lightning would write it."""
 
     def __init__(self, cell_run: "NetworkRun") -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class NetworkRun(Run):
         }
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `Trainer.fit` or `Trainer.predict` besides the module: the loaders."""
+        """Returns the loaders, which are arguments of `Trainer.fit` or `Trainer.predict`."""
         if not self.trains:
             return {"dataloaders": self._loader(self.feed)}
         loaders = {"train_dataloaders": self._loader(self.feed)}
@@ -154,17 +154,17 @@ class NetworkRun(Run):
         return DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch, generator=torch.Generator())
 
     def samples_between(self, first: int, last: int) -> int:
-        """Samples of the batches `first` to `last` - 1."""
+        """Returns the number of samples in the batches `first` to `last` - 1."""
         if isinstance(self.feed, DrawnFeed) and self.feed.varies:
             return sum(self.feed.sizes[first:last])
         return (last - first) * self.cell.batch_size
 
     def begin_validation(self) -> None:
-        """Begins an evaluation, whose losses are added up."""
+        """Begins an evaluation. Creates the step that adds up its losses."""
         self.tests = TestStep(self.program, iter(()))
 
     def validated(self) -> None:
-        """Records an evaluation of a training to a target."""
+        """Records an evaluation during a training to a target."""
         assert self.goal is not None
         self.goal.evaluate(self, self.tests, self.test_feed.num_samples)
         if self.goal.is_over:
@@ -181,7 +181,7 @@ class NetworkRun(Run):
             self.plan_goal(self.goal)
 
     def conduct(self) -> Clock[None]:
-        """The clock of the measurement: asks Lightning's loop for steps."""
+        """Returns the clock of the measurement. The clock asks Lightning's loop for steps."""
         self.begin_loop()
         while not self.ranks.leads:
             yield Ask()
@@ -191,7 +191,7 @@ class NetworkRun(Run):
         self.keep_last()
 
     def keep_last(self) -> None:
-        """Keeps an output of the network after everything was measured. Only the first rank calls this method."""
+        """Stores an output of the network for the output check, after the measurement. Only the first rank calls it."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program, iter(()))
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:

@@ -33,10 +33,11 @@ INFERENCE_LOADERS = {
 class CountedLoader:
     """Wraps the user's loader. Counts the samples of each batch, and checks their number.
 
-    The user's function `model.samples` counts the samples. Without it, each row of the batch's first tensor is a
-    sample. Each batch must have `cell.batch_size` samples; only the last batch of an epoch may have fewer. If
-    `endless`, the loader starts again at its end; else Lightning starts it again, as a new epoch. Messages name the
-    loader by `flag`, the setting that it comes from.
+    If `model.samples` is set, this function of the user counts the samples. Otherwise, each row of the batch's first
+    tensor is a sample. Each batch must have `cell.batch_size` samples. Only the last batch of an epoch may have fewer.
+
+    If `endless`, this class restarts the loader when it has no more batches. Otherwise Lightning restarts the loader
+    for the next epoch. `flag` is the setting that defines the loader. Messages begin with it.
     """
 
     def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
@@ -75,7 +76,7 @@ class CountedLoader:
         return batch
 
     def _following(self) -> Any:
-        """Returns the next batch of the user's loader. An endless loader starts again at its end."""
+        """Returns the next batch of the user's loader. If `endless`, restarts the loader after its last batch."""
         if self._batches is not None:
             try:
                 return next(self._batches)
@@ -91,7 +92,7 @@ class CountedLoader:
             raise UserError(f"{self.flag}: its loader returned no batch in an epoch: lower batch_size") from None
 
     def _count(self, batch: Any) -> None:
-        """Counts the samples of a batch. Raises UserError if their number is wrong, or if they can't be counted."""
+        """Counts the samples of a batch. Raises UserError if the count fails or is not the batch size."""
         num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
         is_first = len(self.sizes) == self._first
         if not is_first and self.sizes[-1] != self.batch_size:  # a short batch was not the last one of the epoch
@@ -106,9 +107,9 @@ class CountedLoader:
 
 
 class UserModule:
-    """The user's LightningModule and its data. This object is the workload and the task of a `pytorch.engine.Run`.
+    """The user's LightningModule and its data. A `pytorch.engine.Run` uses this object as its workload and its task.
 
-    Raises UserError if the user's class does not extend Lightning's class, or lacks a method that the cell needs.
+    Raises UserError if the user's class does not extend Lightning's class, or if it lacks a method that the cell needs.
     """
 
     batches: CountedLoader  # set when Lightning asks for the loader
@@ -147,9 +148,9 @@ class UserModule:
         return built
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
-        """Makes Lightning use a CountedLoader, which wraps the user's loader.
+        """Wraps the user's loader in a CountedLoader, and makes Lightning use the wrapper.
 
-        The CountedLoader calls `mark` at the end of each phase of a step.
+        The CountedLoader calls `mark` at the end of a phase, such as the wait for a batch.
         """
         stage = INFERENCE_LOADERS[self.loader]
 
@@ -165,28 +166,28 @@ class UserModule:
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
     def check_validates(self) -> None:
-        """Raises UserError if the module has no validation, which `protocol=target` needs."""
+        """Raises UserError if the module defines no validation. `protocol=target` needs one."""
         of_loader = (self.owner, "val_dataloader", self.owner_flag)
         for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
             if not self._overrides(owner, name):
                 raise UserError(f"{flag}: has no {name}, which protocol=target needs: define it")
 
     def build(self) -> nn.Module:
-        """The first call builds the measured module. Later calls build new modules like it, without a Trainer."""
+        """Builds the measured module at the first call. Later calls build new modules, which have no Trainer."""
         if self.module is None:
             return self._begin()
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("the module's setup or configure_model makes layers, which needs a Trainer")
+            raise UserError("the module makes layers in setup or configure_model, which only a Trainer calls")
         return module
 
     @property
     def task(self) -> "UserModule":
-        """The task of this workload runs the module. This object itself is the task."""
+        """The task, which runs the module. This object is both the workload and the task."""
         return self
 
     def task_in(self, dtype: torch.dtype) -> "UserModule":
-        """The task for weights of `dtype`: the same object for every dtype."""
+        """Returns the task for weights of `dtype`. This is the same object for every dtype."""
         return self
 
     def infer(self, module: Any, batch: Any) -> Any:
@@ -201,9 +202,9 @@ class UserModule:
         return copied(self.batch_of_step)
 
     def unseen(self) -> tuple[Any, bool]:
-        """Makes a batch that was not fed, from the samples of `example` (see `structure.varied`).
+        """Makes an unseen batch out of the samples of a fed batch (see `structure.varied`).
 
-        Returns the batch, and whether it differs from `example`.
+        If this is impossible, returns a copy of the fed batch. Also returns whether the two batches differ.
         """
         other = varied(self.batch_of_step)
         return (self.example(), False) if other is None else (other, True)
@@ -212,10 +213,10 @@ class UserModule:
         """Accepts any output."""
 
     def tokens_per_sample(self) -> None:
-        """None: the tokens of a user's module are not counted."""
+        """Returns None, because the tokens of a user's module are not counted."""
 
     def notes(self) -> Iterator[str]:
-        """Yields notes: which methods of the user's module ran, and which callbacks were left out."""
+        """Yields notes on the methods of the user's module that ran and on the callbacks that were left out."""
         yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
         if not self.trains:
             method = "predict_step" if self.predicts else "forward with the first element of a tuple"
@@ -224,9 +225,9 @@ class UserModule:
             yield f"callbacks that end the training or save files were left out: {', '.join(self.left_out)}"
 
     def _new_module(self) -> Any:
-        """Makes a module with weights from the cell's seed.
+        """Makes a module. The cell's seed determines its weights.
 
-        The module gets the batch size, unless the loader belongs to a data module.
+        Passes the batch size to the module. If a data module has the loader, does not pass the batch size.
         """
         seed_generators(self.cell.seed)
         model = self.cell.model
@@ -254,12 +255,12 @@ class UserModule:
         raise UserError(f"{self.owner_flag}: has no {' and no '.join(names)}: define one, or use data.target")
 
     def _overrides(self, module: Any, name: str) -> bool:
-        """Whether the class of a module or a data module overrides a method of Lightning's base class."""
+        """Is true if a module or a data module overrides the method `name` of Lightning's base class."""
         base = getattr(importlib.import_module(self.package), MODULE if module is self.module else DATA)
         return getattr(type(module), name) is not getattr(base, name)
 
     def _leave_out_callbacks(self) -> None:
-        """Leaves out callbacks of the module that end the training or save files."""
+        """Removes those callbacks of the module that end the training or save files."""
         configure = self.module.configure_callbacks
         library = importlib.import_module(f"{self.package}.callbacks")
 
@@ -277,22 +278,23 @@ class UserModule:
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
-    """Runs `forward` on a batch. Of a tuple or list, `forward` gets only the first element, because labels follow."""
+    """Runs `forward` on a batch. If the batch is a tuple or a list, passes only its first element, not the labels."""
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
 def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
     """Calls the class or function `kind` with the arguments `args`, and returns the result.
 
-    If `size` is not None, `kind` also gets it: as its argument `batch_size`, or else as the attribute `batch_size` of
-    the result. Raises UserError if `kind` does not accept the arguments, or if `args` has another batch size.
+    If `size` is not None, also passes it as the argument `batch_size`. If `kind` has no such argument, sets the
+    attribute `batch_size` of the result instead. Raises UserError if `kind` does not accept the arguments, or if `args`
+    has a batch size that is not `size`.
     """
     if size is None:
         check_call(f"{flag}: {target}", kind, **args)
         return kind(**args)
     if args.get("batch_size", size) != size:
         raise UserError(
-            f"{flag}.batch_size={args['batch_size']}: the cell has another size: use batch_size={args['batch_size']}"
+            f"{flag}.batch_size={args['batch_size']}: not the cell's batch_size: set batch_size={args['batch_size']}"
         )
     with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
         if "batch_size" in inspect.signature(kind).parameters:

@@ -45,8 +45,8 @@ class OnnxRuntime(Compiler):
     def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
         """Quantises the network in ONNX's QDQ format.
 
-        In this format, each quantised operator stands between operators QuantizeLinear and DequantizeLinear. When a
-        session loads the network, it fuses these operators.
+        In this format, the operators QuantizeLinear and DequantizeLinear surround each quantised operator. When a
+        session loads the network, the session fuses them into one operator.
         """
         # x86 CPUs multiply unsigned activations by signed weights. Without VNNI they add the products in 16 bits, so
         # weights get only 7 bits (`reduce_range`): otherwise the sums would overflow.
@@ -95,7 +95,7 @@ class OnnxRuntime(Compiler):
         return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
 
     def ran(self, call: Call) -> EngineReport:
-        """Runs another session of the network twice, and reads the profile of the second run.
+        """Runs the network twice in a second session, and reads the profile of the second run.
 
         Reads the number of threads from the measured session.
         """

@@ -30,7 +30,7 @@ PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq"
 
 
 class OpenVino(Compiler):
-    """A network that OpenVINO compiles for the cell's precision. It has one stream and one inference request."""
+    """A network in OpenVINO, compiled for the cell's precision with one stream and one inference request."""
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
         import openvino
@@ -82,7 +82,7 @@ class OpenVino(Compiler):
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
     def ran(self, call: Call) -> EngineReport:
-        """Reads the layers and settings of the compiled network. Compiles it again with profiling, to read times."""
+        """Reads the layers and settings of the compiled network. To read times, compiles a copy with profiling."""
         layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
         formats = Counter(DTYPES.get(word, word) for word in words)

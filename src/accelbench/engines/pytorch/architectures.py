@@ -1,6 +1,6 @@
-"""Networks of the library transformers with random weights, and their batches of random tokens.
+"""Builds networks of the library transformers with random weights, and batches of random tokens for them.
 
-Nothing is downloaded: only `model.name` and `model.args` define the configuration.
+Nothing is downloaded. `model.name` and `model.args` define the configuration of a network.
 """
 
 from typing import Any
@@ -28,10 +28,10 @@ NO_LABEL = -100  # label of tokens without a loss, in transformers
 
 
 def config_of(model: ModelSpec) -> Any:
-    """The configuration of the network, set for a plain forward pass for `model.task`.
+    """Makes the configuration of a network that does `model.task` in a forward pass without a cache.
 
-    Raises UserError if transformers has no such architecture, if the architecture has no such argument, or if it can't
-    do the task with token ids as inputs.
+    Raises UserError if transformers lacks the architecture, if the architecture lacks an argument of `model.args`, or
+    if the architecture can't do the task with token ids as inputs.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
@@ -53,7 +53,7 @@ def config_of(model: ModelSpec) -> Any:
     if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
         config.is_decoder = True  # otherwise BERT and similar networks would attend to later tokens
     if getattr(config, "pad_token_id", None) is None and model.task == Task.classification:
-        config.pad_token_id = 0  # without one, decoders can classify only single samples
+        config.pad_token_id = 0  # without this id, decoders can't classify batches of several samples
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id  # as in the checkpoints of T5
     return config
@@ -70,12 +70,12 @@ def build(model: ModelSpec) -> nn.Module:
 class TokenMaker:
     """Makes batches of random token ids.
 
-    The ids of padding and of the end of a text are left out, because networks treat these tokens differently. A
-    sequence has `length` tokens, by default `model.batch_args.seq_len`. Batches have an attention mask of ones; only
-    prompts have none. In training, batches have labels, from which the network computes its loss. Depending on the
-    task, labels are class indices, token ids, or numbers in the cell's dtype.
+    No token is padding or the end of a text, because networks treat such tokens differently. A sequence has `length`
+    tokens; if `length` is None, it has `model.batch_args.seq_len` tokens. A batch has an attention mask of ones, but a
+    batch of prompts has no mask. In training, a batch has labels, from which the network computes its loss. Labels are
+    class indices, token ids, or numbers in the cell's dtype. The task determines which.
 
-    Raises UserError if the network has fewer positions than a sequence has tokens.
+    Raises UserError if a sequence has more tokens than the network accepts.
     """
 
     def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
@@ -94,7 +94,7 @@ class TokenMaker:
             flag = f"generate.prompt_tokens and generate.new_tokens: together {num}"
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < num:
-            raise UserError(f"{flag}: {cell.model.definition} has only {most} positions: use fewer tokens")
+            raise UserError(f"{flag}: {cell.model.definition} accepts at most {most} tokens: use fewer tokens")
         self.end = _ids(config, "eos_token_id")
         special = {*_ids(config, "pad_token_id"), *self.end}
         self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])
@@ -132,7 +132,7 @@ class TokenMaker:
 
 
 def _ids(config: Any, name: str) -> list[int]:
-    """The special token ids in a field of the configuration. The field may be missing, or have one id or a list."""
+    """Returns the token ids in the field `name` of the configuration. The field may be missing, one id, or a list."""
     ids = getattr(config, name, None)
     if ids is None:
         return []

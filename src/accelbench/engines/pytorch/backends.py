@@ -1,4 +1,4 @@
-"""PyTorch's backends, one for each kind of device: copies, waiting, time stamps, settings and memory."""
+"""PyTorch's backends. Each kind of device has a backend for copies, waiting, time stamps, settings and memory."""
 # Only a backend for XLA imports torch_xla, because the import replaces parts of torch.nn.
 
 import re
@@ -32,7 +32,7 @@ NO_FALLBACKS = ("aten::_local_scalar_dense",)  # `.item()` runs this operator, w
 
 
 class Backend(BaseBackend):
-    """The backend for the CPU, and the base class of the others."""
+    """The backend for the CPU. It is the base class of the backends for other devices."""
 
     torch_type = "cpu"
     joined_by = "gloo"  # the backend of torch.distributed that joins several processes
@@ -53,7 +53,7 @@ class Backend(BaseBackend):
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
-        """Sets the number of CPU threads: `cell.threads`, or else the cores divided by the number of processes."""
+        """Sets the number of CPU threads to `cell.threads`. If this is None, divides the cores among the processes."""
         num = cpu.usable_cores() // num_here if cell.threads is None else cell.threads
         global_state.use_threads(max(1, num // cell.num_instances))
 
@@ -65,7 +65,7 @@ class Backend(BaseBackend):
     def hold(self, dtype: torch.dtype) -> None:
         """Sets the global settings again before the first step, because the user's code may have changed them.
 
-        New tensors get `dtype`. Later, `changed` compares the present settings with these.
+        Makes `dtype` the default for new tensors. Later, `changed` compares the settings with those set here.
         """
         if self.held is not None:
             self.held.again(dtype)
@@ -74,14 +74,14 @@ class Backend(BaseBackend):
         return None if self.held is None else "PyTorch's global settings and number of threads"
 
     def changed(self) -> list[str]:
-        """Sentences about settings that changed after `hold`, and about denormal numbers that are not flushed."""
+        """Returns sentences about settings that changed after `hold`, and about threads that don't flush denormals."""
         changes = self.held.changed() if self.held is not None else []
         if self.flushes_denormals and not global_state.denormals_are_flushed():
             changes.append(global_state.NOT_FLUSHED)
         return changes
 
     def notes(self) -> Iterator[str]:
-        """A note on settings of the user's code that `hold` replaced."""
+        """Yields a note if `hold` replaced settings of the user's code."""
         if self.held is not None and self.held.overridden:
             yield f"the user's code set {', '.join(self.held.overridden)}, but accelbench used its own settings"
 
@@ -90,7 +90,7 @@ class Backend(BaseBackend):
         return torch.device(self.torch_type)
 
     def seed(self, number: int) -> None:
-        """Seeds the device's random generator, if `torch.manual_seed` does not."""
+        """Seeds the device's random generator. Does nothing on devices that `torch.manual_seed` seeds."""
 
     def put(self, batch: Any) -> Any:
         """Copies a batch to the device. May return before the copy is finished."""
@@ -98,7 +98,7 @@ class Backend(BaseBackend):
         return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
-        """Returns the output. If parts of it are on several devices, the running step joins them on one device."""
+        """Returns the output. If several devices have parts of it, makes the running step collect the parts."""
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
@@ -110,19 +110,19 @@ class Backend(BaseBackend):
         return DistributedDataParallel(network)
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """Averages the gradients over the ranks, if DistributedDataParallel does not."""
+        """Averages the gradients over the ranks. Does nothing if DistributedDataParallel averages them."""
 
     def stamp(self) -> Any:
         """Takes a time stamp for `between`."""
         return time.perf_counter()
 
     def between(self, start: Any, end: Any) -> float:
-        """The seconds between two stamps. The device must have reached both."""
+        """Returns the seconds between two stamps. The device must have reached both stamps before this call."""
         seconds: float = end - start
         return seconds
 
     def end_step(self) -> None:
-        """Launches the step, on devices that record a step before they run it."""
+        """Launches the recorded step. Does nothing on devices that run each operator at once."""
 
     def compiles(self) -> Compiles:
         return self.count_compiles()
@@ -131,14 +131,14 @@ class Backend(BaseBackend):
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
-        """The word in `vocab.Device` for torch's name of a device type."""
+        """Converts torch's name of a device type to a word of `vocab.Device`."""
         return Device.gpu if torch_type == "cuda" else torch_type
 
 
 class Accelerator(Backend):
-    """The backend for devices of `torch.accelerator`: GPUs of Intel and Apple, or a TPU with torch_tpu.
+    """The backend for GPUs of Intel and Apple, and for a TPU with torch_tpu. It uses `torch.accelerator`.
 
-    Raises UnsupportedError if there is no such device.
+    Raises UnsupportedError if torch finds no such device.
     """
 
     on_host, queues = False, True
@@ -163,7 +163,7 @@ class Accelerator(Backend):
     def put(self, batch: Any) -> Any:
         """Copies a batch to the device and waits for the copy.
 
-        Without pinned memory, not all devices can copy while the host continues.
+        The batch is not in pinned memory. So some devices can't copy it while the host continues.
         """
         return mapped(batch, lambda tensor: tensor.to(self.device()))
 
@@ -210,11 +210,11 @@ class Cuda(Accelerator):
 class Xla(Backend):
     """The backend for torch_xla, on a TPU or on the CPU (with `PJRT_DEVICE=CPU`).
 
-    Without `ranks`, one process drives `num_asked` devices as one (SPMD). Batches are divided among the devices, and
-    each device has all weights. XLA partitions the step and sums the gradients.
+    Without `ranks`, one process uses `num_asked` devices as if they were one device (SPMD). Batches are divided among
+    the devices, and each device has all weights. XLA partitions the step and sums the gradients.
 
-    With `ranks`, each process (rank) drives one device. The processes are on one host or on a TPU pod. PJRT joins them,
-    but it can't do that on the CPU (pytorch/xla#5342).
+    With `ranks`, each process (rank) uses one device. The processes run on one host or on a TPU pod. PJRT connects the
+    processes. On the CPU, PJRT can't connect them (pytorch/xla#5342).
     """
 
     torch_type = "xla"
@@ -233,7 +233,7 @@ class Xla(Backend):
         self.num_asked, self.ranks = num_asked, ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Also sets XLA's precision of matrix products: by default, a TPU multiplies fp32 in bf16."""
+        """Also makes XLA multiply fp32 matrices in fp32. By default, a TPU multiplies them in bf16."""
         if self.ranks is not None:
             self._join(self.ranks)
         elif self.num_asked > 1:  # must be called before any tensor is on a device
@@ -248,22 +248,22 @@ class Xla(Backend):
             global_state.use_threads(1)  # torch itself only gathers batches; more threads would take cores from XLA
 
     def _join(self, ranks: Ranks) -> None:
-        """Joins the processes, before any tensor is on the device.
+        """Connects the processes. Must run before any tensor is on a device.
 
-        Raises UnsupportedError if a chip of the host has no process, because libtpu would wait for that process without
-        end. Also raises UnsupportedError if PJRT has not joined `ranks.num` devices.
+        Raises UnsupportedError if this host has more or fewer chips than processes, because libtpu would wait forever
+        for a missing process. Raises UnsupportedError if PJRT has not connected `ranks.num` devices.
         """
         from torch_xla._internal import pjrt, tpu
 
         flag = "engine.xla_processes=true"
         if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
-            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs its own process"
+            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs one process"
             raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
         num_joined = self.runtime.world_size()
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
-            reason = f"PJRT joined {num_joined} devices, {num_here} of them in this process"
+            reason = f"PJRT connected {num_joined} devices, {num_here} of them in this process"
             raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs {ranks.num}, one in each process")
 
     def hold(self, dtype: torch.dtype) -> None:
@@ -278,11 +278,11 @@ class Xla(Backend):
         return changes
 
     def seed(self, number: int) -> None:
-        """Seeds torch_xla's random generator. Otherwise it would start from the same state in each process."""
+        """Seeds torch_xla's random generator. Without a seed, it starts from the same state in each process."""
         self.model.set_rng_state(number)
 
     def put(self, batch: Any) -> Any:
-        """Copies a batch to the device, or divides it among several devices. Does nothing if it is there already."""
+        """Copies a batch to the device, or divides a batch among several devices. Does not copy a batch twice."""
         if self.num_asked == 1:
             return super().put(batch)
         if next(tensors_in(batch)).device.type != "xla":
@@ -296,16 +296,16 @@ class Xla(Backend):
         return self.model.send_cpu_data_to_device([tensor], self.device(), spec)[0]
 
     def gather(self, output: Any) -> Any:
-        """Marks the output as not divided, so that the step joins its parts.
+        """Marks the output as not divided among the devices, so that the step itself collects the parts.
 
-        Otherwise torch_xla would join the parts when they are read, and compile again each time.
+        Otherwise torch_xla would collect the parts when code reads them, and would compile again each time.
         """
         for tensor in tensors_in(output) if self.num_asked > 1 else ():
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """Copies the network to the device. Restores shared weights: torch copies a shared weight for each layer."""
+        """Copies the network to the device. Restores shared weights, of which torch makes a copy for each layer."""
         names: dict[int, list[str]] = defaultdict(list)
         for name, weight in network.named_parameters(remove_duplicate=False):
             names[id(weight)].append(name)
@@ -325,15 +325,15 @@ class Xla(Backend):
             self.model.reduce_gradients(optimizer)
 
     def fallbacks(self) -> list[str]:
-        """Operators that ran on the CPU because XLA lacks them, such as `aten::nonzero`. torch_xla counts them."""
+        """Returns the operators that ran on the CPU because XLA lacks them, such as `aten::nonzero`."""
         return sorted(name for name in self.metrics.executed_fallback_ops() if name not in NO_FALLBACKS)
 
     def wait(self) -> None:
-        """Waits for everything that was launched. `torch_xla.sync(wait=True)` does not do that on the CPU."""
+        """Waits for all launched steps. `torch_xla.sync(wait=True)` does not wait for them on the CPU."""
         self.model.wait_device_ops()
 
     def end_step(self) -> None:
-        """Launches the recorded step. Compiles it first, if it is new."""
+        """Launches the recorded step. If no such step ran before, compiles the step first."""
         self.torch_xla.sync()
 
     def compiles(self) -> Compiles:
@@ -348,20 +348,20 @@ class Xla(Backend):
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
-        """PJRT's name of the hardware, such as `TPU v4`. None on the CPU, or if one process drives several devices."""
+        """Returns PJRT's name of the hardware, such as `TPU v4`. Returns None on the CPU and with several devices."""
         if self.runtime.device_type() != "TPU" or self.num_asked > 1:
             return None
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
-        """The word in `vocab.Device`; `tpu` only if PJRT reports a TPU."""
+        """Converts torch's name of a device type to a word of `vocab.Device`. Asks PJRT whether `xla` is a TPU."""
         if torch_type != "xla":
             return torch_type
         return Device.tpu if self.runtime.device_type() == "TPU" else Device.xla_cpu
 
 
 def num_parts(tensor: Tensor) -> int:
-    """The number of devices among which XLA divides the first dimension of a tensor; 1 if it is not divided."""
+    """Returns the number of devices among which XLA divides the rows of a tensor, or 1 if it divides no rows."""
     import torch_xla
 
     divided = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))
@@ -369,7 +369,7 @@ def num_parts(tensor: Tensor) -> int:
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """Creates the backend for the device of this process, or for all `num_devices` that this process drives."""
+    """Creates the backend for the device or, on a TPU without ranks, for all `num_devices` that this process uses."""
     if device == Device.gpu:
         return Cuda(ranks.local_rank if ranks else 0)
     if device == Device.cpu:
@@ -380,16 +380,16 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
 
 
 class Compilations:
-    """Counts the graphs that torch.compile compiles in this process, from the creation of this object on.
+    """Counts the graphs that torch.compile has compiled in this process since this object was created.
 
-    If torch.compile is not imported yet, counting does not import it.
+    Does not import the compiler of torch if no other code has imported it.
     """
 
     def __init__(self) -> None:
         self._before = self._so_far()
 
     def __call__(self) -> Compiles:
-        """The number of graphs, and the seconds of compilation. Both include backward passes."""
+        """Returns the number of graphs and the seconds that their compilation took. Includes backward passes."""
         (num, seconds) = self._so_far()
         (earlier, earlier_s) = self._before
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters

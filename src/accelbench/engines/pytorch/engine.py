@@ -76,12 +76,12 @@ def run(
 ) -> Measurement | None:
     """Runs `cell` in this process and returns its measurement.
 
-    If several processes (ranks) run the cell, only the first rank returns the measurement; the others return None. The
-    cell's device must be present, and the process must not have run another cell.
+    If several processes (ranks) run the cell, only the first rank returns the measurement. The others return None. The
+    cell's device must be present. The process must not have run another cell.
 
-    The trained weights are written to the file `weights`. The raw times of requests are written to the file `requests`.
-    `work` is the work of one step, if an earlier cell has counted it. `kind` is the class of the run; engines that
-    derive from this engine pass their own class.
+    Writes the trained weights to the file `weights`, and the raw times of requests to the file `requests`. `work` is
+    the work of one step; None if no earlier cell has counted it. `kind` is the class of the run. Engines that derive
+    from this engine pass their own class.
 
     Raises UnsupportedError if the cell can't run here.
     """
@@ -102,20 +102,20 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
 
     Returns the work of the step, or None if the work is unknown.
 
-    The first attempt uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
-    network needs the contents of tensors. Then a second attempt runs the step on the CPU in fp32. If the second attempt
-    fails too, its error is raised in two cases: the cell itself runs on the CPU in fp32, or the error is in
-    `EVERYWHERE`. Other errors are ignored, because they may not occur on the cell's device.
+    First runs the step with fake tensors, which have shapes but no contents. This takes almost no time, but fails if
+    the network needs the contents of tensors. If it fails, runs the step on the CPU in fp32. If the cell runs inference
+    on the CPU, runs the step only on the CPU.
 
-    If accelbench itself finds a mistake (UserError, UnsupportedError), its error is raised at once. For inference on
-    the CPU, there is no first attempt.
+    Raises UserError and UnsupportedError at once. Raises other errors only from the step on the CPU, and only if the
+    cell itself runs on the CPU in fp32 or if the error is in `EVERYWHERE`. Ignores all other errors, because they may
+    not occur on the cell's device.
     """
     if cell.mode == Mode.generate:  # only two new tokens, but as many positions
         generate = cell.generate
         num = generate.prompt_tokens + generate.new_tokens
         cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    # On the CPU, a step of inference takes less time than the imports that fake tensors need.
+    # A step of inference on the CPU takes less time than the imports that fake tensors need.
     devices = ("cpu",) if (cell.device, cell.mode) == (Device.cpu, Mode.infer) else ("meta", "cpu")
     for device in devices:
         try:
@@ -131,7 +131,7 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
 
 
 def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
-    """Runs one step of the cell's network on `device` ("meta": with fake tensors). Returns the work of the step."""
+    """Runs one step of the cell's network on `device` and returns its work. On "meta", the tensors are fake."""
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     seed_generators(cell.seed)
     with device:
@@ -146,15 +146,15 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
-            error.add_note(f"the network got images of shape {shape}: if it needs other inputs, set model.batch")
+            error.add_note(f"the network got images of shape {shape}: for different inputs, set model.batch")
         raise
     return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
 
 
 def count_step(cell: Cell) -> Work:
-    """Counts the work of one step of `cell`, which must run on the CPU in fp32, with random images or tokens.
+    """Counts the work of one step of `cell`. The cell must run on the CPU in fp32 with random images or tokens.
 
-    In training, the network is built with fake tensors, because this is fast.
+    For training, builds the network with fake tensors, because this is fast.
     """
     model = cell.model
     if model.library == Library.transformers:
@@ -175,8 +175,8 @@ def count_step(cell: Cell) -> Work:
 def _extrapolated(cell: Cell, task: ImageTask) -> Work:
     """Counts the work of a step of inference.
 
-    Runs the network on one image and on two images, and extrapolates their work to the batch size. Fake tensors are not
-    used, because they need torch._dynamo and sympy, and these imports take longer than the two steps.
+    Runs the network on one image, then on two images, and extrapolates from both to the batch size. Does not use fake
+    tensors, because they need torch._dynamo and sympy. To import these takes longer than to run the two steps.
     """
     shape = cell.model.input_shape
     works = []
@@ -230,7 +230,7 @@ class Run(NetworkOutputs):
         self.observer = Observer(self.plain_network(), self.workload.check_first)
 
     def new_workload(self) -> Workload:
-        """Creates the network and the batches of the cell."""
+        """Creates the workload, which builds the network and makes the batches of the cell."""
         return workload_of(self.cell, self.data_folder, self.backend, self.ranks)
 
     def run_steps(self) -> None:
@@ -253,7 +253,7 @@ class Run(NetworkOutputs):
             self.note_end()
 
     def _measure_with(self, dtype: torch.dtype) -> None:
-        """Measures the cell. New tensors get `dtype`. If the network's code fails with it, they get fp32 instead."""
+        """Measures the cell. `dtype` is the dtype of new tensors. If the network's code fails with it, uses fp32."""
         try:
             self.in_grad_mode(self._measure)
         except RuntimeError as error:
@@ -277,7 +277,7 @@ class Run(NetworkOutputs):
         self.program = Program(network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num)
 
     def begin(self, dtype: torch.dtype) -> None:
-        """Begins the measurement, when the model and the optimiser are on the device. New tensors get `dtype`."""
+        """Begins the measurement, after the network was copied to the device. `dtype` is the dtype of new tensors."""
         self.build_s = time.perf_counter() - self.build_started
         self.backend.seed(self.ranks.seed(self.cell.seed))
         self.backend.hold(dtype)
@@ -307,7 +307,7 @@ class Run(NetworkOutputs):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """A context for evaluation: the network is in evaluation mode, and gradients are off."""
+        """A context for evaluations. In it, the network is in evaluation mode and gradients are off."""
         network = self.program.network
         modes = training.modes_of(network)
         network.eval()
@@ -353,7 +353,7 @@ class Run(NetworkOutputs):
     def _infer_epochs(self) -> None:
         """Runs several epochs of inference.
 
-        If an epoch fails because the network needs another mode of autograd, the whole epoch runs again in that mode.
+        If an epoch fails because the network needs gradients, runs the whole epoch again in another mode of autograd.
         """
         for _ in range(NUM_INFER_EPOCHS):
             self.in_grad_mode(self._infer_epoch)
@@ -373,12 +373,12 @@ class Run(NetworkOutputs):
             self.generation = self.workload.generation(self.timing.num_kept)
         self.runner(step).drive(self.after_window())
         self.ranks.begin(0)  # the other ranks stop
-        # In training, a copy of the loss: further steps of a CUDA graph overwrite it.
+        # In training, copies the loss, because further steps of a CUDA graph would overwrite it.
         self.last_result = step.result.clone() if self.trains else step.result
         self.keep_last_output(step)
 
     def after_window(self) -> Clock[None]:
-        """The clock after the timed window. Records the weights, then times phases and operators of further steps."""
+        """Returns the clock after the timed window. It records the weights, then times phases and operators."""
         if self.trains:
             with self.observations.checking(WEIGHTS):
                 self.note_end()
@@ -391,18 +391,18 @@ class Run(NetworkOutputs):
         self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
-        """A step with the same network. Several threads can share the network: it keeps nothing of a batch."""
+        """Makes a step with the same network. Several threads can share the network, because it stores no batch."""
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
-        """The mean loss and the accuracy. Both come from the step's sums, added up over all processes."""
+        """Returns the mean loss and the accuracy. Adds up the step's sums of all processes for this."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def keep_last_output(self, step: InferStep) -> None:
-        """Keeps an output of the network for the output check, after everything was measured.
+        """Stores an output of the network for the output check, after the measurement.
 
-        Only the first process calls this method. In training, it keeps an output only of plain networks (`is_plain`).
+        Only the first process calls this method. In training, stores an output only if the network `is_plain`.
         """
         self.step = step
         if not self.trains:
@@ -423,7 +423,7 @@ class Run(NetworkOutputs):
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
-        """Combines the observations of all ranks (processes). The first rank returns the result, the others None."""
+        """Combines the observations of all ranks (processes). Returns None in all ranks except the first."""
         reports = self.ranks.gather(self._report())
         if not self.ranks.leads:
             return None
@@ -431,11 +431,11 @@ class Run(NetworkOutputs):
         loss = None if observed.loss is None else self.checked_loss(observed.loss)
         self.defects += differences(reports)
         if self.diverged is not None and self.goal is None and self._diverges_by_rounding():
-            self.defects.append(f"{self.diverged}, but in fp32 it is finite in the first steps")
+            self.defects.append(f"{self.diverged}, but the loss of the first steps is finite in fp32")
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
-        """The work of one step. Counting takes memory, so this method runs after everything was measured."""
+        """Returns the work of one step. Must run after the measurement, because counting needs memory."""
         if self.watched_work is not None:
             return self.watched_work
         if self.observations.products.in_other_threads:
@@ -447,15 +447,15 @@ class Run(NetworkOutputs):
         yield from super().notes()
         yield from options.compile_notes(self.cell.options)
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
-            yield "the user's code changes the batch that it gets, so each step gets a new copy of the batch"
+            yield "the user's code changes its batch, so each step gets a new copy of the batch"
         elif pins(self.cell, self.backend):
             yield "input copied from pinned memory"
 
     def _diverges_by_rounding(self) -> bool:
-        """Whether rounding makes the loss diverge.
+        """Is true if the loss diverges because of rounding.
 
-        Trains two new networks for some steps on the CPU, one in the cell's precision and one in fp32. Rounding is the
-        reason if only the loss in fp32 is finite.
+        Trains two new networks for some steps on the CPU, the first in the cell's precision and the second in fp32. If
+        only the loss in fp32 remains finite, rounding is the reason.
         """
         precision = self.cell.precision
         if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
@@ -468,7 +468,7 @@ class Run(NetworkOutputs):
             return False
 
     def _is_finite(self, precision: Precision) -> bool:
-        """Whether a new network, trained for `NUM_RERUN` steps on the CPU, has only finite losses."""
+        """Trains a new network for `NUM_RERUN` steps on the CPU. Returns whether all losses are finite."""
         dtype = STORED_DTYPES[precision]
         with new_tensors_in(torch.float32):
             network = cast_module(self.workload.build(), dtype).train()
@@ -485,6 +485,6 @@ class Run(NetworkOutputs):
 
     def warnings(self) -> Iterator[str]:
         if isinstance(self.feed, DrawnFeed) and self.feed.repeats:
-            yield "data.pipeline=fresh: model.batch returned the same batch again: make each call return another batch"
+            yield "data.pipeline=fresh: model.batch returned the same batch twice: make each call return a new batch"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

@@ -1,4 +1,4 @@
-"""Feeds of batches: gathered from arrays, decoded from pictures, or random."""
+"""Feeds of batches. A feed gathers batches from arrays, decodes them from pictures, or draws random ones."""
 
 from collections.abc import Callable, Iterator
 from itertools import count as count_from
@@ -28,7 +28,7 @@ Batch = tuple[Tensor, ...]
 
 
 def pins(cell: Cell, backend: Backend) -> bool:
-    """Whether batches are in pinned memory. A GPU copies from pinned memory while the host continues."""
+    """Is true if batches are in pinned memory, from which a GPU can copy while the host continues."""
     # Serving joins requests into new batches, so pinning the requests would not help.
     copies = cell.data.pipeline != Pipeline.device and cell.protocol not in SERVING
     return backend.torch_type == "cuda" and cell.data.pinned and copies
@@ -45,7 +45,7 @@ def in_pinned(batch: Any) -> Any:
 
 
 class _OrderedFeed:
-    """The batches of an `Order`. An epoch has `num_samples` samples. If `pinned`, batches are in pinned memory."""
+    """A feed with the batches of an `Order`. If `pinned`, batches are in pinned memory."""
 
     def __init__(self, order: Order, pinned: bool) -> None:
         self.order, self.num_samples, self.pinned = order, order.num_samples, pinned
@@ -57,7 +57,7 @@ class _OrderedFeed:
         raise NotImplementedError
 
     def padded(self, batch: Batch) -> Batch:
-        """If the order pads, fills a short batch up with black images that have the label -1."""
+        """Adds black images with the label -1 to a short batch. Does nothing if `order.last` is not "pad"."""
         missing = self.order.part_size - len(batch[0])
         if self.order.last != "pad" or not missing:
             return batch
@@ -67,9 +67,9 @@ class _OrderedFeed:
 
 
 class ArrayFeed(_OrderedFeed):
-    """Batches gathered by index from arrays: images (n, ...) and, if `labelled`, labels (n,).
+    """A feed that gathers batches by index from the arrays images (n, ...) and labels (n,).
 
-    The arrays may be memory-mapped.
+    If not `labelled`, batches have only images. The arrays may be memory-mapped.
     """
 
     def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True, pinned: bool = False) -> None:
@@ -96,9 +96,9 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """The same batches as `ArrayFeed`, except for rounding. Each epoch decodes them again from pictures.
+    """A feed that decodes pictures again in each epoch. Except for rounding, it has the batches of an `ArrayFeed`.
 
-    `num_workers` processes decode. `side` is the height and width of the images, in pixels.
+    `num_workers` processes decode pictures. `side` is the height and width of the images, in pixels.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class _Pictures(Dataset[Batch]):
 class Decoder:
     """Decodes the pictures of a prepared data set.
 
-    JPEG files are decoded by torchvision, in half of the time of `data.decode`. The pixels of the two decoders differ
-    by up to 1 of 255, because the decoders round differently. Files of other formats are decoded by `data.decode`.
+    JPEG files are decoded by torchvision, which needs half as much time as `data.decode`. The two decoders round
+    differently, so pixels, which are from 0 to 255, may differ by 1. All other files are decoded by `data.decode`.
     """
 
     def __init__(self, side: int) -> None:
@@ -163,8 +163,8 @@ class DrawnFeed:
     """An endless feed of batches that `draw` makes on the host.
 
     By default, a few batches are drawn in advance and repeated. If `fresh`, each step gets a new batch. If `put` is
-    given, it copies one batch to the device, and this batch is repeated. If `pinned`, batches are in pinned memory.
-    `count` counts the samples of a batch; it is needed only if batches have different numbers of samples.
+    given, one batch is drawn, `put` copies it to the device, and this batch is repeated. If `pinned`, batches are in
+    pinned memory. `count` returns the number of samples of a batch. It is None if all batches have `num_samples`.
     """
 
     def __init__(
@@ -215,27 +215,27 @@ class DrawnFeed:
             yield batch
             last = batch
             batch = self.draw()
-            # Only the first few are compared, so that later steps lose no time.
+            # Only the first few batches are compared with the previous one, so that later steps lose no time.
             if index < MAX_COMPARED:
                 self.repeats = self.repeats or is_same(last, batch)
 
     @property
     def varies(self) -> bool:
-        """Whether batches may differ in their numbers of samples."""
+        """Is true if batches may have different numbers of samples."""
         return len(set(self.nums)) > 1 or (self.fresh and bool(self.nums))
 
     def samples_of_last(self, num_steps: int) -> int:
-        """Samples in the last `num_steps` batches."""
+        """Returns the number of samples in the last `num_steps` batches."""
         return sum(self.sizes[len(self.sizes) - num_steps :])
 
 
 def on_xla(batch: Any) -> bool:
-    """Whether a batch is on an XLA device, where a copy would become a part of the compiled step."""
+    """Is true if a batch is on an XLA device. There, a copy of the batch would become a part of the compiled step."""
     return any(tensor.device.type == "xla" for tensor in tensors_in(batch))
 
 
 def signature(batch: Any) -> list[tuple[int, bool]]:
-    """(version, requires_grad) of each tensor in a batch. These values change if code modifies the batch."""
+    """Returns (version, requires_grad) for each tensor in a batch. The values change if code modifies a tensor."""
     return [(tensor._version, tensor.requires_grad) for tensor in tensors_in(batch)]
 
 
@@ -247,7 +247,7 @@ def random_images(
 ) -> Callable[[], Batch]:
     """Returns a function that draws batches of random images on the host.
 
-    The images are normally distributed, of shape (batch_size, *shape). If `labelled`, batches have random labels too.
+    Images have the shape (batch_size, *shape) and a normal distribution. If `labelled`, a batch also has random labels.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -262,9 +262,9 @@ def random_images(
 def feed_of(
     cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
 ) -> Feed:
-    """Makes the feed of a split ("train", "test" or `VALIDATION`), or of random images of `dtype`.
+    """Makes the feed of a split: "train", "test" or `VALIDATION`. For random images, makes a feed of images of `dtype`.
 
-    `part` is (index, number): this process computes part `index` of the `number` equal parts of every batch.
+    `part` is a pair (index, number). Every batch has `number` equal parts, and this process computes part `index`.
     """
     pipeline = cell.data.pipeline
     labelled = cell.mode == Mode.train
@@ -278,8 +278,8 @@ def feed_of(
         fresh = pipeline == Pipeline.fresh
         return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
     train = split == "train"
-    # On XLA and in evaluation by several ranks, all batches must have one size. XLA compiles for each shape. In
-    # evaluation, all ranks must run the same number of batches.
+    # All batches must have the same size in two cases. XLA compiles for each shape. If several ranks evaluate, all
+    # ranks must run the same number of batches.
     last: Last = "keep"
     if backend.fused or (part[1] > 1 and not train):
         last = "drop" if train else "pad"

@@ -1,8 +1,8 @@
 """Counts the work of one step: floating-point operations, bytes and operators. Also profiles the busiest operators.
 
 For the count, the step runs once on a copy of the network with fake tensors. PyTorch's fake tensors have shapes but no
-contents, so that the step needs no memory and almost no time. The tensors pretend to be on the CPU. Therefore autocast,
-attention and recurrent layers use the operators of the CPU, whatever the cell's device.
+contents, so the step needs no memory and almost no time. The tensors pretend to be on the CPU. So autocast, attention
+and recurrent layers use the operators of the CPU, even if the cell's device is a GPU.
 """
 
 import copy
@@ -50,10 +50,10 @@ AUTOCASTS = {
     "mps": torch._C.DispatchKey.AutocastMPS,  # type: ignore[attr-defined]
 }
 OF_GENERATION = "the operators of a generation are too many to count"
-OF_THREADS = "layers ran in threads of the network's own code"
+OF_THREADS = "the network's own code ran layers in other threads"
 # Parts of torch's error messages for a network that needs gradients in inference, such as one that computes forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
-OF_CLOSURES = "the optimiser computes the loss several times in a step, and not always equally often"
+OF_CLOSURES = "the optimiser computes the loss several times in a step, and this number varies"
 
 # Names of PyTorch's operators that compute matrix products or as much as products. If such an operator has no formula,
 # the count is unknown. All other operators are not counted: they move numbers or do a few operations with each number.
@@ -79,7 +79,7 @@ PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
 def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
-    """The work of one step of `cell`. If `run_hollow` fails, all counts are None, and `uncounted` has the reason."""
+    """Counts the work of one step of `cell`. If this fails, all counts are None, and `uncounted` has the reason."""
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
     try:
@@ -89,10 +89,10 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
 
 
 def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Calls `run_counted` with a copy of the network and with fake tensors. The batch's contents do not matter.
+    """Calls `run_counted` with fake tensors: a copy of the network, and a batch of the same shapes as `batch`.
 
-    The copy has the network's hooks, so the engine must remove its own hooks first. If the network needs the contents
-    of tensors, any exception may be raised.
+    The copy has the same hooks as the network. So the engine must remove its own hooks from the network first. If the
+    network needs the contents of tensors, it may raise any exception.
     """
     dtype = STORED_DTYPES[cell.precision]
     with _fake_tensors():
@@ -102,12 +102,12 @@ def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[A
 def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
     """Runs one step of `cell` on the CPU. Returns the output and the work of the step.
 
-    A step of training is the forward pass, the loss, the backward pass, and the optimiser's second step: its first step
-    creates its state. The gradient scaler is left out. The optimiser runs as a loop over the parameters. `task` has the
-    methods of `module.ImageTask`.
+    The work of a training step is the work of the forward pass, the loss, the backward pass and the optimiser. The
+    optimiser runs twice, and only its second step is counted, because its first step creates its state. The gradient
+    scaler does not run. `task` has the methods of `module.ImageTask`.
 
-    For cells on a GPU, `num_operators` and `bytes` are too high. On a GPU, the optimiser handles many parameters per
-    operator, and a recurrent layer of cuDNN is one operator.
+    For cells on a GPU, `num_operators` and `bytes` are too high. Here, the optimiser runs operators for each parameter,
+    but on a GPU, one operator updates many parameters. On a GPU, a recurrent layer of cuDNN is only one operator, too.
     """
     precision = cell.precision
     context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
@@ -143,12 +143,12 @@ def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
 
 
 def needs_gradients(error: Exception) -> bool:
-    """Whether inference failed because the network needs gradients."""
+    """Is true if `error` shows that inference failed because the network needs gradients."""
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GRADIENTS)
 
 
 def not_counted(error: Exception) -> Work:
-    """A `Work` without counts; the error is its reason."""
+    """Returns a `Work` without counts. Its `uncounted` has the error."""
     why = beginning(one_line(message_of(error)), MAX_REASON)
     return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
 
@@ -157,14 +157,14 @@ def _fake_tensors() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode  # a slow import: it imports sympy
 
     class FakeTensors(FakeTensorMode):
-        # Computed once. torch would compute it at each operator, which takes 1.5 ms without a driver.
+        # Computed only once. torch would compute this value for each operator, which takes 1.5 ms without a driver.
         avoid_device_init = not torch.cuda.is_available()
 
     return FakeTensors(allow_non_fake_inputs=True)
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of `network` in `dtype` without contents. Call this function in a FakeTensorMode."""
+    """Copies `network` to `dtype`, with fake tensors that have no contents. Call this function in a FakeTensorMode."""
     memo: dict[int, Any] = {}
     for tensor in tensors_in([vars(layer) for layer in network.modules()]):
         memo[id(tensor)] = _empty(tensor, tensor.dtype)  # a tensor that is a plain attribute keeps its dtype
@@ -194,7 +194,7 @@ class Counter(TorchDispatchMode):
         self.uncounted: set[str] = set()
 
     def work(self, num_steps: int = 1) -> Work:
-        """The work per step, if `num_steps` steps ran."""
+        """Returns the counted work, divided by the number of steps that ran."""
         num_flops = self.flops_in.total()
         return Work(
             flops=None if self.uncounted else num_flops // num_steps,
@@ -217,7 +217,7 @@ class Counter(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Runs an operator and counts its work. If a composite operator has no formula, counts its parts instead."""
+        """Runs an operator and counts its work. For a composite operator without a formula, counts its parts."""
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
             self.uncounted.add(str(func))
@@ -267,7 +267,7 @@ class Counter(TorchDispatchMode):
 
 
 class _Autocasts(TorchFunctionMode):
-    """Records at each call of a torch function which autocasts are on, because a dispatch mode can't read that."""
+    """Records at each call of a torch function which autocasts are on. A dispatch mode can't read them."""
 
     keys: Sequence[Any] = ()
 
@@ -277,7 +277,7 @@ class _Autocasts(TorchFunctionMode):
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Enables the recorded autocasts, so that the parts of a composite operator run as without the counter."""
+        """Enables the recorded autocasts. So the parts of a composite operator run in the same way as in a step."""
         # Without gradients, a dispatch mode gets composite operators before autocast, with all autocasts excluded.
         excluded = torch._C._dispatch_tls_local_exclude_set()
         for key in self.keys:
@@ -288,17 +288,17 @@ class _Autocasts(TorchFunctionMode):
 
 @contextmanager
 def watched(products: Products) -> Iterator[Counter]:
-    """A context that counts the operators of steps on the CPU or a GPU, backward passes included.
+    """A context that counts the operators of steps on the CPU or a GPU. The count includes backward passes.
 
-    At the end of the context, the counts are written to `products`.
+    Copies the counts to `products` at the end of the context.
     """
     counter, here = Counter(), get_ident()
 
     def note_thread(module: nn.Module, inputs: Any) -> None:
-        """Records whether a layer runs in a thread of the user's code, where the counter does not work."""
+        """Records that a layer runs in a thread of the user's code. The counter does not work in such a thread."""
         if torch.compiler.is_compiling() or get_ident() == here:
             return
-        # The backward pass of a GPU runs in another thread, but with the counter. It may run layers again.
+        # The backward pass on a GPU runs in another thread, where the counter works. This pass may run layers again.
         if counter not in _get_current_dispatch_mode_stack():
             products.in_other_threads = True
 
@@ -312,11 +312,11 @@ def watched(products: Products) -> Iterator[Counter]:
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:
-    """Profiles one more step. Returns the `MAX_OPERATORS` busiest operators, the busiest first.
+    """Profiles one more step. Returns at most `MAX_OPERATORS` operators, the one with the most time first.
 
-    The time of an operator excludes the operators that it calls: `aten::mkldnn_convolution` counts, but not
-    `aten::conv2d`, which calls it. On a GPU, only kernels are timed. For other devices the list is empty, because the
-    profiler measures only their launches.
+    The time of an operator does not include the operators that it calls. So `aten::conv2d` takes almost no time, but
+    `aten::mkldnn_convolution`, which it calls, takes the time of the convolution. On a GPU, only kernels are timed. For
+    devices that are neither CPUs nor NVIDIA GPUs, the list is empty, because the profiler measures only launches there.
     """
     if backend.torch_type not in ("cpu", "cuda"):
         return []
@@ -325,7 +325,7 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
     # Kineto: without it, the time of an operator would begin with its launch.
     profiled = profile(use_device="cuda" if on_gpu else None, use_kineto=on_gpu)
     yield Ask(within=profiled)
-    # Operators only: kernels are events of the GPU.
+    # Events of the CPU are operators. Events of the GPU are kernels.
     events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]
     time_of = attrgetter("self_device_time_total" if on_gpu else "self_cpu_time_total")
     times = {event.key: time_of(event) for event in events}
@@ -333,7 +333,7 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
 
 
 def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
-    """The `MAX_OPERATORS` busiest operators, the busiest first. `times` and `calls` have operators' names as keys."""
+    """Returns at most `MAX_OPERATORS` operators, the one with the most time first. The keys are operators' names."""
     total = sum(times.values())
     names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
@@ -341,7 +341,7 @@ def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Ope
 
 @functools.cache
 def does_nothing(func: OpOverload) -> bool:
-    """Whether the operator is a view, an allocation or a query of a shape: it computes nothing and moves nothing."""
+    """Is true if the operator only makes a view, allocates memory or reads a shape. It computes and moves nothing."""
     name, returns = func.overloadpacket.__name__, func._schema.returns
     if func.namespace == "prim" or name in VIEWS or torch.Tag.inplace_view in func.tags:
         return True
@@ -352,7 +352,7 @@ def does_nothing(func: OpOverload) -> bool:
 
 @functools.cache
 def _has_no_flops(func: OpOverload) -> bool:
-    """Whether the operator surely computes no product. False if unknown, as for operators of other libraries."""
+    """Is true if the operator surely computes no product. Is false if unknown, as for operators of other libraries."""
     if func.namespace not in ("aten", "prims"):
         return False
     name = func.overloadpacket.__name__
@@ -362,7 +362,7 @@ def _has_no_flops(func: OpOverload) -> bool:
 
 
 def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
+    """Returns how many bytes the operator moves if it reads each input once and writes each output once."""
     name, num = func.overloadpacket.__name__, 0
     moved = [args, kwargs, result]
     if name in OVERWRITING:
@@ -377,9 +377,9 @@ def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
-    """Counts a convolution's gradients.
+    """Counts the operations of a convolution's gradients.
 
-    The gradient of the inputs and the gradient of the weight each take as many operations as the forward pass.
+    The gradient of the inputs takes as many operations as the forward pass. So does the gradient of the weight.
     """
     # PyTorch's formula is not used: it counts the weight gradient of a grouped convolution once for each group.
     transposed, output_mask = args[4], args[7]
@@ -388,7 +388,7 @@ def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: A
 
 
 def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any, **named: Any) -> int:
-    """The products of queries with keys, and of scores with values. `place` is the index of `is_causal` in `args`."""
+    """Counts the products of queries and keys, and of scores and values. `args[place]` is `is_causal`."""
     is_causal = named.get("is_causal", len(args) > place and args[place])
     *others, length, width = query.shape
     pairs = _num_pairs(length, key.shape[-2], is_causal)
@@ -402,7 +402,7 @@ def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
 
 
 def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
-    """The number of attention scores. With a causal mask, a query has scores only for the keys up to its position."""
+    """Returns the number of attention scores. If `is_causal`, a query has scores only for keys up to its position."""
     if not is_causal:
         return length * num_keys
     growing = min(length, num_keys)
@@ -410,29 +410,29 @@ def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
 
 
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
-    """`nn.MultiheadAttention` in inference: the attention, and the projections of queries, keys, values and output."""
+    """Counts `nn.MultiheadAttention` in inference: attention, and projections of queries, keys, values and output."""
     batch, length, width = query.shape
     num_keys = key.shape[1]
     return 2 * batch * (2 * length * width**2 + 2 * num_keys * width**2 + 2 * length * num_keys * width)
 
 
 def _encoder_layer(sequence: Tensor, *args: Any, **_: Any) -> int:
-    """`nn.TransformerEncoderLayer` in inference: its attention and the two dense layers."""
+    """Counts `nn.TransformerEncoderLayer` in inference: its attention and its two dense layers."""
     batch, length, _width = sequence.shape
     dense = 2 * batch * length * (args[13].numel() + args[15].numel())
     return _self_attention(sequence, sequence) + int(dense)
 
 
 def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """Counts one LSTM layer in one direction. Each time step computes all gates from the input and the last state."""
+    """Counts one LSTM layer in one direction. A time step computes all gates from the input and the previous state."""
     steps, batch = sequence.shape[:2]
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
 def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """Counts the required gradients of an LSTM layer.
+    """Counts the operations of those gradients of an LSTM layer that a step needs.
 
-    The input of the first layer and the first state may need no gradient.
+    A step may not need the gradients of the input of the first layer and of the first state.
     """
     steps, batch = sequence.shape[:2]
     state = args[2]  # follows the two biases

@@ -1,9 +1,9 @@
-"""Text generation: a causal language model of transformers continues random prompts, greedily, with a key-value cache.
+"""Generates text. A causal language model of transformers continues random prompts, with a key-value cache.
 
 One step of the clock is a generation. It begins with the prefill, which computes the whole prompt and returns the first
-token of each sequence. Decode steps follow. Each decode step feeds the last token of each sequence and returns the next
-one. All sequences get the same number of tokens: none ends early. After each token, the step waits for the device and
-keeps the token's time.
+new token of each sequence. Decode steps follow. A decode step feeds the last token of each sequence, and returns the
+most likely next token. All sequences get the same number of tokens, because none ends early. After each token, the step
+waits for the device and records the time.
 """
 
 import inspect
@@ -29,10 +29,10 @@ CACHES = ("cache", "past_key_values")  # names of the argument of `forward`: fro
 
 
 class Generates(OwnTask):
-    """The task of continuing prompts. The times of the tokens of each generation are appended to `times_s`.
+    """A task that continues prompts. After each generation, it appends a list with the time of each token to `times_s`.
 
-    If a batch has more ids than the prompts, the further ids are fed instead of the tokens that the network chooses
-    (teacher forcing).
+    If the ids of a batch are longer than the prompts, the task feeds these further ids instead of the tokens that the
+    network chooses (teacher forcing).
     """
 
     cache: Any = None  # the key-value cache of the last generation
@@ -45,7 +45,7 @@ class Generates(OwnTask):
         self.cache_name = next((name for name in CACHES if name in parameters), "")
         if not self.cache_name:
             name = workload.cell.model.definition
-            raise UserError(f"model.name={name}: has no key-value cache, which mode=generate needs: use mode=infer")
+            raise UserError(f"model.name={name}: mode=generate needs a network with a key-value cache: use mode=infer")
         # Only the last logits: otherwise the prefill would compute logits for the whole prompt.
         self.only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of the static cache
@@ -53,8 +53,8 @@ class Generates(OwnTask):
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """Generates tokens for the prompts of a batch.
 
-        Returns a list of tensors. The first tensors are the logits of the compared tokens, each (batch, vocabulary).
-        The last tensor has the ids of all new tokens, (batch, tokens).
+        Returns a list of tensors. First come the logits of the compared tokens, a tensor (batch, vocabulary) for each
+        token. The last tensor has the ids of all new tokens, (batch, tokens).
         """
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens
@@ -86,17 +86,17 @@ class Generates(OwnTask):
         return [*(logits_of[index] for index in compared), torch.cat(tokens, 1)]
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
-        """Returns what `infer` returns for a batch with all ids, but computes it in one pass, without a cache."""
+        """Computes the result of `infer` for a batch with all ids, but in one forward pass and without a cache."""
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens
         logits = network(input_ids=ids[:, :-1], use_cache=False).logits[:, num_prompt - 1 :]
         return [*(logits[:, index] for index in self.compared), logits.argmax(-1)]
 
     def _cache_of(self, network: nn.Module) -> Any:
-        """An empty key-value cache.
+        """Returns an empty key-value cache.
 
-        A static cache has room for all tokens, and all generations use the same one. A dynamic cache is made anew for
-        each generation.
+        All generations of a network use the same static cache, which has room for all tokens. A dynamic cache is used
+        for only one generation.
         """
         from transformers import DynamicCache, StaticCache
 
@@ -113,7 +113,7 @@ class Generates(OwnTask):
         return self.cache
 
     def cache_bytes(self) -> int:
-        """The bytes of the last generation's cache. The cache has all tokens but the last one, which is never fed."""
+        """Returns the bytes of the last generation's cache. The last token is not in it, because no step feeds it."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
         # Storages, because the tensors of a layer with a sliding window may be views of larger ones.
         storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, Tensor)]
@@ -121,9 +121,9 @@ class Generates(OwnTask):
 
 
 class GenerateWorkload(TransformersWorkload):
-    """A causal language model with batches of prompts.
+    """A causal language model and its batches of prompts.
 
-    Batches for output checks also have the token ids that follow the prompts.
+    In batches for output checks, further token ids follow the prompts.
     """
 
     task: Generates
@@ -143,7 +143,7 @@ class GenerateWorkload(TransformersWorkload):
         return Generates(network, self)
 
     def _forced(self, prompts: Any) -> dict[str, Tensor]:
-        """The prompts, followed by random ids for teacher forcing."""
+        """Appends random ids to the prompts, for teacher forcing."""
         further = TokenMaker(self.cell, self.num_samples, self.cell.generate.new_tokens)()["input_ids"]
         return {"input_ids": torch.cat([prompts["input_ids"], further], 1)}
 
@@ -158,7 +158,7 @@ class GenerateWorkload(TransformersWorkload):
         return SimpleNamespace(infer=self.task.all_at_once)
 
     def generation(self, num: int) -> Generation:
-        """The times of the last `num` generations."""
+        """Returns the times of the last `num` generations, and the size of the cache."""
         generations = self.times_s[len(self.times_s) - num :]
         prefill_s = [times_s[0] for times_s in generations]
         decode_s = [times_s[1:] for times_s in generations]

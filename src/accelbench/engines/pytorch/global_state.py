@@ -1,4 +1,4 @@
-"""PyTorch's global settings that affect speed or numbers: sets them and reads them back."""
+"""Sets and reads PyTorch's global settings that affect speed or numbers."""
 
 import operator
 import random
@@ -75,7 +75,7 @@ SETTINGS: dict[str, _Setting] = {
 
 @contextmanager
 def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
-    """A context in which new tensors have the dtype `dtype` by default."""
+    """A context in which `dtype` is torch's default for new tensors."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -101,7 +101,7 @@ def _read(name: str) -> Any:
 
 
 def snapshot() -> dict[str, Any]:
-    """The present value of each setting. None for an older setting that contradicts the newer ones."""
+    """Returns the present value of each setting. The value of an old setting that contradicts newer ones is None."""
     return {name: _read(name) for name in SETTINGS}
 
 
@@ -114,10 +114,10 @@ def restore(values: Mapping[str, Any]) -> None:
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
-    """The settings of a cell that differ from PyTorch's defaults.
+    """Returns the settings that a cell sets before it runs.
 
-    A GPU computes fp32 in TF32 only if `allow_tf32`; by default, PyTorch does so in convolutions. cuDNN does not search
-    for the fastest algorithm, because its choice may differ between two processes.
+    A GPU computes fp32 in TF32 only if `allow_tf32`. By default, PyTorch computes convolutions of fp32 in TF32. cuDNN
+    does not search for the fastest algorithm, because two processes may then use different algorithms.
     """
     places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
     return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
@@ -132,7 +132,7 @@ def use_threads(num: int) -> None:
 
 
 def multiplies_in_tf32() -> bool:
-    """Whether a GPU multiplies fp32 matrices in TF32 with the present settings."""
+    """Is true if the present settings make a GPU multiply fp32 matrices in TF32."""
     return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
 
 
@@ -142,7 +142,7 @@ PER_THREAD = 1 << 16  # elements per thread, enough that PyTorch divides the wor
 
 
 def flush_denormals() -> None:
-    """Makes this thread, and threads that it starts later, compute with 0 instead of denormal numbers.
+    """Makes this thread compute with 0 instead of denormal numbers. Threads that it starts later do so, too.
 
     Raises UnsupportedError if the CPU can't do that.
     """
@@ -151,32 +151,32 @@ def flush_denormals() -> None:
 
 
 def denormals_are_flushed() -> bool:
-    """Whether all of PyTorch's threads compute with 0 instead of denormal numbers."""
+    """Is true if all of PyTorch's threads compute with 0 instead of denormal numbers."""
     num = torch.get_num_threads() * PER_THREAD
     values = torch.full((num,), DENORMAL, dtype=torch.int32, device="cpu").view(torch.float32)
     return not (values * 1.0).view(torch.int32).any()
 
 
 class HeldSettings:
-    """The settings of a measurement. They are read when this object is created."""
+    """The settings of a measurement. The object reads them when it is created."""
 
     def __init__(self) -> None:
         self.values = snapshot()
         self.overridden: list[str] = []  # values of the user's code that `again` replaced, such as `NAME (True)`
 
     def again(self, dtype: torch.dtype) -> None:
-        """Sets the settings again, because the user's code may have changed them. New tensors get `dtype`."""
+        """Sets the settings again, because the user's code may have changed them. New tensors will have `dtype`."""
         self.values[DEFAULT_DTYPE] = dtype
         self.overridden += [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)
 
     def changed(self) -> list[str]:
-        """A list with one sentence about the settings that have changed after `again`. Empty if none has changed."""
+        """Returns a list with one sentence on settings that changed after `again`. It is empty if none changed."""
         changes = [f"{name} from {before} to {now}" for name, before, now in self._differences()]
         return [f"the user's code changed {', '.join(changes)} during the measurement"] if changes else []
 
     def _differences(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yields (name, kept value, present value) of each setting whose present value differs from the kept one."""
+        """Yields (name, stored value, present value) for each setting whose two values differ."""
         for name, value in self.values.items():
             now = _read(name)
             overruled = name in OLDER and (value is None or now is None)

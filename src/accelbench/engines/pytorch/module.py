@@ -1,4 +1,4 @@
-"""A network's task (its inputs, its loss and its metrics), and the steps that the clock runs."""
+"""The steps that the clock runs, and the task of a network: its inputs, its loss and its metrics."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -31,10 +31,10 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-
 
 
 def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
-    """Makes the optimiser `model.optimizer`, which is one of `OPTIMIZERS`, or a function of the user.
+    """Makes the optimiser that `model.optimizer` names: one of `OPTIMIZERS`, or the result of a function of the user.
 
-    The user's function is called with (parameters, lr=...). Raises UserError if it does not accept these arguments, or
-    if it returns no optimiser.
+    Calls the user's function with (parameters, lr=...). Raises UserError if the function does not accept these
+    arguments, or if it returns no optimiser.
     """
     path = model.own_code.get("model.optimizer")
     if path is None:
@@ -49,14 +49,14 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
 
 
 def needs_closure(optimizer: Optimizer) -> bool:
-    """Whether the optimiser's `step` requires a function that computes the loss, as LBFGS does."""
+    """Is true if the optimiser's `step`, like that of LBFGS, needs a function that computes the loss."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
 class ImageTask:
-    """The task of a network on images: inputs, augmentation, loss and metric.
+    """Prepares images for a network, runs the network, and computes its loss and metric.
 
     A batch is (images, labels) or (images,). `own_batches.OwnTask` has the same methods for the user's batches.
     """
@@ -82,10 +82,10 @@ class ImageTask:
         return len(batch[0])
 
     def inputs(self, images: Tensor) -> Tensor:
-        """Converts images to the network's input: floats from 0 to 1, with the channels before height and width.
+        """Converts uint8 images to the network's input: floats from 0 to 1, with the channels before height and width.
 
-        uint8 images have the shape (n, height, width) or (n, height, width, channels). Float images already have the
-        shape of the network's input, and are not scaled.
+        uint8 images have the shape (n, height, width) or (n, height, width, channels). Float images already are in the
+        form of the network's input, so they are not converted.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
@@ -94,11 +94,10 @@ class ImageTask:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The loss of a batch.
+        """Computes the loss of a batch. If the user has defined a loss, returns it. It is always the mean of the batch.
 
-        The user's loss has priority, and is always a mean. Without a loss of the user, a network that reconstructs its
-        input gets the mean squared error, a network with one logit the binary cross-entropy, and any other network the
-        cross-entropy.
+        Otherwise, returns the mean squared error for a network that reconstructs its input, the binary cross-entropy
+        for a network with one logit, and the cross-entropy for all other networks. `reduction` is "none" or "mean".
         """
         if self.own_loss is not None:
             return self.own_loss(output, (inputs, labels))
@@ -110,19 +109,19 @@ class ImageTask:
         return functional.cross_entropy(output, labels, reduction=reduction)
 
     def classifies(self, output: object) -> bool:
-        """Whether the output is logits, (n, classes)."""
+        """Is true if the output is a tensor of logits, (n, classes)."""
         return not self.reconstructs and isinstance(output, Tensor) and output.dim() == 2
 
     def answers(self, output: Tensor) -> Tensor:
-        """The predicted class for each row of logits."""
+        """Returns the predicted class for each row of logits."""
         return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
 def augmented(images: Tensor, augment: Augment) -> Tensor:
-    """Augments images (n, height, width, ...): mirrors each with probability 0.5.
+    """Augments images (n, height, width, ...). Mirrors an image with the probability 0.5.
 
-    `flip_shift` also shifts each image by up to 1/8 of its height and width, and fills the gap with the edge pixels.
-    Random numbers come from torch's global generator on the images' device.
+    If `augment` is `flip_shift`, also shifts each image by up to 1/8 of its height and width, and fills the gap with
+    the pixels of the edge. Random numbers come from torch's global generator on the images' device.
     """
     device = images.device
     num, height, width = images.shape[:3]
@@ -139,7 +138,7 @@ def augmented(images: Tensor, augment: Augment) -> Tensor:
 
 @dataclass
 class Program:
-    """A network on its device, with its task and, in training, its optimiser."""
+    """A network on its device, its task and its optimiser. In inference, there is no optimiser."""
 
     network: nn.Module
     task: "ImageTask | OwnTask"
@@ -155,7 +154,7 @@ class Program:
 
 
 class InferStep:
-    """A step of inference, one forward pass; see `measuring.runner.Step` for its parts."""
+    """A step of inference, which is one forward pass. For the parts of a step, see `measuring.runner.Step`."""
 
     adds_up = False  # whether the step adds up losses and correct answers
     result: Any  # the output of the last step, or in training its loss
@@ -208,7 +207,7 @@ class InferStep:
             tensor.cpu()
 
     def num_samples(self, batch: Any) -> int:
-        """Samples in the whole batch. This process computes only one of `num_parts` equal parts of the batch."""
+        """Returns the number of samples in the whole batch. `batch` is this process's part, one of `num_parts`."""
         return self.task.num_samples(batch) * self.num_parts
 
 
@@ -238,7 +237,7 @@ class TrainStep(InferStep):
         return self._end(output, loss, batch)
 
     def compute_with_closure(self, batch: Any) -> Any:
-        """Does what `compute` does, for an optimiser that computes the loss several times in a step, such as LBFGS."""
+        """Replaces `compute` for an optimiser that computes the loss several times in a step, such as LBFGS."""
         first: list[tuple[Any, Tensor]] = []
 
         def closure() -> Tensor:
@@ -277,13 +276,13 @@ class TrainStep(InferStep):
 
 
 class EpochStep(TrainStep):
-    """A training step on images. It adds up losses and correct answers on the device, as `fit` of Keras does."""
+    """A training step on images that also adds up losses and correct answers on the device, as in `fit` of Keras."""
 
     task: ImageTask
     adds_up = True
 
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
-        """Adds to the sums of the epoch: the batch's loss times its number of samples, and its correct answers."""
+        """Adds the sum of the samples' losses and the number of correct answers to the sums of the epoch."""
         _, labels = batch
         self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
         if not self.task.reconstructs:
@@ -291,10 +290,10 @@ class EpochStep(TrainStep):
 
 
 class TestStep(InferStep):
-    """A step of evaluation on images: a forward pass that adds up losses and correct answers.
+    """A step of evaluation on images. It runs a forward pass and adds up losses and correct answers.
 
-    Padding is not counted; its label is -1. The user's loss and metric return the mean of a batch. Each mean is
-    weighted by the batch's number of samples.
+    Leaves out padding, which has the label -1. The user's loss and metric return the mean of a batch. So the step
+    multiplies each mean by the batch's number of samples.
     """
 
     task: ImageTask
