@@ -1,4 +1,4 @@
-"""Errors of the user. `cli.main` catches them: one message, exit status 2, no traceback."""
+"""Errors that users can correct. `cli.main` prints their message without a traceback, and exits with status 2."""
 
 import argparse
 import errno
@@ -56,27 +56,30 @@ accelbench plan<dry_run,preview,estimate; run --help<list,ls,models,settings,opt
 
 
 class UserError(Exception):
-    """A mistake in the user's request. The message names the flag or file, and how to correct it."""
+    """A mistake in the user's request. The message names the flag or the file, and says how to correct the mistake."""
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs an extra. pip finds accelbench installed, from its checkout or a wheel."""
+    """Returns the command that installs an extra. It works for an installed wheel and for an installed checkout."""
     return f"pip install 'accelbench[{extra}]'"
 
 
 def asking(words: Iterable[str]) -> str:
-    """The end of a message about an unknown word: ` Did you mean cnn or rnn?`; empty without words."""
+    """Returns the end of a message about an unknown word: ` Did you mean cnn or rnn?`. Empty if `words` is empty."""
     joined = " or ".join(words)
     return f" Did you mean {joined}?" if joined else ""
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """The end of a message about an unknown word: asks whether the user meant one of the `choices`."""
+    """Returns the end of a message about an unknown `word`. It suggests those of the `choices` that are similar."""
     return asking(meant_by(word, choices))
 
 
 def other_words(word: object, choices: Collection[str]) -> list[str]:
-    """Our words for `word` of another tool, such as `torch.float16`, `cuda:0` or `batch-size`. Without any, `word`."""
+    """Returns our words for a word of another tool, such as `torch.float16`, `cuda:0` or `batch-size`.
+
+    If `word` is one of our `choices`, returns only `word`. Returns an empty list if there is no word of ours for it.
+    """
     text = str(word)[:MAX_WORD].lower()
     if text in choices:
         return [text]
@@ -91,9 +94,10 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
 
 
 def meant_by(word: object, every: Iterable[str]) -> list[str]:
-    """The words of `every` that `word` may mean.
+    """Returns the words in `every` that the user may have meant by `word`.
 
-    They are found by another tool's name; else by a similar spelling; else because `word` is a part of them.
+    These are our words for a word of another tool. If there are none, it is the word with the most similar spelling. If
+    no spelling is similar, it is the longest word that is a part of `word`.
     """
     from difflib import get_close_matches  # not at the top: few runs need it
 
@@ -109,7 +113,7 @@ def meant_by(word: object, every: Iterable[str]) -> list[str]:
 
 
 class UnknownChoiceError(UserError):
-    """An unknown word for a setting; the message lists the choices."""
+    """A setting has an unknown word as its value. The message lists the possible values."""
 
     def __init__(self, flag: str, value: object, choices: Iterable[str], meant: Iterable[str] = ()) -> None:
         listed = list(choices)
@@ -126,7 +130,7 @@ class WriteError(UserError):
 
 @contextmanager
 def writing_errors(what: object) -> Iterator[None]:
-    """Raises a WriteError, which names `what`, if the system refuses to write."""
+    """Raises a WriteError with `what` in its message if an OSError is raised inside the context."""
     try:
         yield
     except OSError as error:
@@ -134,7 +138,7 @@ def writing_errors(what: object) -> Iterator[None]:
 
 
 class RefusedError(UserError):
-    """The system refused a call. This is no defect of accelbench."""
+    """The operating system refused a call, for example because the disk is full. accelbench is not the cause."""
 
     def __init__(self, error: OSError, path: object = None) -> None:
         is_full = error.errno in DISK_FULL
@@ -152,7 +156,7 @@ class DownloadError(DataError):
 
 
 class ChangedError(UserError):
-    """The user's code or data changed during a sweep, so that its remaining cells would measure something else."""
+    """The user's code or data changed during a sweep. The remaining cells would measure something else."""
 
 
 class BusyError(UserError):
@@ -160,15 +164,15 @@ class BusyError(UserError):
 
 
 class UnsupportedError(Exception):
-    """This machine or engine can't run the cell. The cell is skipped; the message is the reason."""
+    """This machine or engine can't run the cell. The cell is skipped, and the message says why."""
 
 
 class InvalidError(UserError):
-    """Something else was measured than requested, or the numbers can't be true. They are not published."""
+    """The numbers of a cell are not published: they can't be true, or do not belong to the requested settings."""
 
 
 class Interrupted(KeyboardInterrupt):  # noqa: N818  # as Python's own
-    """The user has ended a sweep. `when` has the number of its records. `folder` has the records; empty without any."""
+    """The user has interrupted a sweep. `when` says how far it was. `folder` contains the records, if there are any."""
 
     def __init__(self, when: str, folder: str = "") -> None:
         super().__init__(f"Interrupted{when} {folder}".rstrip())
@@ -182,7 +186,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)  # no abbreviations: a mistyped flag must not set another one
 
     def error(self, message: str, meant: str = "") -> NoReturn:
-        """Raises a UserError with argparse's message, and with the choices or a similar flag."""
+        """Raises a UserError with argparse's message. The error also lists the choices, or a similar flag."""
         if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
         if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):

@@ -1,4 +1,4 @@
-"""Ends processes, and removes their temporary folder, when the process that started them ends or is killed."""
+"""Ends processes and removes their temporary folder if the process that started them ends or is killed."""
 
 import contextlib
 import ctypes
@@ -23,14 +23,14 @@ MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 
 def end_with_parent() -> None:
-    """Lets the kernel send this process SIGTERM when its parent ends."""
+    """Makes the kernel send SIGTERM to this process when its parent process ends."""
     # Otherwise the sweep of a killed `make repro` would continue unseen and block the next sweep.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
 def ending_as_ctrl_c() -> Iterator[None]:
-    """Makes SIGTERM raise KeyboardInterrupt inside the context. Does nothing in other threads than the main thread."""
+    """Makes SIGTERM raise KeyboardInterrupt inside the context. Works only in the main thread."""
     with contextlib.ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
             stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
@@ -38,12 +38,12 @@ def ending_as_ctrl_c() -> Iterator[None]:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends, unless a nearer process has this role."""
+    """Makes this process the new parent of each descendant whose parent ends (a "child subreaper" of Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_starter(end: Callable[[], None]) -> None:
-    """Starts a thread that calls `end` when the process that started this one through multiprocessing has ended."""
+    """Starts a thread that calls `end` after the process that started this one by multiprocessing has ended."""
     # The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
     starter = mp.parent_process()
     assert starter is not None, "not started through multiprocessing"
@@ -58,8 +58,8 @@ def end_with_starter(end: Callable[[], None]) -> None:
 def end_marked(mark: str) -> None:
     """Kills every process whose environment contains `mark`. Returns when none is left, or after `MARKED_S`.
 
-    Processes inherit their environment, so orphans are killed, too. The function reads the environment of every process
-    on the machine, which takes milliseconds.
+    Processes inherit their environment. Therefore orphans are also killed. This function reads the environments of all
+    processes on the machine, which takes milliseconds.
     """
     deadline = time.monotonic() + MARKED_S
     has_found = True
@@ -84,11 +84,11 @@ MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yields a new temporary folder for this process and its children, and removes it at the end of the block.
+    """Yields a new temporary folder for this process and its children. Removes the folder at the end of the context.
 
-    The folder is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process holds a lock on the
-    folder. If the process is killed, the kernel frees the lock. Each call first removes this user's folders without a
-    lock, and kills the processes that still use such a folder. Raises UserError: no folder can be made.
+    The folder is in TMPDIR, or in /tmp if TMPDIR's path is too long for a socket. This process locks the folder. If the
+    process is killed, the kernel unlocks the folder. The next call of this function removes all unlocked folders of the
+    user, and kills the processes that still use them. Raises UserError if no folder can be made.
     """
     name = PREFIX + secrets.token_hex(4)
     base = Path(tempfile.gettempdir()).absolute()

@@ -1,4 +1,4 @@
-"""A lock on a file, and a lock on the whole machine. The kernel frees a lock when its holder ends."""
+"""Locks: one on a file, and one for all measurements on the machine. If a process ends, the kernel frees its locks."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accelbench.errors import BusyError, UserError
 
-# An environment variable. Each text in it names another lock: sweeps with different texts do not wait for each other.
+# An environment variable with the name of the lock. Sweeps with different names do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
 RETRY_S = 0.1
 REMIND_S = 60.0  # after this time the message about waiting is repeated
@@ -22,19 +22,19 @@ REMIND_S = 60.0  # after this time the message about waiting is repeated
 
 @contextlib.contextmanager
 def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = None) -> Iterator[None]:
-    """Waits until the lock of all measurements on this machine is free, and holds it inside the context.
+    """Waits until the lock for all measurements on this machine is free. Holds the lock inside the context.
 
-    The lock is the name of an abstract Unix socket: the process that has bound the name holds the lock. Unlike a lock
-    file, this lock is shared by all users, by jobs with their own TMPDIR or /tmp, and by containers on the machine's
-    network. Nobody can replace it by a link or a pipe. But a process that measures nothing may bind the name, too. So
-    the message names the holder, and `VARIABLE` chooses another name. A container with its own network has another
-    lock.
+    The lock is the name of an abstract Unix socket. A process holds the lock while its socket has this name. All users
+    share this lock, including jobs with their own TMPDIR or /tmp, and containers on the machine's network. They would
+    not all share a lock file. Nobody can replace the lock by a link or a pipe. But a process that measures nothing may
+    also take the name. Therefore the message contains the holder's process id, and `VARIABLE` selects another name. A
+    container with its own network has its own lock.
 
     Args:
-        waiting: called with a message before the wait, and again after one minute, two, four and so on.
-        patience_s: longest wait; None: no limit.
+        waiting: called with a message before the wait, and then after 1, 2, 4, 8 ... minutes.
+        patience_s: the longest wait; None if there is no limit.
 
-    Raises BusyError: the lock is not free after `patience_s`.
+    Raises BusyError if the lock is not free after `patience_s`.
     """
     address = _address()
     patience_s = math.inf if patience_s is None else patience_s
@@ -48,11 +48,11 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
                     client.connect(address)
                 waited_s = time.monotonic() - began_s
                 if waited_s >= patience_s:
-                    raise BusyError(f"another measurement ({_holder(client)}) is under way for {waited_s:.0f} s")
+                    raise BusyError(f"another measurement ({_holder(client)}) still runs after {waited_s:.0f} s")
                 if waited_s >= next_s:
                     so_far = f"{waited_s / 60:.0f} min so far"
                     waiting(
-                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}: two at once would "
+                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}. Two at once would "
                         f"disturb each other. If that process measures nothing, set {VARIABLE}=mine for another lock."
                     )
                     next_s = max(REMIND_S, 2 * waited_s)
@@ -81,20 +81,20 @@ def _bind(server: socket.socket, address: str) -> bool:
 
 
 def _holder(client: socket.socket) -> str:
-    """The process that holds the lock, as text; unknown without a connection, or if it is in another container."""
+    """Returns the holder as text. Its id is unknown if there is no connection, or if it is in another container."""
     pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return f"process {pid or 'unknown'}"
 
 
 @contextlib.contextmanager
 def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
-    """Holds the lock file `path` inside the context. The file's text is the holder's process id.
+    """Holds a lock on the file `path` inside the context. Writes the process id of the holder to the file.
 
     Args:
-        what: what a holder does, as messages name it.
-        patience_s: longest wait for another holder.
+        what: what the holder of this lock does, for messages.
+        patience_s: the longest wait for another process that holds the lock.
 
-    Raises BusyError: another process still holds the lock. Raises UserError: `path` exists, but is no file.
+    Raises BusyError if another process holds the lock after this wait. Raises UserError if `path` is not a file.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: not a file, so it can't be locked: move it away")

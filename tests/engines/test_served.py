@@ -85,7 +85,7 @@ def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypat
     target = "Tokens" if batch == "ragged_tokens" else "Scaled"
     with pytest.raises(
         UserError,
-        match=r"model\.batch=own_code\..* for one and for \d samples have the shapes \(.*\):.* set model\.collate",
+        match=r"model\.batch=own_code\..* for one and for \d samples have the shapes \(.*\)\..* set model\.collate",
     ):
         engine.run(own_cell(target, batch, **SERVES), tmp_path)
 

@@ -69,7 +69,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
     (folder / place / "both.py").write_text("class Net: pass\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
     check("both.Net")
-    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would not run the same both"):
+    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would not run this copy of both"):
         check("both.Net", "/new")
     (folder / "both.py").write_text("class Net: pass\n")
     check("both.Net", "/new")
@@ -77,7 +77,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
 
 def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_package_of_its_name(folder):
     there = str(make_environment(folder / "new", space="1.0"))
-    with pytest.raises(UserError, match=r"would not run the same space.* A folder of code needs an __init__.py"):
+    with pytest.raises(UserError, match=r"would not run this copy of space.* A package needs an __init__.py"):
         check("space.nets.Net", there)
     (folder / "space/__init__.py").touch()
     check("space.nets.Net", there)

@@ -239,7 +239,7 @@ ACCIDENTS = [
     accident("KeepsNumpy", UNSURE),
     accident("Remembers", "equal|same|memoised|repeat", batch="accidents.remembered", pipeline=Pipeline.fresh),
     accident("Plain", "equal|same|memoised|repeat", where="networks", batch="accidents.remembered", pipeline=Pipeline.fresh, quick="infer"),
-    accident("StaysInTraining", "in training mode, although it infers", quick="infer"),
+    accident("StaysInTraining", "layers in training mode during inference", quick="infer"),
     # training
     accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.zero_rate", note="zero rate"),
     accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.of_another", note="of another", quick="train"),
@@ -248,7 +248,7 @@ ACCIDENTS = [
     accident("Detaches", NO_GRADIENTS, modes="train", quick="train"),
     accident("AllFrozen", "empty parameter list", modes="train"),
     accident("FreezesLate", NO_GRADIENTS, modes="train"),
-    accident("StaysInEval", "in evaluation mode, although it trains", modes="train", quick="train"),
+    accident("StaysInEval", "layers in evaluation mode during training", modes="train", quick="train"),
     accident("EverySecond", NO_GRADIENTS + "|" + UNSURE, modes="train", quick="train"),
     accident("EveryFourth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
     accident("EveryTenth", NO_GRADIENTS + "|" + UNSURE, modes="train"),

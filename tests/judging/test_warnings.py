@@ -58,7 +58,7 @@ THROTTLED = blocks([0.1, 0.101, 0.099, 0.1, 0.15, 0.151])  # at the end, which i
 JUMPING = blocks([0.1, 0.1, 0.08, 0.1, 0.1, 0.13])  # one slow block, which its interval reaches
 UNEVEN = "the overall speed differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
-STEP = "single steps suggest 25,000 samples/s, blocks "
+STEP = "single steps suggest 25,000 samples/s, but blocks "
 FAULTS = "try allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
 SLOWED = sampled(
     *range(4),
@@ -82,7 +82,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         ({"blocks": GROWING, "latency_s": [0.028] * 20}, "doubt", ("the speed changed by -1",)),
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
         ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "note", ("8 of 100 steps are outliers",)),
-        ({"clock_drift": 0.01}, "doubt", ("the clock's speed differed by +1.00 % from the machine's raw clock",)),
+        ({"clock_drift": 0.01}, "doubt", ("the clock's speed differed by +1.00 % from the raw clock's speed",)),
         ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("try more threads: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
@@ -100,7 +100,7 @@ HOT = ("the CPU quota was used up for 0.5 s", "the CPU's temperature slowed it d
         (busy(170.0), "doubt", ("its threads wanted 1.7 cores, but threads=1: another library",)),
         (busy(20.0, 180.0), "doubt", ("its threads wanted 2.0 cores, but threads=1: another library",)),
         (busy(170.0, protocol=Protocol.server), "doubt", ()),
-        (shared(0.5), "doubt", ("50 % of the test images are training images, too: the accuracy may be",)),
+        (shared(0.5), "doubt", ("50 % of the test images are also training images: the accuracy may be",)),
         (shared(0.5, stand_in=True), "doubt", ()),
         (with_faults(58000.0, 52.0, device=Device.gpu), None, ()),
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason

@@ -99,14 +99,14 @@ def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():
 
     assert compared(masked(BATCH, 0), builds(masked)).error == 0.0
     (defect,) = compared([BATCH], builds(masked)).defects
-    assert "differs by values that are finite in only one of the two" in defect
+    assert "differs by values that are finite in only one of the outputs" in defect
 
 
 @pytest.mark.parametrize("output", [right(BATCH[:2]), [*right(BATCH), BATCH]])
 def test_another_structure_is_a_warning(output):
     findings = compared(output)
     assert (findings.error, findings.defects) == (None, [])
-    assert "the output has another structure" in findings.warnings[0]
+    assert "the output's tensors have the shapes" in findings.warnings[0]
 
 
 @pytest.mark.parametrize(("num_other", "is_right"), [(0, True), (1, True), (4, False)])
@@ -195,7 +195,7 @@ def trained(num_changed=0, **changes):
     [
         ({"learning_rates": [0.0]}, "(the learning rate is 0)"),
         ({"gradients": set()}, "(the weights have no gradients)"),
-        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(the weights have gradients, but the optimiser has other"),
+        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(the weights have gradients, but the optimiser updates other"),
         ({}, "in the measured steps"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
         (1, {"gradients": {"a"}}, "3 of 4 tensors (b, c, d)"),
         (0, {"num_steps": 2, "cycle": 8}, "gradients may be accumulated over more steps"),
         (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),
-        (4, {"evaluating": ["norm"]}, "in evaluation mode, although it trains: norm"),
+        (4, {"evaluating": ["norm"]}, "layers in evaluation mode during training: norm"),
         (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),
     ],
 )

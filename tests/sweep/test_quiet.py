@@ -142,5 +142,5 @@ def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(loaded, projec
     (sweep,) = read.read_all(project / "runs/test")
     assert "other processes used 121 % of a core during the measurement" in sweep.cells[0].row["warnings"]
     monkeypatch.setenv("ACCELBENCH_BUSY", "yes")
-    with pytest.raises(UserError, match="ACCELBENCH_BUSY=yes: unknown value. Use allowed to count cells"):
+    with pytest.raises(UserError, match="ACCELBENCH_BUSY=yes: unknown value. Use allowed to accept cells"):
         loaded([make_cell()], busy=1)

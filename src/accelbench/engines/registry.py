@@ -1,11 +1,10 @@
-"""Describes the host process of a cell: the engine's module, the early imports and the environment variables.
+"""Describes the host process of a cell: the engine's module, the modules to preload, and the environment variables.
 
-Each engine is a folder beside this file. The folder's name is the engine's word in `vocab.Engine`. The folder's
-`spec.py` defines `host_spec(cell) -> HostSpec` and imports no framework. The engines in `vocab.EXPORTING` share
-`exported/spec.py`.
+Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. Its `spec.py` defines
+`host_spec(cell) -> HostSpec`, and imports no framework. The engines in `vocab.EXPORTING` share `exported/spec.py`.
 
-The modules that all engines share import no engine's folder. Therefore a cell depends only on these modules, on the
-folder of its engine, and on the folders that this engine imports.
+The modules directly in this folder do not import an engine's folder. Therefore the code of a cell consists of these
+modules, the folder of its engine, and the folders that this engine imports.
 """
 
 import importlib
@@ -48,8 +47,8 @@ class HostSpec:
     """The description of a host. A host is a process that forks the processes of cells.
 
     Cells with equal `exported_as` can load the same exported network. The engine's function
-    `export(cell, data_folder, folder)` writes that network in a separate process. If the engine exports no networks,
-    `exported_as` is None.
+    `export(cell, data_folder, folder)` writes this network in a separate process. `exported_as` is None if the engine
+    exports no networks.
     """
 
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
@@ -67,7 +66,7 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`, as the `spec.py` of its engine describes it. Adds the variables of the cell's allocator."""
+    """Returns the host that the engine's `spec.py` describes for `cell`, with the variables of the cell's allocator."""
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}

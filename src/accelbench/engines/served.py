@@ -1,4 +1,4 @@
-"""Serves requests with a cell's run: creates and warms up the workers, and records the raw times."""
+"""Serves requests with the network of a cell: creates workers, warms them up, and records the raw times."""
 
 import time
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ LEAST_WARM = 2  # fewest steps of full batches in a warm-up
 
 
 def powers_up_to(most: int) -> list[int]:
-    """The powers of two below `most`, and `most`. A network that is compiled for each batch size uses only these."""
+    """Returns the powers of two below `most`, and `most`. A network that is compiled per batch size uses only these."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
 
 
 def batch_of(run: "CellRun", pool: Sequence[Any], size: int) -> Any:
-    """Joins the first `size` requests of `pool` into one batch. If the pool has fewer requests, they are repeated."""
+    """Joins the first `size` requests of `pool` into one batch. If `pool` has fewer requests, repeats them."""
     return run.joined([pool[index % len(pool)] for index in range(size)])
 
 
@@ -57,11 +57,11 @@ class Worker:
         return result
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
-        """Warms up the calling thread. Returns the seconds of each full batch.
+        """Warms up the calling thread. Returns a list with the seconds of every full batch.
 
-        First, it computes one batch of each size in `sizes`, the largest size first. Then it computes one batch of each
-        size in `further`, while time allows. At last, it computes full batches. All sizes are warmed up, because some
-        libraries prepare each batch size once in each thread.
+        The thread computes one batch of each size in `sizes`, from large to small. If time is left, it computes one
+        batch of each size in `further`. Then it repeats full batches. The other sizes are necessary because some
+        libraries prepare every batch size once per thread.
         """
 
         def seconds_of(size: int) -> float:
@@ -83,7 +83,7 @@ class Worker:
 
 
 def serve(run: "CellRun", step: Step) -> None:
-    """Serves requests by the cell's protocol. Stores the raw times, defects and changed settings in `run`."""
+    """Serves requests as the cell's protocol says. Stores the raw times, defects and changed settings in `run`."""
     cell = run.cell
     timing = run.timing
     pool = run.requests(NUM_REQUESTS)
@@ -122,7 +122,7 @@ def serve(run: "CellRun", step: Step) -> None:
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
-    """Stores when requests were served. If `protocol=offline`, stores blocks of samples too."""
+    """Stores the interval in which requests were served. If `protocol=offline`, also stores blocks of samples."""
     if (done := np.sort(served.done[served.done >= 0])).size == 0:
         return
     since_boot_s = boot_s() - time.monotonic()
@@ -135,7 +135,8 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
     """Groups batches into blocks of at least `Window.block_s`.
 
-    `done` has the times when the samples ended, in nanoseconds, ascending. `began` is when the first batch began.
+    `done` contains the end time of each sample in ascending order. `began` is the time when the first batch began. The
+    times are in nanoseconds.
     """
     ends, nums = np.unique(done, return_counts=True)  # all samples of a batch end at the same time
     blocks, first = list[Block](), 0

@@ -25,8 +25,8 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 def dotted_path(text: str) -> str:
     """Converts the name of a file or an entry point to a dotted path. Returns "" if the name can't be converted.
 
-    The names nets.py:MyNet, nets:MyNet and ./nets/MyNet become nets.MyNet. If MyNet is the first network in the file
-    nets.py, nets.py becomes nets.MyNet too.
+    nets.py:MyNet, nets:MyNet and ./nets/MyNet are converted to nets.MyNet. The name of a file, nets.py, is converted to
+    nets.MyNet if MyNet is the first network in this file.
     """
     module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
     file = f"{module}.py"
@@ -38,9 +38,9 @@ def dotted_path(text: str) -> str:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Checks `path`, the value of the setting `flag`.
+    """Raises UserError if `path`, the value of the setting `flag`, is not a dotted path.
 
-    Raises UserError if `path` is not a dotted path, or if it leads into Python's standard library.
+    Also raises UserError if the path begins with a module of Python's standard library.
     """
     root, dot, _ = path.partition(".")
     if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
@@ -52,9 +52,9 @@ def check_path(flag: str, path: str) -> None:
 
 
 def import_path(flag: str, path: str) -> Callable[..., Any]:
-    """Imports the class or function that `path` names, but does not call it. `flag` is the setting with this path.
+    """Imports the class or function at the dotted path `path`, but does not call it. `flag` is the setting's name.
 
-    Raises UserError if `path` names no class or function, or if Python's standard library defines it.
+    Raises UserError if there is no class or function at `path`, or if it belongs to Python's standard library.
     """
     check_path(flag, path)
     module, _, name = path.rpartition(".")
@@ -85,9 +85,9 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
     """Imports the class or function `model.target`.
 
-    `network` is the framework's base class of networks; messages call it `named`. Raises UserError if the import fails.
-    Unless `model.factory` is true, the target must be a subclass of `network`, or a function with a return annotation
-    that is such a subclass. Raises UserError if it is neither.
+    `network` is the framework's base class of networks. `named` is its name in messages. Raises UserError if the import
+    fails. If `model.factory` is false, the target must be a subclass of `network`, or a function whose return
+    annotation is such a subclass. If it is neither, raises UserError.
     """
     target = import_path("model.target", model.definition)
     if not (model.factory or _is_network(target, network) or _is_network(_returned_by(target), network)):
@@ -97,9 +97,9 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 
 
 def lightning_package(kind: type, base: str) -> str | None:
-    """The package of Lightning that defines a parent class of `kind`: `lightning.pytorch` or `pytorch_lightning`.
+    """Returns the package that defines the Lightning class `base`, if `kind` is derived from this class.
 
-    `base` is the name of the parent class. None if no parent class of this name comes from Lightning.
+    The package is `lightning.pytorch` or `pytorch_lightning`. Returns None if `kind` is not derived from `base`.
     """
     for parent in kind.__mro__:
         root = parent.__module__.partition(".")[0]
@@ -113,7 +113,7 @@ def _is_network(target: object, network: type) -> bool:
 
 
 def _returned_by(target: Callable[..., object]) -> object:
-    """The type in a function's return annotation. None if the annotation is missing or can't be evaluated."""
+    """Returns a function's return annotation. Returns None if it is missing or can't be evaluated."""
     try:
         return get_type_hints(target).get("return")
     except Exception:

@@ -1,9 +1,9 @@
 """Estimates how long cells will take, within a factor of two.
 
-If a cell was measured here, it takes as long as the last time. For another cell, the time of a step comes from records
-of the same work at another batch size. Without such records, the time of a step is the number of operations divided by
-the speed that networks reach. This speed is a share (`SHARE`) of the device's ceiling. If the operations were not
-counted, the time is unknown.
+If the same cell was measured on this machine, the estimate is the duration of its latest run. Otherwise the estimate
+follows from the time of a step. This time comes from a record of the same work with any batch size. If there is none,
+the time of a step is its number of operations divided by the speed that networks usually reach: the device's ceiling,
+multiplied by `SHARE`. If the operations were not counted, the duration is unknown.
 """
 
 import math
@@ -39,8 +39,9 @@ from accelbench.schema.vocab import (
 from accelbench.schema.workload import DataSpec
 from accelbench.serving.server import ONE_AT_A_TIME
 
-NUM_CHECK_STEPS = 3  # steps after the timed ones, which count the work and check the outputs
-EVALUATION = 1 / 3  # time of a sample in an evaluation over its time in training: an evaluation has no backward pass
+NUM_CHECK_STEPS = 3  # steps after the timed ones: they count the work and check the outputs
+# A sample's time in an evaluation, divided by its time in training. An evaluation has no backward pass.
+EVALUATION = 1 / 3
 REPEATED = {"seed", "repeat"}  # settings that do not change a cell's duration
 # Settings that may change the number of steps, but not the work of a step for each sample.
 COUNTS = REPEATED | {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epochs", "breakdown_s"}
@@ -68,7 +69,7 @@ class Length:
         return Length(self.seconds + other.seconds, self.num + other.num, self.num_unknown + other.num_unknown)
 
     def __str__(self) -> str:
-        """The duration as text, such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
+        """Returns the duration as text, such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
         if not self.num:
             return "0 s"
         length = f"about {duration(max(1.0, self.seconds))}"
@@ -79,9 +80,9 @@ class Length:
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds of all steps of `cell`, if one step takes `step_s`.
+    """Returns the seconds that all steps of `cell` take together, if one step takes `step_s`.
 
-    `num_samples`: the number of samples in the training set and in the test set.
+    `num_samples` contains the number of training samples and the number of test samples.
     """
     if cell.protocol in EPOCHS:  # an upper bound for a training to a target, which may reach it earlier
         num_train, num_test = num_samples
@@ -107,7 +108,7 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
 
 
 def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
-    """Seconds of a step in the steady state; None if no such step was measured."""
+    """Returns the mean seconds of a step in the steady state. Returns None if no such step was measured."""
     if measured.blocks:
         return sum(block.seconds for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
     if epochs := measured.steady_epochs:
@@ -126,7 +127,7 @@ class Inputs:
 
 
 class Evidence:
-    """The basis of estimates: durations of finished cells, the ceilings of devices, and the operations of networks."""
+    """What estimates are based on: durations of finished cells, ceilings of devices, and operations of networks."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.ceilings: dict[Device, Ceilings] = {}
@@ -153,14 +154,14 @@ class Evidence:
         self.learn(cell, measured.work)
 
     def learn(self, cell: Cell, work: Work | None) -> None:
-        """Adds the operations of one step of the cell's network, if they were counted."""
+        """Stores the operations that the cell's network needs per sample, if the operations were counted."""
         if work is not None and work.flops is not None:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells without a record of their work, except cells with the user's code.
+        """Returns the cells that have neither a record of their own nor a record of the same work.
 
-        An estimate can't run such code.
+        Cells with the user's code are left out, because an estimate must not run the user's code.
         """
         return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
 
@@ -168,7 +169,7 @@ class Evidence:
         return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
 
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
-        """For each network whose operations are unknown, the cell of `cells` with the smallest batch."""
+        """Returns one cell for every network whose operations are unknown: the cell with the smallest batch."""
         smallest: dict[str, Cell] = {}
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if cell.mode != Mode.generate and _network(cell) not in self._flops:  # counting it takes too long
@@ -176,7 +177,7 @@ class Evidence:
         return list(smallest.values())
 
     def counted_as(self, cell: Cell) -> Cell:
-        """A cell whose operations are counted in place of `cell`: its network in PyTorch, in fp32, on random images."""
+        """Returns a replacement for `cell` to count operations: the same network in PyTorch, fp32, on random images."""
         model = replace(cell.model, weights=Weights.none.value)
         if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
             model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
@@ -186,7 +187,7 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """The duration of `cell`. With `waits`, it includes the start of a host process and the network's export."""
+        """Returns the duration of `cell`. If `waits` is true, it includes the host's start and the network's export."""
         start_s = START_S if waits else 0.0
         if waits and cell.engine == Engine.aotinductor:  # the export compiles the network
             start_s += COMPILED_S
@@ -215,7 +216,7 @@ class Evidence:
         return fixed_s + expected_s(cell, step_s, num_samples)
 
     def _step_s(self, cell: Cell) -> float | None:
-        """Seconds of a step, from another cell with the same work, or from the counted operations. None if unknown."""
+        """Returns the seconds of a step, from a cell with the same work or from the operations. None if unknown."""
         if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
             batch_size, step_s = measured
             return step_s * cell.batch_size / batch_size
@@ -235,22 +236,22 @@ class Evidence:
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
-    """A key that is equal for cells with the same host process and the same exported network.
+    """Returns a key that is equal for all cells that use the same host process and the same exported network.
 
-    Only the first of these cells waits until the host has started and the network is exported.
+    Of the cells with the same key, only the first waits for the host's start and the network's export.
     """
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
 
 
 def _network(cell: Cell) -> str:
-    """A key that is equal for cells with the same network, mode and data, on any device or engine."""
+    """Returns a key that is equal for cells with the same network, mode and data. Device and engine may differ."""
     model = plain(replace(cell.model, weights="", learning_rate=1.0))
     return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
-    """The evidence in the newest records of `machine` in the project's folder `root`."""
+    """Returns the evidence in the newest records of the project in `root`. Only records of `machine` are used."""
 
     def modified_s(path: Path) -> float:
         try:
@@ -265,7 +266,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """The duration of each cell, in order. A host that a cell in `started` has already started costs no time."""
+    """Returns the duration of each cell, in order. The start of hosts that cells in `started` use is not included."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:

@@ -1,7 +1,7 @@
-"""The fingerprint of a machine, and the identity of a record: the digest of everything that its numbers depend on.
+"""Computes the fingerprint of a machine, and the identity of a record.
 
-The fingerprint contains the digest of the measuring code: of all files in `ROOMS` and of the engine's files. After any
-edit of these files, the cells are measured again.
+The identity is the digest of everything that the record's numbers depend on. The fingerprint contains the digest of the
+measuring code: the files in `ROOMS` and the engine's files. After any edit of these files, cells are measured again.
 """
 
 import os
@@ -36,12 +36,12 @@ DRIVER = "nvidia-driver"
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
-    """The fingerprint of this machine, as plain JSON values. Records with equal fingerprints are comparable.
+    """Returns the fingerprint of this machine, as plain JSON values. Records with equal fingerprints are comparable.
 
-    `machine` describes the hardware, and `versions` the computing libraries. `variables` has the environment variables
-    that tune these libraries (`schema.secrets.kept`). `code` is the `code_digest` of `engine`, or of all engines if
-    `engine` is None. The fingerprint does not depend on load, time or host name. Only the major and the minor number of
-    the kernel's version count.
+    The entry `machine` describes the hardware, and `versions` the libraries that compute. `variables` contains the
+    environment variables that tune these libraries (`schema.secrets.kept`). `code` is the `code_digest` of `engine`. If
+    `engine` is None, it is the digest of all engines. The fingerprint contains only the major and the minor number of
+    the kernel's version. It does not depend on load, time or host name.
     """
     try:
         gpus = visible_gpus()
@@ -78,7 +78,7 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for a cell. If `cell.python` names another interpreter, its versions are those there."""
+    """Returns the fingerprint for a cell. If `cell.python` is set, the versions are those of that interpreter."""
     if cell.python is None:
         return dict(fingerprint)
     interpreter = interpreters.look(cell.python)
@@ -87,8 +87,8 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {**fingerprint, "machine": {**fingerprint["machine"], "python": interpreter.version}, "versions": versions}
 
 
-# The folders and files whose code may change a measured number. The files directly in engines/ and the folder of the
-# cell's engine count, too.
+# The folders and files whose code may change a measured number. `measuring_files` adds the files directly in engines/,
+# and the folder of the cell's engine.
 ROOMS = (
     *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
     *("judging/roofline.py", "judging/verdict.py"),
@@ -101,9 +101,9 @@ BUILT_ON = {Engine.lightning: ("pytorch",), **dict.fromkeys(EXPORTING, ("exporte
 
 
 def code_digest(package: Path, engine: Engine | None = None) -> str:
-    """The SHA-256 of the code that measures the cells of `engine`. Without an engine, the code of all engines counts.
+    """Returns the SHA-256 of the `measuring_files` of `engine`; if it is None, of all engines.
 
-    Raises FileNotFoundError: `package` contains no such code.
+    Raises FileNotFoundError if `package` contains no such files.
     """
     paths = sorted(set(measuring_files(package, engine)))
     if not paths:
@@ -112,7 +112,7 @@ def code_digest(package: Path, engine: Engine | None = None) -> str:
 
 
 def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
-    """The files of the code that measures the cells of `engine`. Without an engine, the code of all engines counts."""
+    """Returns the files with the code that measures cells of `engine`. If `engine` is None, includes all engines."""
     files = list(package.glob("engines/*.py"))
     engines = ["*"] if engine is None else [engine.value, *BUILT_ON.get(engine, ())]
     for place in (*ROOMS, *(f"engines/{name}" for name in engines)):
@@ -121,21 +121,21 @@ def measuring_files(package: Path, engine: Engine | None = None) -> list[Path]:
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The identity of a cell's record: the digest of everything that its numbers depend on.
+    """Returns the identity of a cell's record: the digest of everything that the record's numbers depend on.
 
-    The digest covers the settings, the data set, the allocator, the fingerprint of the engine, the versions of the
+    The digest covers the settings, the data set, the allocator, the fingerprint, the versions of libraries in the
     cell's interpreter, and the user's code and weights.
 
-    Raises UserError: the user's code or weights are missing or not readable.
+    Raises UserError if the user's code or weights are missing or can't be read.
     """
     environment = {**of_cell(cell, fingerprint), **own_files(cell)}
     return digest({"settings": cell.settings(), "data": data.digest, "environment": environment})
 
 
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
-    """The entry `files` of an environment: a digest for each setting that names user's code, weights or an allocator.
+    """Returns the entry `files` of an environment: digests of the user's code, the user's weights and the allocator.
 
-    Empty if no setting names a file. Raises UserError: see `identity`.
+    Returns an empty mapping if the cell uses no such file. Raises UserError like `identity`.
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
@@ -146,7 +146,7 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
 
 
 def _weights_digest(path: Path) -> str:
-    """The SHA-256 of a file of weights. Raises UserError: the file can't be read."""
+    """Returns the SHA-256 of a file of weights. Raises UserError if the file can't be read."""
     try:
         stat = path.stat()
         return _digest_of(path, stat.st_mtime_ns, stat.st_ino)
@@ -160,15 +160,15 @@ def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
 
 
 def git_variables() -> dict[str, str]:
-    """This process's environment variables, except the variables that a git hook sets for its own repository."""
+    """Returns this process's environment variables, without those that a git hook sets for its own repository."""
     return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """The state of the git checkout at `root`. The identity of a record does not depend on it.
+    """Returns the state of the git checkout at `root`. The identity of a record does not depend on this state.
 
-    Its entries are `revision`, `branch` (None if HEAD is detached) and `dirty` (whether tracked files differ from the
-    commit). Empty without a checkout, or if git does not answer within `GIT_S`.
+    The entries are `revision`, `branch` (None if HEAD is detached) and `dirty` (true if tracked files differ from the
+    commit). Returns an empty mapping if `root` is no checkout, or if git does not answer within `GIT_S`.
     """
     # dvc.lock is left out, because DVC writes it while it runs. Untracked files are left out, because the digest of the
     # code covers them.

@@ -1,6 +1,6 @@
-"""Finds the files of the user's code that cells name, and computes their digest.
+"""Finds the files of the user's code that cells use, and computes the digest of these files.
 
-This module reads the code only as text and does not import it. So it needs no lock.
+This module reads the code as text, and does not import it. Therefore it needs no lock.
 """
 
 import ast
@@ -27,9 +27,9 @@ VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for 
 
 @cache  # `folder` is in the cache's key: in a worktree, the same path is other code
 def source_digest(flag: str, path: str, folder: Path) -> str:
-    """The sha256 of the names and contents of `source_files` in the working folder `folder`.
+    """Returns the sha256 of the names and contents of the `source_files`. `folder` is the current folder.
 
-    Raises UserError: `source_files` raises it, or a file can't be read.
+    Raises UserError like `source_files`, and if a file can't be read.
     """
     total = hashlib.sha256()
     try:
@@ -41,15 +41,15 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """Name -> source file, for the user's class or function at a dotted path.
+    """Returns name -> source file for the code of the user's class or function at the dotted path `path`.
 
-    The files are the module of the class or function, and all modules that this module imports. Installed packages do
-    not count. But if `path` itself names an installed package, all files of this package count.
+    The files are the module of the class or function, and all modules that it imports, directly or indirectly. Modules
+    of installed packages are left out. But if `path` itself is in an installed package, all files of it are returned.
 
-    A module may import modules that its text does not name. Then all files of the package count, or, if the module is
-    in no package, all modules of its folder. The current folder is searched before Python's path.
+    A module's text may not show all its imports. In this case, all files of its package are returned. If it is in no
+    package, all modules in its folder are returned. The current folder is searched before Python's path.
 
-    Raises UserError: there is no such package. The message names the setting `flag`.
+    Raises UserError if there is no such package or module. The message names the setting `flag`.
     """
     name = path.partition(".")[0]
     spec = PathFinder.find_spec(name, ["", *sys.path])
@@ -69,9 +69,9 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """The files of the module at `path` and of all modules that it imports from `homes`.
+    """Returns the files of the module at `path`, and of all modules in `homes` that it imports.
 
-    Empty if the text of a module does not show all of its imports.
+    Returns an empty mapping if the text of one of these modules may not show all its imports.
     """
     files: dict[Path, Path] = {}
     todo = [path]
@@ -91,7 +91,7 @@ def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
 
 
 def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yields the name and the file of each package in a dotted path, then of the module."""
+    """Yields the name and the file of every package in a dotted path, and then those of the module."""
     place = Path()
     for part in path.split("."):
         place /= part
@@ -104,7 +104,7 @@ def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """The dotted paths that a module's text imports, except Python's own modules. `package`: names of its packages."""
+    """Returns the dotted paths that a module imports, without Python's own. `package` is the module's package."""
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -117,7 +117,7 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises UserError if the user's code is missing, or if the interpreter `python` would run another copy of it."""
+    """Raises UserError if the user's code is missing, or if a cell's interpreter would not run the copy found here."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # raises if the code is missing
         _check_name(flag, path)
@@ -125,13 +125,13 @@ def check_own_code(cells: Iterable[Cell]) -> None:
         # The identity has the digest of the copy here, so the other interpreter must run the same copy.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
             raise UserError(
-                f"{flag}={path}: python={python} would not run the same {name}: put its source into the working "
-                "folder, or into a folder of PYTHONPATH that is no site-packages. A folder of code needs an __init__.py"
+                f"{flag}={path}: python={python} would not run this copy of {name}: put its source into the working "
+                "folder, or into a folder of PYTHONPATH other than site-packages. A package needs an __init__.py"
             )
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises UserError if the module of a dotted path surely does not contain the last name of the path."""
+    """Raises UserError if the text of the module shows that it does not define the last name of the dotted path."""
     module, _, name = path.rpartition(".")
     place = module.replace(".", "/")
     files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]

@@ -1,4 +1,4 @@
-"""Plans the cells of a sweep: decides the name of each cell's record, and whether this machine skips the cell."""
+"""Plans the cells of a sweep. Decides for each cell how its record is named, and whether this machine skips it."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +26,14 @@ from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
 @dataclass(frozen=True)
 class Planned(WantedCell):
-    """A cell with the identity of its record, and the reason why it is skipped. Without a reason, the cell runs."""
+    """A cell with the identity of its record. If `skip_reason` is not None, the cell is skipped."""
 
     identity: str = ""
     skip_reason: str | None = None
 
     @classmethod
     def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
-        """The planned cell. Its record's name consists of the cell's id and the beginning of the identity."""
+        """Returns the planned cell. The name of its record is the cell's id plus the beginning of the identity."""
         return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
 
@@ -41,7 +41,7 @@ report_on = cache(look)  # the report on a device of this machine, made once per
 
 
 def skip_reason(cell: Cell) -> str | None:
-    """Why this machine skips the cell; None: it runs."""
+    """Returns the reason why this machine skips the cell. Returns None if the cell runs."""
     driver = {}
     if cell.python is not None and cell.device == Device.gpu:  # the GPU's driver must fit the torch of this interpreter
         driver = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
@@ -49,15 +49,15 @@ def skip_reason(cell: Cell) -> str | None:
 
 
 def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why a sweep on this machine skips the cell; None: it runs. See `why_unfit` for `shape` and `num_train`."""
+    """Returns why a sweep on this machine skips the cell, or None. See `why_unfit` for `shape` and `num_train`."""
     return why_unfit(cell, shape, num_train) or skip_reason(cell)
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Cell id -> cell, in the order in which cells run. Equal cells are listed once.
+    """Returns cell id -> cell, in the order in which the cells run. Equal cells have only one entry.
 
-    Every cell runs once before any cell is repeated. So a slow change of the machine affects all cells alike. Trainings
-    to a target all run with one seed before any of them runs with the next seed.
+    Every cell runs once before any cell is repeated. Therefore a slow change of the machine affects all cells alike.
+    Within a repeat, all trainings to a target run with one seed before any of them runs with the next seed.
     """
     ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
     return {cell.id: cell for cell in ordered}
@@ -100,10 +100,10 @@ class Prepared:
     node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, cell: Cell) -> dict[str, Any]:
-        """The environment in the cell's record.
+        """Returns the environment for the cell's record.
 
-        The environment has the fingerprint (machine, versions, variables, code), the digests of the user's files, the
-        state of the git checkout, and the node of a cluster.
+        It contains the fingerprint (machine, versions, variables, code), the digests of the user's files, the state of
+        the git checkout, and the node if the cell runs on a cluster.
         """
         # If the cell has another interpreter, `home` has the machine and versions of accelbench's own environment.
         of_engine = self.fingerprints[cell.engine]
@@ -116,7 +116,7 @@ class Prepared:
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, identity: str) -> Path | None:
-        """The user's file that changed last. None if no file changed: the cell still has the identity `identity`."""
+        """Returns None if the cell still has this identity. Otherwise, returns the user's file that changed last."""
         source_digest.cache_clear()
         with suppress(UserError):  # a file of the user is gone
             if self.process(cell).identity == identity:
@@ -131,10 +131,10 @@ class Prepared:
 def check_request(cells: Sequence[Cell]) -> None:
     """Checks the request for a sweep.
 
-    Raises UserError: `cells` have several data sets, no cell fits its data, the user's code is missing, or `python` is
-    no interpreter.
+    Raises UserError if `cells` have several data sets, if no cell fits its data, if the user's code is missing, or if
+    the setting `python` is not an interpreter.
 
-    The check needs no lock. So it runs before accelbench waits for another measurement to end.
+    This check needs no lock. Therefore it runs before accelbench waits for the end of another measurement.
     """
     data_name(cells)
     check_fits(cells)
@@ -151,7 +151,7 @@ def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int
 
 
 def data_name(cells: Sequence[Cell]) -> str:
-    """The name of the data set that all `cells` use. Raises UserError: they use several data sets."""
+    """Returns the name of the data set that all `cells` use. Raises UserError if they use several data sets."""
     models: dict[str, dict[str, None]] = {}
     for cell in cells:
         models.setdefault(cell.data.name, {})[cell.model.name] = None
@@ -162,9 +162,9 @@ def data_name(cells: Sequence[Cell]) -> str:
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
-    """The data set that all `cells` use, and its folder.
+    """Returns the data set that all `cells` use, and the folder of this data set.
 
-    Raises UserError: the cells use several data sets, or the data set is not prepared.
+    Raises UserError if the cells use several data sets, or if the data set is not prepared.
     """
     name = data_name(cells)
     folder = place.data / name
@@ -177,7 +177,7 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """The data of the user's DataModule or LightningModule. The digest covers only the code, not the arguments."""
+    """Describes the data of the user's DataModule or LightningModule. The digest covers its code, but not its data."""
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells
@@ -191,7 +191,7 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
-    """Plans `cells` on this machine's data and environment. Raises as `data_of` does."""
+    """Plans `cells` for the data and the environment of this machine. Raises the same errors as `data_of`."""
     # In a notebook, the user's code and packages may change between two calls.
     interpreters.look.cache_clear()
     source_digest.cache_clear()

@@ -1,4 +1,4 @@
-"""Decides whether a cell can run on this machine. Supplies the facts for the rules of `rules/combinations.py`."""
+"""Decides whether a cell can run on this machine. Collects the facts that the rules in `rules/combinations.py` need."""
 
 import math
 import os
@@ -36,15 +36,15 @@ EXTRAS["torch_xla"] = "xla"
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or would give no true number, on the device of `report`. None without such a reason.
+    """Returns why `cell` can't run on the device of `report`, or why its numbers would be wrong there.
 
-    The reason is one line. It names an alternative if there is one.
+    The reason is one line, and names an alternative if there is one. Returns None if there is no reason.
     """
     return next(CellFacts(cell, report).refusals(SKIPPED), None)
 
 
 def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | None = None) -> str | None:
-    """Why the cell's network can't use the images of its data set, and what to change. None if it can use them.
+    """Returns why the network can't use the images of its data set, and what to change. Returns None if it can.
 
     Args:
         shape: shape of the prepared images; None: the data set's default.
@@ -75,17 +75,17 @@ class CellFacts(Asked):
 
     @property
     def option(self) -> str:
-        """The first enabled option that changes the network or the way it runs. Empty if there is none."""
+        """The first enabled option that changes the network, or changes how it runs. Empty if there is none."""
         return next(iter(self.cell.options.of_network), "")
 
     @cached_property
     def fused(self) -> bool:
-        """Whether XLA records a step and runs it as a whole. torch_tpu starts single operators instead."""
+        """Is true if XLA records a step and runs it as a whole. It is false for torch_tpu, which runs each operator."""
         return self.cell.device in vocab.XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
 
     @property
     def absent(self) -> str:
-        """Why the device is missing. Empty if it is present, or if it is a TPU in the cloud."""
+        """The reason why the device is missing. Empty if the device is present, or if it is a TPU in the cloud."""
         return "" if self.report.present or self._is_remote else str(self.report.reason)
 
     @property
@@ -94,7 +94,7 @@ class CellFacts(Asked):
 
     @property
     def num_available(self) -> float:
-        """The number of devices; for a CPU, its number of usable cores."""
+        """The number of available devices. For a CPU, it is the number of usable cores."""
         return math.inf if self._is_remote else int(self.report.details.get("usable_cores", self.report.count))
 
     @property
@@ -120,7 +120,7 @@ class CellFacts(Asked):
 
     @property
     def no_compiler(self) -> str:
-        """The missing compiler; empty if it is installed. The CPU needs a C++ compiler, a GPU needs a C compiler."""
+        """The missing compiler (for a GPU, a C compiler; otherwise, a C++ compiler). Empty if it is installed."""
         variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
         compiler = os.environ.get(variable)
         if any(map(shutil.which, [compiler] if compiler else commands)):
@@ -148,7 +148,7 @@ class CellFacts(Asked):
 
     @cached_property
     def missing(self) -> str:
-        """The first needed module that is not installed. Empty if all are installed, or if `python` is set."""
+        """The first needed module that is not installed. Empty if none is missing, or if `python` is set."""
         lacking = (name for name in self.needed if packages.folder(name) is None)
         return "" if self.cell.python is not None else next(lacking, "")
 
@@ -158,12 +158,12 @@ class CellFacts(Asked):
 
     @property
     def python_problem(self) -> str:
-        """Why the interpreter of the setting `python` can't run the cell. Empty if it can."""
+        """The reason why the interpreter that `python` names can't run the cell. Empty if it can run the cell."""
         if self.cell.python is None:
             return ""
         interpreter, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS
         if not least <= _release(interpreter.version) < below:
-            return f"it is Python {interpreter.version}, accelbench needs {_text(least)} or newer, below {_text(below)}"
+            return f"it is Python {interpreter.version}, but accelbench needs >={_text(least)} and <{_text(below)}"
         if lacking := [
             packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules
         ]:

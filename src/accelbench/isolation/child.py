@@ -1,4 +1,4 @@
-"""The child: the process that runs one request, such as a cell or a rank of a cell. It always sends an `Outcome`."""
+"""Runs one request, such as a cell or a rank of a cell, in its own process: the child. Always sends an `Outcome`."""
 
 import faulthandler
 import importlib
@@ -46,9 +46,9 @@ SAMPLED_S = 1.0  # seconds that a process waits, after its answer, for the host'
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The main function of the child. Sends `DONE` to `host` after all timing, then the `Outcome`.
+    """The main function of the child. It sends `DONE` to `host` after all timing, and later the `Outcome`.
 
-    `environment` has further environment variables.
+    `environment` contains variables that are added to the environment of this process.
     """
     os.setsid()  # starts a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
@@ -71,7 +71,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
 
 
 def respond(request: Request) -> Outcome:
-    """Runs the action of `request` and returns an outcome. If the action fails, the outcome has the error."""
+    """Runs the action of `request`, and returns its outcome. If the action fails, the outcome contains the error."""
     cell = request.cell
     data_folder = Path(request.data_folder)
     answer = Outcome(status=Status.ok)
@@ -119,7 +119,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
-    """The outcome of an exception: its status, its reason, and the traceback or the user's calls."""
+    """Returns the outcome for an exception: a status, a reason, and the traceback or only the user's calls in it."""
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)
@@ -141,13 +141,13 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
 
 
 def is_the_users(path: str) -> bool:
-    """Whether the file at `path` is the user's: it belongs to neither Python nor a library nor accelbench."""
+    """Returns True if the file at `path` is the user's: it does not belong to Python, a library or accelbench."""
     is_installed = not INSTALLED.isdisjoint(Path(path).parts)
     return not (path.startswith("<") or is_installed or any(map(Path(path).is_relative_to, NOT_THE_USERS)))
 
 
 def users_calls(error: BaseException) -> list[traceback.FrameSummary]:
-    """The calls in the user's files that led to the exception, the innermost last."""
+    """Returns those calls of the traceback that are in the user's files. The innermost call is the last."""
     calls = [frame for frame in traceback.extract_tb(error.__traceback__) if is_the_users(frame.filename)]
     for call in calls:
         if Path(call.filename).is_relative_to(Path.cwd()):

@@ -1,6 +1,6 @@
-"""The hosts of a sweep. Each cell runs in a fresh process that its host forks.
+"""Starts the hosts of a sweep. A host is a process that imports a framework once, and then forks a process per cell.
 
-A host has imported the framework. Therefore a new process starts in 0.04 s instead of 5 s.
+A forked process starts in 0.04 s. A process that has to import the framework starts in 5 s.
 """
 
 import contextlib
@@ -42,12 +42,12 @@ MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free
 
 
 class Hosts:
-    """The hosts of a sweep, one for each environment (`HostSpec.key`). A context that kills all hosts at its end.
+    """The hosts of a sweep, one for each `HostSpec.key`. The end of this context kills all hosts.
 
-    A host is started when it is first needed. It is killed if it does not answer until `margin_s` seconds after a
-    request's `timeout_s`. `listener` is called with the output of cells and hosts, after they have ended. `meanwhile`
-    is called while a cell runs, when all its timing is finished. `folder` is the TMPDIR of the cells; the end of the
-    context removes it.
+    A host starts when it is first needed. It is killed if a request has no answer `margin_s` seconds after its
+    `timeout_s`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is called when all
+    timing of a cell is finished, but the cell still runs. `folder` is the TMPDIR of the cells. The end of the context
+    removes it.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
@@ -72,18 +72,18 @@ class Hosts:
             self._hosts.clear()
 
     def start(self, cell: Cell) -> None:
-        """Starts the host of `cell`. Returns at once, while the host still imports the framework."""
+        """Starts the host of `cell`. Does not wait until the host has imported the framework."""
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
-        """Runs `cell` in a fresh process, or in one process per rank. Returns the outcome, also if the cell fails.
+        """Runs `cell` in a fresh process, or in one process per rank. Returns the outcome, even if the cell fails.
 
-        If the engine loads an exported network that does not exist yet, another process exports it first. The trained
-        weights are written to the file `weights`, and the raw times of requests to the file `requests`. If a file is
-        None, nothing is written to it.
+        If the engine needs an exported network that does not exist yet, another process exports it first. The cell
+        writes its trained weights to the file `weights`, unless that is None. It writes the raw times of requests to
+        the file `requests`, unless that is None.
 
-        The status is `ok` if the cell was measured. The sweep decides later whether the numbers are valid. When this
-        method returns, the process may not have ended yet, but it ends before another one starts.
+        The status is `ok` if the cell was measured. The sweep decides later whether the numbers are valid. The process
+        may still run when this method returns, but it ends before the next process starts.
         """
         spec = self._spec_of(cell)
         request = Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
@@ -114,13 +114,13 @@ class Hosts:
         return outcome
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Checks in a fresh process that the cell's network runs on a batch."""
+        """Checks that the cell's network runs on a batch. The check runs in a fresh process."""
         return self._ask(cell, do=Do.check, data_folder=str(data_folder))
 
     def count(self, cell: Cell) -> Work | None:
-        """Counts the work of one step of `cell` in a fresh process, without running the cell. None if that fails.
+        """Counts the work of one step of `cell` in a fresh process, and does not measure it. Returns None on failure.
 
-        Later calls for the same cell return the first result.
+        Later calls with the same cell return the result of the first call.
         """
         if cell.id not in self._counted:
             self._counted[cell.id] = self._ask(cell, do=Do.count).work
@@ -130,7 +130,7 @@ class Hosts:
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
-        """Measures the ceilings of the cell's device in a fresh process. `can_probe(cell)` must be true."""
+        """Measures the ceilings of the cell's device in a fresh process. Call this only if `can_probe(cell)`."""
         prober = self._spec_of(cell).prober or ""
         return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
 
@@ -151,7 +151,7 @@ class Hosts:
 
 
 def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
-    """Removes all exported networks if they need too much disk space. They are exported again when needed."""
+    """Removes all exported networks if they need too much disk space. A later cell exports its network again."""
     for path in parent.glob(f"{UNFINISHED}*"):  # left by a process that was killed
         rmtree(path, ignore_errors=True)
     num_bytes = sum(path.stat().st_size for path in parent.rglob("*") if path.is_file())
@@ -161,7 +161,7 @@ def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
 
 
 def _only_accelbench(folder: Path) -> str:
-    """Makes a folder that contains only a link to accelbench, without the packages that are installed beside it."""
+    """Makes a folder that contains only a link to accelbench, and none of the packages in the same site-packages."""
     parent = folder / "package"
     if not parent.exists():
         parent.mkdir()
@@ -170,7 +170,7 @@ def _only_accelbench(folder: Path) -> str:
 
 
 class _Host:
-    """A host process, its standard input for requests, and a pipe for answers. Its output goes to a temporary file."""
+    """A host process. It reads requests from standard input, answers on a pipe, and prints to a temporary file."""
 
     is_lost = False  # whether it was killed
 
@@ -214,10 +214,10 @@ class _Host:
             self.process.stdin.flush()
 
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome:
-        """Sends `request` and returns its outcome.
+        """Sends `request`, and returns its outcome.
 
-        If the host dies, or does not answer until `margin_s` seconds after the request's time limit, it is killed, and
-        the status is `killed`. `meanwhile` is called when all timing is finished. Then the output of the cell is shown.
+        The status is `killed` if the host dies. If it does not answer within the request's `timeout_s` plus `margin_s`,
+        this method kills the host. `meanwhile` is called when all timing is finished. At the end, the output is shown.
         """
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
@@ -227,7 +227,7 @@ class _Host:
             line, reason = bytearray(), ""
             while not line.endswith(b"\n"):
                 if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
-                    reason = f"the host did not answer for {margin_s:g} s beyond timeout_s"
+                    reason = f"the host did not answer within {margin_s:g} s after timeout_s"
                     break
                 part = self.answers.read(1 << 20)
                 if not part:
@@ -246,7 +246,7 @@ class _Host:
         return decode(Outcome, bytes(line))
 
     def kill(self) -> str:
-        """Kills the host and all its descendants, also orphans. Returns the end of the host's output."""
+        """Kills the host and all its descendants, including orphans. Returns the last part of the host's output."""
         self.is_lost = True
         self.process.kill()
         end_marked(self._mark)

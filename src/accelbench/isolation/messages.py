@@ -1,9 +1,9 @@
-"""The messages between a sweep, its hosts and the processes of cells (children). Each message is sent as JSON.
+"""Defines the messages between a sweep, its hosts and the processes of cells (children). They are sent as JSON.
 
 sweep  -- Request -->  host  -- the same -->  child
 sweep  <-- Outcome --  host  <-- Outcome --   child
 
-Before its outcome, the child reports the end of all timing. The host passes this report on.
+Before the outcome, the child reports that all timing has ended. The host sends this report to the sweep.
 """
 
 import json
@@ -26,7 +26,7 @@ Do = StrEnum("Do", ["run", "check", "count", "export", "probe"])
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request for an action on a cell. A function of the module `engine` does the action."""
+    """A request for an action on a cell. A function in the module `engine` performs the action."""
 
     cell: Cell
     engine: str
@@ -44,10 +44,10 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Ended):
-    """How a request ended. The child reports it, and the host adds `system`.
+    """The result of a request. The child sends it, and the host adds `system`. Only the first rank has a measurement.
 
-    `reason` and `error` are safe to print: *** replaces secrets. `reason` is shortened to `MAX_REASON` characters, and
-    `error` keeps only its last `MAX_TEXT` characters. Only the first rank has a measurement.
+    `reason` and `error` are safe to print, because *** replaces secrets in them. `reason` contains only the first
+    `MAX_REASON` characters, and `error` only the last `MAX_TEXT`.
     """
 
     ceilings: Ceilings | None = None  # ceilings of a probed device
@@ -67,5 +67,5 @@ def encode(message: object) -> str:
 
 
 def decode(cls: type[T], text: str | bytes) -> T:
-    """Reads a message of the type `cls` that `encode` has written."""
+    """Reads a message that `encode` has written. `cls` is the type of the message."""
     return load(cls, json.loads(text))

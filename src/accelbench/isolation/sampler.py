@@ -1,4 +1,4 @@
-"""Samples a cell's processes and the machine while the cell runs, and kills processes that a cell leaves behind."""
+"""Samples the resources of a cell's processes and of the machine. Kills processes that a cell leaves behind."""
 
 import contextlib
 import functools
@@ -33,7 +33,7 @@ POLL_S = 0.001
 
 
 def children(pid: int) -> list[int]:
-    """The process ids of the children, including zombies; empty if the process has ended."""
+    """Returns the process ids of the children, including zombies. Returns an empty list if the process has ended."""
     pids: list[int] = []
     # Reads the kernel's lists, which takes some microseconds per thread. psutil would read every process of the
     # machine. A thread or process that ends meanwhile has no children.
@@ -54,7 +54,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def end_orphans(staying: Collection[int]) -> None:
-    """Kills and reaps all children except those in `staying`, for at most `KILL_S`; see `lifeline.adopt_orphans`."""
+    """Kills and reaps all children except those in `staying`. Gives up after `KILL_S`.
+
+    After `lifeline.adopt_orphans`, these children include the orphans of earlier processes.
+    """
     deadline = time.monotonic() + KILL_S
     while orphans := [pid for pid in children(os.getpid()) if pid not in staying]:
         for pid in orphans:
@@ -77,7 +80,7 @@ FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
 
 
 class _Usage(NamedTuple):
-    """Resources of one or several processes. Times and page faults include children that have ended."""
+    """Resources of one or more processes. Their times and page faults include those of children that have ended."""
 
     memory_bytes: int  # resident
     cpu_ticks: int  # processor time, in user mode and in the kernel
@@ -95,26 +98,26 @@ class _Counters(NamedTuple):
 
 
 class Sampler:
-    """Samples a process and its descendants at each call of `sample`. The host waits `pause_s` between two calls.
+    """Samples the cell's processes at each call of `sample`. The host waits `pause_s` seconds between two calls.
 
-    Percentages are relative to one core. The main series are:
+    In percentages, 100 is one core. The main series are:
 
-    - `host_memory_mb`: the sum of resident memory; a page that several processes share counts once for each of them
-    - `cpu_utilization_percent`: processor time, including processes that have ended
-    - `cpu_system_percent`: the part of `cpu_utilization_percent` in the kernel
-    - `other_cpu_utilization_percent`: the use of the cell's cores by all other processes
-    - `steal_percent`: the time that a hypervisor took from these cores while they had work
-    - `waiting_percent`: the time for which threads (at most `MAX_THREADS`) were ready but had no core
-    - `gpu_<i>_...`: the i-th visible GPU as a whole
+    - `host_memory_mb`: the sum of resident memory; a page that n processes share is counted n times
+    - `cpu_utilization_percent`: processor time of the cell's processes, including processes that have ended
+    - `cpu_system_percent`: the part of `cpu_utilization_percent` that was spent in the kernel
+    - `other_cpu_utilization_percent`: processor time that all other processes used on the cell's cores
+    - `steal_percent`: the time in which the cell's cores had work, but the hypervisor did not run them
+    - `waiting_percent`: the time in which threads were ready but had no core, for at most `MAX_THREADS` threads
+    - `gpu_<i>_...`: values of the i-th visible GPU; they include the use by other programs
 
-    A value that the system does not report is None.
+    A value is None if the system does not report it.
     """
 
     def __init__(self, pid: int, num_gpus: int = 0, others: Sequence[int] = ()) -> None:
-        """Prepares the sampling. The utilisation of the first sample is measured from this moment on.
+        """Prepares the sampling. The utilisation in the first sample covers the time since this call.
 
-        `pid` and `others` are the processes of the cell. When `pid` ends, sampling ends; `others` may end earlier. The
-        first `num_gpus` GPUs are sampled.
+        `pid` and `others` are the processes of the cell. They and their descendants are sampled until `pid` ends;
+        `others` may end earlier. The first `num_gpus` GPUs are sampled.
         """
         self._roots = [pid, *others]
         self._queries = _queries(num_gpus)
@@ -150,10 +153,10 @@ class Sampler:
         self.pause_s = min(max(SHORTEST_PAUSE_S, rest_s), LONGEST_PAUSE_S)
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far.
+        """Returns all samples up to now.
 
-        The peak memory is the largest sample up to the time `until_s` (of CLOCK_BOOTTIME), or `peak_bytes` if that is
-        larger.
+        The peak memory is the maximum of `peak_bytes` and the memory in the samples up to `until_s` (a time of
+        CLOCK_BOOTTIME; None: all samples).
         """
         peaks = [] if peak_bytes is None else [peak_bytes]
         for t_s, num_bytes in zip(self._times_s, self._memory_bytes, strict=True):
@@ -168,7 +171,7 @@ class Sampler:
         )
 
     def _read_counters(self) -> _Counters:
-        """Reads all counters. Raises OSError if the first process has ended."""
+        """Reads all counters. Raises OSError if the cell's first process has ended."""
         tree = [*self._roots]
         for root in self._roots:
             tree += descendants(root)
@@ -176,10 +179,10 @@ class Sampler:
 
 
 def _shares(before: _Counters, after: _Counters) -> dict[str, float | None]:
-    """The values of the series between two samples.
+    """Returns the mean value of each series between two samples.
 
-    They are None if the samples are too close, or if a counter has decreased. If a process ends and its parent does not
-    wait for it, the kernel forgets the usage of the process, and the counter decreases.
+    All values are None if the samples are too close, or if a counter has decreased. A counter decreases if a process
+    ends and its parent does not wait for it, because the kernel then forgets how much the process has used.
     """
     wall_s = after.at_s - before.at_s
     # Differences in whole ticks, so that rounding never makes the kernel's part larger than the whole.
@@ -202,7 +205,7 @@ def _shares(before: _Counters, after: _Counters) -> dict[str, float | None]:
 
 
 def _measure(tree: Sequence[int]) -> _Usage:
-    """The resources of all processes in `tree`. Raises OSError if the first one has ended."""
+    """Returns the sum of the resources of all processes in `tree`. Raises OSError if the first process has ended."""
     usages = [_usage(tree[0])]
     if usages[0].memory_bytes == 0:  # it is a zombie, or will be one soon
         raise ProcessLookupError(f"process {tree[0]} has ended")
@@ -213,7 +216,7 @@ def _measure(tree: Sequence[int]) -> _Usage:
 
 
 def _usage(pid: int) -> _Usage:
-    """The resources of a process, from /proc/<pid>/stat (see proc_pid_stat(5)). Raises OSError if it does not exist."""
+    """Reads the resources of a process from /proc/<pid>/stat (see proc_pid_stat(5)). Raises OSError if it has ended."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # field 3 and the following ones
     user, system, children_user, children_system = map(int, fields[11:15])
@@ -226,7 +229,7 @@ def _usage(pid: int) -> _Usage:
 
 
 def _waits(pids: Iterable[int]) -> dict[str, int]:
-    """Id of a thread -> nanoseconds for which it was ready but had no core, for at most `MAX_THREADS` threads.
+    """Returns thread id -> nanoseconds in which the thread was ready but had no core. Reads at most `MAX_THREADS`.
 
     The time is field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
     """
@@ -240,7 +243,7 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
 
 
 def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
-    """Name of a series -> function that reads it: counters of energy and throttling, and values of GPUs."""
+    """Returns series -> function that reads its value. The series are energy and throttle counters, and GPU values."""
     queries = dict(energy_counters.counters(num_gpus))
     if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
@@ -255,7 +258,7 @@ def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
 
 
 def _number_in(path: Path) -> float | None:
-    """The number in a file; None if the file can't be read now."""
+    """Returns the number in a file. Returns None if the file can't be read now."""
     with contextlib.suppress(OSError, ValueError):
         return float(path.read_text())
     return None

@@ -1,9 +1,9 @@
-"""The host: a small process that has a preloaded forkserver and runs requests in forked processes, one at a time.
+"""The main program of a host: a small process that runs one request after another in processes that it forks.
 
-`hosts.Hosts` starts it. The first line of its standard input lists the modules to preload. Each further line is a
-request. The host answers on a pipe: an empty line when all timing is finished, then the outcome as one line. If a cell
-has several processes, its outcome is the outcome of rank 0. If a rank fails, the cell ends at once, with the outcome of
-that rank. The host ends when its standard input is closed.
+`hosts.Hosts` starts the host. The first line of its standard input lists the modules that the forkserver preloads. All
+other lines are requests. The host writes two lines to a pipe: an empty line when all timing is finished, and later the
+outcome. If a cell has several processes (ranks), its outcome is the outcome of rank 0. But if a rank fails, the cell
+ends at once, and its outcome is the outcome of that rank. The host ends when its standard input is closed.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from accelbench.schema.vocab import Device, Status
 END_S = 10.0
 # Seconds that the host waits for the other processes' answers after one process of a cell has failed.
 LATE_S = 1.0
-STACK_S = 0.3  # seconds for a hung process to print its call stack
+STACK_S = 0.3  # seconds in which a hung process prints its call stack
 LOCALHOST = "127.0.0.1"
 READ_BYTES = 1 << 18  # bytes read from the end of a log; more than is kept, so that no secret is cut before masking
 HUNG_SIZE = 1000  # characters kept of the output of a hung cell; its call stacks are more useful
@@ -42,7 +42,7 @@ STACK_CALLS = 12  # innermost calls that are kept of each stack
 
 
 def main(answers: int) -> None:
-    """Runs requests until standard input is closed. `answers` is the file descriptor of the pipe for answers."""
+    """Runs requests until standard input is closed. Writes answers to the pipe with the file descriptor `answers`."""
     outcomes = os.fdopen(answers, "w")
     context = mp.get_context("forkserver")
     adopt_orphans()
@@ -59,7 +59,7 @@ def main(answers: int) -> None:
 
 
 class _Rank:
-    """One process (rank) of a request, and its pipe. The pipe gets a report after all timing, then the answer."""
+    """A process (rank) of a request. Through `pipe`, it sends a report after all timing, and later its answer."""
 
     is_timing = True
     is_over = False  # whether the process has answered or died
@@ -79,7 +79,7 @@ class _Rank:
         return self.is_over and (self.answer is None or self.answer.status != Status.ok)
 
     def read(self) -> None:
-        """Reads the next report. If there is no report, or only a part of a report, the process has died."""
+        """Reads the next message of the process. If there is none, or only a part of one, the process has died."""
         try:
             message = self.pipe.recv_bytes() if self.pipe.poll() else b""
         except (EOFError, OSError):
@@ -100,7 +100,7 @@ class _Rank:
 
 
 class _Run:
-    """A request while its processes run. Calls `send` with "" when all timing is finished, then with the outcome."""
+    """A request that is running. It calls `send` with "" when all timing is finished, and later with the outcome."""
 
     def __init__(self, request: Request, send: Callable[[str], None]) -> None:
         self.request, self.send = request, send
@@ -109,7 +109,7 @@ class _Run:
         self.num_oom_kills = oom_kills()
 
     def run(self, context: Any) -> None:
-        """Runs the request and sends its outcome. Then waits until its processes have ended."""
+        """Runs the request, and sends the outcome. Then waits until the processes of the request have ended."""
         staying = children(os.getpid())  # the forkserver and its resource tracker
         cell = self.request.cell
         num_gpus = cell.devices if cell.device == Device.gpu else 0
@@ -162,7 +162,10 @@ class _Run:
         return self._timeout()
 
     def _read(self, timeout_s: float, *stdin: int) -> bool:
-        """Waits for a cell's process to report, and returns whether it did. If `stdin` is closed, this host ends."""
+        """Waits until a process of the cell sends a message or ends. Returns False if none does within `timeout_s`.
+
+        If `stdin` is closed, this host exits.
+        """
         running = [rank for rank in self.ranks if not rank.is_over]
         sources = [source for rank in running for source in rank.sources]
         ready = connection.wait([*sources, *stdin], max(0.0, timeout_s))
@@ -176,7 +179,7 @@ class _Run:
         return bool(ready)
 
     def _failure(self) -> Outcome:
-        """The outcome of a rank that died, or else of the first rank that failed."""
+        """Returns the outcome of a rank that has died. If none has died, returns that of the first rank that failed."""
         # If a rank dies, others fail because of it, and may report earlier. So the host waits for late reports.
         ranks = self.ranks
         deadline = time.monotonic() + LATE_S
@@ -195,7 +198,7 @@ class _Run:
         return failure
 
     def _timeout(self) -> Outcome:
-        """The outcome after the time limit, with the call stacks of the processes that hang."""
+        """Returns the outcome of a cell that has reached its time limit, with the call stacks of its processes."""
         for rank in self.ranks:
             if rank.process.is_alive():  # otherwise, another process may have its id
                 with contextlib.suppress(ProcessLookupError):
@@ -210,7 +213,7 @@ class _Run:
 
 
 def _environments(num: int) -> list[dict[str, str]]:
-    """The environment variables of each rank, as torchrun sets them. A single process needs none."""
+    """Returns the environment variables of each rank, as torchrun sets them. A single process gets none."""
     if num == 1:
         return [{}]
     with socket.socket() as probe:
@@ -228,7 +231,10 @@ def _environments(num: int) -> list[dict[str, str]]:
 
 
 def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
-    """The outcome of a process that ended without an answer. `num_oom_kills`: processes that the kernel has killed."""
+    """Returns the outcome of a process that ended without an answer.
+
+    `num_oom_kills` is the number of processes that the kernel killed because memory ran out.
+    """
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
     elif exitcode is not None and exitcode < 0:
@@ -236,12 +242,12 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
         reason = f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
     else:
         status = Status.failed
-        reason = f"its process ended with exit code {exitcode} and no result"
+        reason = f"its process ended with exit code {exitcode} and without a result"
     return Outcome(status=status, reason=reason, error=log or None)
 
 
 def log_end(path: str) -> str:
-    """The last `READ_BYTES` of a log, with *** for secrets; empty if the file does not exist."""
+    """Returns the last `READ_BYTES` of a log; *** replaces secrets. Returns "" if the file does not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as log:
         start = max(0, os.path.getsize(path) - READ_BYTES)
         log.seek(start)

@@ -1,4 +1,4 @@
-"""Computes what samples cost. Energy comes from the hardware's counters, prices and power come from params.yaml."""
+"""Computes the cost of samples. Energy is read from the hardware's counters. Prices and power are in params.yaml."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,10 +25,10 @@ class Cost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """Returns `row` with the cost of a million samples or requests. If no energy was measured, also estimates energy.
+    """Returns `row` with the cost of a million samples or requests. Estimates the energy if it was not measured.
 
-    The price of a sample covers the time in which the device computes the sample. The price of a request also covers
-    the time in which the device waits for requests. The energy of a request covers only the busy share of the time.
+    The cost of a sample is the price of the time in which the device computes it. The cost of a request also includes
+    the time in which the device waits for requests. The estimated energy of a request does not include this time.
     """
     device = Device(str(row["device"]))
     if (cost := costs.get(device)) is None:
@@ -51,7 +51,7 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
-    """A sentence with the prices from which the costs in `rows` were computed. No sentence if no row has costs."""
+    """Returns a sentence with the prices behind the costs in `rows`. Returns an empty list if no row has costs."""
     columns = ("cost_per_million_samples", "cost_per_million_requests")
     priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
@@ -61,11 +61,11 @@ def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
 ) -> float | None:
-    """Joules of the device per sample in the steady state, above its idle power; None if unknown.
+    """Returns the joules of the device per sample in the steady state, without idle power. Returns None if unknown.
 
-    If whole epochs ran, the steady state is all epochs except the first. The time between epochs does not count. A
-    CPU's counter (RAPL) covers the processor packages, but not the memory and the mainboard. A GPU's counter (NVML)
-    covers the whole card.
+    If whole epochs ran, the steady state is all epochs except the first, without the pauses between epochs. A CPU's
+    counter (RAPL) measures the processor packages, but neither the memory nor the mainboard. A GPU's counter (NVML)
+    measures the whole card.
 
     Args:
         idle_w: series -> power of the idle device in watts.
@@ -89,9 +89,9 @@ def joules_within(
     idle_w: Mapping[str, float],
     spans: Iterable[tuple[float, float]],
 ) -> float | None:
-    """Joules above the idle power during all `spans` together. None if unknown.
+    """Returns the joules of all `spans` together, without idle power. Returns None if unknown.
 
-    A span is a begin and an end, in seconds since the machine started.
+    A span is the begin and the end of an interval, in seconds since the machine started.
     """
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
@@ -109,7 +109,7 @@ def joules_within(
 
 
 def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:
-    """Mean power in watts by an energy counter, in the interval `boot_s`; None if unknown."""
+    """Returns the mean power in watts in the interval `boot_s`, from an energy counter. Returns None if unknown."""
     if system.started_boot_s is None:
         return None
     low, high = (moment - system.started_boot_s for moment in boot_s)

@@ -1,4 +1,4 @@
-"""The columns of a cell that generated text, computed from the raw times of its tokens."""
+"""Computes the columns of a cell that generated text from the raw times of its tokens."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def of_generation(cell: Cell, measured: Generation) -> Row:
-    """The columns of generated text. Medians are computed over all generations, percentiles over all decode steps."""
+    """Returns the columns of generated text. Medians are computed over generations, percentiles over decode steps."""
     # Steps of one generation resemble each other. An interval over steps would be too narrow.
     first_ms = Sample([1000 * seconds for seconds in measured.prefill_s])
     steps = Sample([1000 * seconds for generation in measured.decode_s for seconds in generation])

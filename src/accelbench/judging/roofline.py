@@ -1,4 +1,4 @@
-"""A roofline model: how near a cell comes to the ceiling of its device, and which resource bounds the cell."""
+"""A roofline model. It shows how near a cell comes to its device's ceiling, and which resource bounds the cell."""
 
 from statistics import median
 
@@ -15,26 +15,29 @@ WINOGRAD = 2.25
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
-    """As `ceilings_of_cell`, for the ceilings in a record."""
+    """Returns the result of `ceilings_of_cell` for the ceilings in a record."""
     num_devices = record.measurement.num_devices if record.measurement else 1
     return ceilings_of_cell(ceilings_in(record.environment), record.cell, num_devices)
 
 
 def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
-    """The ceilings of all devices of a cell together. None without a probe, or if other load ran during the probe."""
+    """Returns the ceilings of all devices of a cell together.
+
+    Returns None if the device was not probed, or if other programs disturbed the probe.
+    """
     if probed is None or probed.disturbance(cell.precision):
         return None
     return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
 
 
 def step_size(cell: Cell, measurement: Measurement) -> float:
-    """Samples of a step: the cell's batch size, or the measured mean if the user's function counts samples."""
+    """Returns the samples per step: the batch size, or the measured mean if the user's function counts samples."""
     counted = measurement.samples_per_step if cell.model.samples else None
     return counted or cell.batch_size
 
 
 def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
-    """Floating-point operations per second; None if the operations or the speed are unknown."""
+    """Returns floating-point operations per second. Returns None if the operations or the speed are unknown."""
     rates, work = measurement.steady_rates, measurement.work
     if not rates or work is None or work.flops is None:
         return None
@@ -42,10 +45,10 @@ def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
 
 
 def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
-    """The resource that bounds a step of `seconds`: the resource whose minimum time for the step is longest.
+    """Returns the resource that bounds a step which took `seconds`. Returns None if operations or ceiling are unknown.
 
-    The minimum times follow from the ceilings. If a minimum time is above `seconds`, its estimate is wrong. Then it is
-    ignored, unless it is the minimum time of the computation. None if the operations or their ceiling are unknown.
+    For every resource, the ceiling gives a minimum time of the step. The resource with the longest minimum time bounds
+    the step. A minimum time longer than `seconds` is a wrong estimate, and is ignored, except that of the computation.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

@@ -1,4 +1,4 @@
-"""Turns one record into one flat row of published numbers. The report and the trackers show these rows."""
+"""Computes the published numbers of a record as one flat row. The report and the trackers show these rows."""
 
 from pathlib import PurePath
 from statistics import fmean
@@ -62,7 +62,7 @@ SERIES = {
 
 
 def summarise(record: Record) -> Row:
-    """The row of `cells.csv` for `record`, with its columns in order and clean texts.
+    """Returns the row of `cells.csv` for `record`. The columns are in order, and the texts are safe to print.
 
     A measured value is None if it is unknown, or if the cell was disturbed.
     """
@@ -92,14 +92,14 @@ def summarise(record: Record) -> Row:
 
 
 def without_numbers(row: Row) -> Row:
-    """`row` for a cell whose numbers are not published. All measured columns become None, except `NOT_NUMBERS`."""
+    """Returns `row` with None in all measured columns, except `NOT_NUMBERS`, because its numbers are not published."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """Returns the row of an ok record with the columns that depend on the ceilings.
+    """Adds the columns that depend on the ceilings to the row of an ok record.
 
-    They are the share of the ceiling, and the resource that bounds a step. The record needs no raw samples for them.
+    These are the share of the ceiling, and the resource that bounds a step. They do not need the record's raw samples.
     """
     work = record.measurement.work if record.measurement else None
     ceilings = ceilings_of(record)
@@ -118,21 +118,21 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """Computes the row of an ok record anew with the ceilings in `after`. `row` has the ceilings in `before`."""
+    """Returns the row of an ok record with the ceilings in `after`. `row` was made with the ceilings in `before`."""
     for kind, text, _ in about_ceilings(before, row):
         row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
 
 
 def _is_fused(cell: Cell) -> bool:
-    """Whether operators are compiled or launched together. Then the bytes and launches of a step are unknown."""
+    """Returns True if operators are compiled or launched together. The step's bytes and launches are then unknown."""
     # Engines that are not `ON_TORCH` compile whole steps.
     compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
     return compiles or cell.options.cuda_graphs
 
 
 def remarks_in(row: Row, kind: Kind) -> list[str]:
-    """The remarks of one kind in a row. In the row, the remarks are one text, separated by `; `."""
+    """Returns the remarks of one kind in a row as a list. The row has them as one text, separated by `; `."""
     return str(row[kind]).split("; ") if row[kind] else []
 
 
@@ -142,7 +142,7 @@ def warnings_of(row: Row) -> list[str]:
 
 
 def phases_ms(row: Row) -> dict[vocab.Phase, float]:
-    """Milliseconds of each phase of a step. Empty if the phases are unknown, or if the clock measured 0 for all."""
+    """Returns the milliseconds of each phase of a step. Empty if all phases are unknown or have measured times of 0."""
     # `framework`, the rest of the step, is negative if measuring slowed the phases down.
     values = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
     lengths = {phase: max(0.0, value) for phase, value in values.items() if value is not None}
@@ -150,7 +150,7 @@ def phases_ms(row: Row) -> dict[vocab.Phase, float]:
 
 
 def tails(row: Row, name: str) -> str:
-    """The percentiles of `name` that are known, such as `p50 10.1 ms, p90 11.3 ms`."""
+    """Returns the known percentiles of the times `name` as text, such as `p50 10.1 ms, p90 11.3 ms`."""
     times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
     return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
@@ -210,7 +210,7 @@ def _settings(record: Record) -> Row:
 
 
 def _declared(cell: Cell) -> Row:
-    """The settings that have a column. A setting that the cell's protocol or mode does not use is None."""
+    """Returns the columns of settings. The value is None if the cell's protocol or mode does not use the setting."""
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
     if cell.protocol != vocab.Protocol.target:
         unused.add("target")
@@ -225,9 +225,9 @@ def _declared(cell: Cell) -> Row:
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
-    """The throughput, and the time of the whole job.
+    """Returns the columns of the throughput and of the time of the whole job.
 
-    If whole epochs ran, the time was measured. Otherwise it is estimated from the throughput.
+    If whole epochs ran, the time of the job was measured. Otherwise, it is estimated from the throughput.
     """
     if not (rates := measured.steady_rates):
         return {}
@@ -295,9 +295,9 @@ def _ms(seconds: list[float]) -> Sample:
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
-    """The mean time of each phase, over the steps whose wall time is between the quartiles.
+    """Returns the mean time of each phase. Only steps with a wall time between the quartiles are used.
 
-    The phases add up to the mean wall time of these steps.
+    The sum of the phases is the mean wall time of these steps.
     """
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
@@ -309,9 +309,9 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """The work of a step, and what bounds the step.
+    """Returns the columns of the work of a step, and its bound if this is `data` or `copy`.
 
-    If the step waits for data or copies data for more than half of its time, its bound is `data` or `copy`.
+    The bound is `data` if the wait for data takes more than half of a step. It is `copy` if the copies take that long.
     """
     work = measured.work
     cell = record.cell
@@ -371,10 +371,10 @@ def _facts(measured: Measurement) -> Row:
 
 
 def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
-    """Mean power of the first GPU in the steady state, in watts.
+    """Returns the mean power of the first GPU in the steady state, in watts.
 
-    If the GPU has an energy counter, the power comes from this counter. Otherwise it is the mean of the readings of
-    power. None if the steady state was too short.
+    If the GPU has an energy counter, computes the power from it. Otherwise, returns the mean of the power readings.
+    Returns None if the steady state was too short.
     """
     counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
     if counted_w is not None:

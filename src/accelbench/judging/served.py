@@ -1,4 +1,4 @@
-"""The columns of a cell that served requests. Like other cells, such a cell also has the column `compute_ms`."""
+"""Computes the columns of a cell that served requests. One of them, `compute_ms`, is also a column of other cells."""
 
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Serving
@@ -27,7 +27,7 @@ COLUMNS = [
 
 
 def of_requests(serving: Serving) -> Row:
-    """The columns that follow from the requests."""
+    """Returns the columns that are computed from the requests."""
     num_filled = sum(int(size) * num for size, num in serving.batches.items())
     num_batches = sum(serving.batches.values())
     missed = serving.num_missed
@@ -60,9 +60,9 @@ def missed_text(row: Row) -> str:
 
 
 def served_text(row: Row) -> str:
-    """A summary such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`; empty for a cell with a speed.
+    """Returns a summary of served requests, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`.
 
-    For a training to a target, the text describes how the training ended.
+    For a training to a target, the summary says how the training ended. For all other cells, it is empty.
     """
     if row["target_reached"]:
         return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"

@@ -1,4 +1,4 @@
-"""The columns of a training to a target, computed from the log of its process."""
+"""Computes the columns of a training to a target from the log of its process."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_training(cell: Cell, training: TargetTraining) -> Row:
-    """The columns that follow from the log. If a training missed the target, it has a budget instead of times."""
+    """Returns the columns. If the training missed the target, they contain a budget, but no time to the target."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
     if training.hit is None:
@@ -48,15 +48,18 @@ def of_training(cell: Cell, training: TargetTraining) -> Row:
 
 
 def low_s(training: TargetTraining) -> float:
-    """The earliest time at which the training can have reached the target.
+    """Returns the earliest time at which the training can have reached the target.
 
-    It is the end of the evaluation before the one that reached the target, or the start of training.
+    This is the end of the last evaluation before the target was reached. If there is none, it is the start of training.
     """
     return training.evaluations[training.hit - 1].ended_s if training.hit else _began_s(training, Span.train)
 
 
 def joules(record: Record, measured: Measurement) -> float | None:
-    """Joules of the device above its idle power, from the start of the process until the target; None if unknown."""
+    """Returns the device's joules until the target, without idle power. Returns None if unknown.
+
+    The interval begins when the process starts, and ends when the target is reached.
+    """
     training, system = measured.target, record.system
     if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
         return None
@@ -66,7 +69,7 @@ def joules(record: Record, measured: Measurement) -> float | None:
 
 
 def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:
-    """A doubt if the evaluations were too rare for a precise time to the target."""
+    """Yields a doubt if evaluations were too rare to measure the time to the target precisely."""
     if training.hit is None or cell.target.definition != Definition.passage:
         return
     hit_s = training.evaluations[training.hit].ended_s
@@ -87,9 +90,9 @@ def notes(cell: Cell, training: TargetTraining) -> Iterator[str]:
         num = counted(len(values), "evaluation")
         yield f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}"
     elif training.hit == 0 and target.definition == Definition.passage:
-        yield "the first evaluation reached the target: a smaller target.every shows when exactly"
+        yield "the first evaluation reached the target: with a smaller target.every, the time is more precise"
     if training.stayed is False:
-        yield f"the next evaluation missed the target again, with {significant(last.value)}"
+        yield f"the target was reached, but the next evaluation missed it, with {significant(last.value)}"
 
 
 def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, object]) -> str:
@@ -100,7 +103,7 @@ def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, o
 
 
 def mllog(record: Record) -> str:
-    """The events of a training, as lines for MLPerf's logging library. Empty if the record has another protocol."""
+    """Returns a training's events as lines of MLPerf's logging library. Returns "" for records of other protocols."""
     training = record.measurement.target if record.measurement else None
     if training is None:
         return ""

@@ -1,4 +1,4 @@
-"""Decides whether the numbers of a cell are ok, invalid or disturbed. No other module decides this."""
+"""Decides whether the numbers of a cell are ok, invalid or disturbed. Only this module decides it."""
 
 import math
 import os
@@ -17,15 +17,17 @@ from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
 
 DISTURBED: Literal["disturbed"] = "disturbed"  # shown in place of the status `ok`
 BUSY, ALLOWED = "busy", "allowed"  # entry of a record's environment; with it, no cell is disturbed
-# Some machines are never quiet, such as a shared one that runs tests. With `allowed`, cells there are ok although other
-# programs take their cores, and nothing waits. It is an environment variable because it is a fact of the machine.
+# Some machines are never quiet, such as a shared one that runs tests. With `allowed`, cells are ok there although other
+# programs take their cores. accelbench then does not wait for a quiet machine. This is an environment variable because
+# it belongs to the machine, not to a cell.
 BUSY_VARIABLE = "ACCELBENCH_BUSY"
-# Cores taken by other programs. Fewer cores slow a cell down by less than a quarter, even if its threads all wait for
-# each other.
+# The fewest cores of other programs that disturb a cell. Fewer cores slow a cell down by less than a quarter, even if
+# all its threads wait for each other.
 MIN_OTHERS = 0.25
-# Cores by which the demand must exceed the supply: a kernel moves threads late, and counts time in ticks.
+# Cores by which the demand must exceed the number of cores: a kernel moves threads late, and counts time in ticks.
 MARGIN = 0.1
-MIN_STEAL = 0.1  # share of the cores that the cell used, and number of cores
+# A hypervisor disturbs a cell if it takes more than this number of cores, and more than this share of the used cores.
+MIN_STEAL = 0.1
 NEAR_S = 0.5  # longest pause between samples: an interval widened by it at both ends has two samples
 ALWAYS = (-math.inf, math.inf)
 
@@ -33,15 +35,15 @@ ALWAYS = (-math.inf, math.inf)
 def verdict(
     cell: Cell, measurement: Measurement, probed: Ceilings | None = None, system: SystemSeries | None = None
 ) -> tuple[Status | Literal["disturbed"], str | None]:
-    """Whether a cell that ended without an error is ok, invalid or disturbed, and the reason if it is not ok.
+    """Returns whether a cell that ended without an error is ok, invalid or disturbed, and why if it is not ok.
 
-    The numbers of a disturbed cell may be right for a busy machine. They are kept, but not published.
+    The numbers of a disturbed cell may be right for a busy machine. They are stored, but not published.
 
     Args:
         cell: the requested settings.
         measurement: the settings that ran, and the times.
         probed: the ceilings of one device; None if it was not probed.
-        system: the sampler's series; None if other load is allowed.
+        system: the sampler's series; None if other programs may take cores.
     """
     if why := judge(cell, measurement, probed):
         return Status.invalid, why
@@ -51,7 +53,7 @@ def verdict(
 
 
 def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
-    """The status of a record as reports show it, which may be `disturbed`. If it is not ok, also the reason."""
+    """Returns the status that reports show for a record, and the reason if it is not ok. It may be `disturbed`."""
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
@@ -63,30 +65,30 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
 
 
 def why_disturbed(record: Record) -> str | None:
-    """The disturbance of an ok cell, such as `others used 1.3 of 2 cores`. None if no disturbance is known."""
+    """Returns what disturbed an ok cell, such as `others used 1.3 of 2 cores`. Returns None if nothing is known."""
     word, why = verdict_on(record)
     return why if word == DISTURBED else None
 
 
 def is_retried(record: Record) -> bool:
-    """Whether `retry=failed` measures the cell again."""
+    """Returns True if `retry=failed` measures the cell again."""
     word, _ = verdict_on(record)
     return word in RETRIED or word == DISTURBED
 
 
 def is_allowed() -> bool:
-    """Whether cells on a busy machine are ok. Raises UserError: the environment variable has an unknown value."""
+    """Returns True if cells on a busy machine are ok. Raises UserError if `BUSY_VARIABLE` has an unknown value."""
     value = os.environ.get(BUSY_VARIABLE)
     if value and value != ALLOWED:
         raise UserError(
-            f"{BUSY_VARIABLE}={value}: unknown value. Use {ALLOWED} to count cells although other programs take their "
+            f"{BUSY_VARIABLE}={value}: unknown value. Use {ALLOWED} to accept cells although other programs take their "
             "cores. Unset the variable to measure such cells again."
         )
     return value == ALLOWED
 
 
 def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
-    """Why the numbers can't be true; None if they can. For the arguments see `verdict`."""
+    """Returns why the numbers can't be true, or None if they can. `verdict` describes the arguments."""
     reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
     return "; ".join(reasons) or None
 
@@ -113,14 +115,14 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
     rate = flops_per_s(cell, measurement)
     if rate is None or ceiling is None or measurement.work is None:
         return
-    # Convolutions with large kernels may be far faster: with FFTs they need fewer operations than are counted.
+    # Convolutions with large kernels may be far faster, because with FFTs they need fewer operations than are counted.
     if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
         times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
         yield f"{times}: a faster algorithm explains at most {WINOGRAD} times"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
-    """The disturbance of the cell, such as `others used 1.3 of 2 cores`. None if no disturbance is known."""
+    """Returns what disturbed the cell, such as `others used 1.3 of 2 cores`. Returns None if nothing is known."""
     if system is None:
         return None
     if system.busy_gpus is not None:
@@ -132,16 +134,16 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
 def load_beside(
     system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
 ) -> str | None:
-    """The load of other programs that took cores from the sampled processes. None if no such load is known.
+    """Describes the load of programs that took cores from the sampled processes. Returns None if none is known.
 
     Args:
         system: the sampler's series.
         boot_s: begin and end of the interval, in seconds since the machine started.
-        threads: threads that computed. If the kernel does not report their waiting, each thread counts as one core
-            that the processes wanted.
+        threads: threads that computed. If the kernel does not report how long they waited for cores, the processes
+            are assumed to have wanted one core per thread.
     """
-    # The processes wanted the cores that they used, and one more for each thread that waited for a core. If threads
-    # wait although others use few cores, nobody else caused it: the cell has too many threads, or a quota stopped it.
+    # The processes wanted the cores that they used, plus one core for each thread that waited. If threads wait although
+    # other programs use few cores, the cell has too many threads, or a quota stopped it.
     if system is None or (cores := system.num_cores) is None:
         return None
 

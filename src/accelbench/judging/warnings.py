@@ -1,4 +1,4 @@
-"""Remarks about the numbers of a record: doubts, tips and notes. docs/reading-the-report.md explains the kinds."""
+"""Makes remarks about the numbers of a record. docs/reading-the-report.md explains doubts, tips and notes."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -25,7 +25,7 @@ from accelbench.schema.vocab import (
 )
 from accelbench.stats import order_statistics
 
-# Percent of one core. Above it, other processes disturbed the measurement. The sampler and the kernel's threads use far
+# Percent of one core. If other processes use more, a cell gets a doubt. The sampler and the kernel's threads use far
 # less.
 MAX_OTHERS_PERCENT = 10.0
 MAX_MORE_CORES = 0.5  # cores beyond the threads of a cell: on a busy machine, a library's helper threads wait at times
@@ -39,14 +39,14 @@ MAX_CLOCK_DRIFT = 1e-3
 # unmapping. In a virtual machine, 9 us were measured.
 MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
-# Largest ratio of the rate of blocks to the rate of the median step, or the reverse. Above it, blocks or steps were
-# disturbed.
+# Blocks or steps were disturbed if the speed of blocks is higher than the speed of the median step by more than this
+# factor, or lower by more than this factor.
 MAX_RATIO = 1.5
-SHORT_S = 0.02  # shortest block that does not distort the speed of steps without waits
+SHORT_S = 0.02  # in shorter blocks, the wait at their end changes the speed
 
 
 class Kind(StrEnum):
-    """What a remark means for a number. The value of each kind is the column of `cells.csv` with such remarks."""
+    """What a remark means for a number. The value of a kind is the name of its column in `cells.csv`."""
 
     doubt = "warnings"  # the number may be wrong by more than its interval shows
     tip = "tips"  # the number is right, but other settings may be faster; the advice ends at the first colon
@@ -58,14 +58,13 @@ OTHER, SLOWED = "had a warning of the engine or model", "ran slowed down"
 
 
 def doubt(about: str, text: str) -> Remark:
-    """A doubt about a number. `about` completes a sentence about cells, such as "had few blocks"."""
+    """Returns a doubt about a number. `about` is the end of a sentence about cells, such as "had few blocks"."""
     return Kind.doubt, text, about
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """The remarks about the cell of `row`. If `about_numbers` is false, only the remarks that its process wrote."""
-    # An engine's warnings are doubts: the engine did something else than the cell asks for, or could not check what
-    # ran.
+    """Returns the remarks about the cell of `row`. If not `about_numbers`, only those that its process wrote."""
+    # An engine's warnings are doubts: the engine did not do what the cell asks for, or could not check what ran.
     measured = record.measurement
     assert measured is not None
     of_samples = counted_samples(record)
@@ -86,23 +85,23 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
 
 
 def counted_samples(record: Record) -> list[str]:
-    """Notes that the user's function counted more or fewer samples than the batch has. Nothing checks this function."""
+    """Returns notes that the user's function counted more or fewer samples than the batch size. Nothing checks it."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
 
 
 def was_beside_others(record: Record) -> bool:
-    """Whether other processes used more than `MAX_OTHERS_PERCENT` of a core during the measurement."""
+    """Returns True if other processes used more than `MAX_OTHERS_PERCENT` of a core during the measurement."""
     name, measured = "other_cpu_utilization_percent", record.measurement
     percents = record.system.within(name, measured.steady_boot_s) if record.system and measured else []
     return bool(percents) and fmean(percents) > MAX_OTHERS_PERCENT
 
 
 def output_error_text(precision: Precision, error: float | None) -> str:
-    """How much an output differs from the output in fp32, such as `1.2 %`.
+    """Returns how much an output differs from the output in fp32, such as `1.2 %`.
 
-    Empty if the error is unknown or 0, or if the cell computes in fp32 or fp64.
+    Returns "" if the error is unknown or 0, or if the cell computes in fp32 or fp64.
     """
     if not error or precision in (Precision.fp32, Precision.fp64):
         return ""
@@ -110,13 +109,13 @@ def output_error_text(precision: Precision, error: float | None) -> str:
 
 
 def relative_half_width(row: Row) -> float | None:
-    """Half of the throughput's 95 % interval over the throughput; None if unknown."""
+    """Returns half the width of the throughput's 95 % interval, divided by the throughput. Returns None if unknown."""
     low, high = row["samples_per_s_low"], row["samples_per_s_high"]
     return None if low is None or high is None else (high - low) / 2 / row["samples_per_s"]
 
 
 def interval_text(row: Row) -> str:
-    """The relative half-width in per cent, such as `±6.2 %`; empty if unknown."""
+    """Returns `relative_half_width` in per cent, such as `±6.2 %`. Returns "" if it is unknown."""
     half = relative_half_width(row)
     return "" if half is None else f"±{significant(100 * half, 2)} %"
 
@@ -141,7 +140,7 @@ def _about_length(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     short = sum(seconds < cell.window.block_s for seconds in lengths)
     if short and cell.protocol == Protocol.steps and not measured.steps_are_blocks and median(lengths) < SHORT_S:
         few = f"its {len(lengths)} blocks are shorter than {SHORT_S:g} s"
-        yield doubt("had short blocks", f"{few}: the wait at their end lowers the speed")
+        yield doubt("had short blocks", f"{few}: the wait at the end of each block lowers the speed")
     elif short and cell.protocol == Protocol.window:
         few = f"{short} of {len(lengths)} blocks are shorter than {cell.window.block_s:g} s"
         yield doubt("had short blocks", f"{few}: the speed was unsteady")
@@ -158,7 +157,7 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     difference = together / median(rates) - 1
     if abs(difference) > MAX_CHANGE and not is_covered:
         differs = f"differs by {100 * difference:+.0f} % from the speed of the median block"
-        yield doubt("had uneven steps", f"the overall speed {differs}: some steps take much longer")
+        yield doubt("had uneven steps", f"the overall speed {differs}: some steps take much longer than others")
     changed = order_statistics.change(rates)
     if abs(changed) > MAX_CHANGE:
         yield doubt("changed speed", f"the speed changed by {100 * changed:+.0f} % while it was measured")
@@ -186,7 +185,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         drift = f"{100 * measured.clock_drift:+.2f} %"
-        yield doubt("had a clock that drifts", f"the clock's speed differed by {drift} from the machine's raw clock")
+        yield doubt("had a clock that drifts", f"the clock's speed differed by {drift} from the raw clock's speed")
     of_blocks = row["samples_per_s"]
     p50_ms = row["latency_p50_ms"]
     per_step = measured.samples_per_step
@@ -196,8 +195,8 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         is_slower = of_blocks * MAX_RATIO < of_steps
         is_faster = of_blocks > MAX_RATIO * of_steps
         if is_slower or (is_faster and measured.device == Device.cpu):
-            both = f"single steps suggest {significant(of_steps)} samples/s, blocks {significant(of_blocks)}"
-            why = f"{both}: the speed changed, or some steps are much slower"
+            both = f"single steps suggest {significant(of_steps)} samples/s, but blocks {significant(of_blocks)}"
+            why = f"{both}: the speed changed, or some steps are much slower than others"
             yield doubt("had a median step that contradicts the speed", why)
     if measured.work is not None and measured.work.uncounted:
         yield Kind.note, f"operations that can't be counted: {', '.join(measured.work.uncounted)}", ""
@@ -219,7 +218,7 @@ def _about_target(cell: Cell, training: TargetTraining) -> Iterator[Remark]:
 def _about_data(record: Record) -> Iterator[Remark]:
     data = record.data
     if data is not None and data.test_in_training and not data.stand_in and record.cell.protocol in EPOCHS:
-        percent = f"{100 * data.test_in_training:.0f} % of the test images are training images, too"
+        percent = f"{100 * data.test_in_training:.0f} % of the test images are also training images"
         yield doubt("had a test set inside its training set", f"{percent}: the accuracy may be too high")
 
 
@@ -254,7 +253,7 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
 
 
 def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
-    """Remarks about an ok record's row that follow from the ceilings in its environment."""
+    """Yields remarks about the row of an ok record. They follow from the ceilings in the record's environment."""
     share = row["mfu"]
     measured = record.measurement
     if record.status == Status.ok and measured is not None and share is not None and share > 1:
@@ -267,9 +266,9 @@ def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:
-    """Cores that the cell's threads used or waited for, in percent of a core.
+    """Returns the cores that the cell's threads used or waited for, in percent of one core.
 
-    None if this is unknown, or if the cell has further processes.
+    Returns None if they are unknown, or if the cell has other threads that use cores, such as those of data workers.
     """
     data = record.cell.data
     if (

@@ -1,8 +1,8 @@
-"""Checks a cell apart from its times: the precision, the weights in training, and the output.
+"""Checks the precision, the trained weights and the output of a cell.
 
-The checks find accidents, not code that cheats on purpose. A defect makes a cell `invalid`, so a check reports a defect
-only with a proof. Without a proof, it reports a warning, and the number is published. docs/measuring.md lists the
-checks.
+The checks find accidents, not code that cheats on purpose. If a check can prove that something is wrong, it reports a
+defect, which makes the cell `invalid`. Otherwise, it reports a warning, and the numbers are published.
+docs/measuring.md lists the checks.
 """
 
 import math
@@ -25,8 +25,8 @@ from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 # Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # share of the operations below which a format is not mentioned
-# Two shares of all trainable numbers. A warning is due if more than the first share have a gradient but do not change,
-# or if more than the second share do not change. A branch that the loss does not use is usually smaller than the second
+# Two shares of all trainable numbers. A check warns if more than the first share have a gradient but do not change, or
+# if more than the second share do not change. A branch that the loss does not use is usually smaller than the second
 # share.
 MAX_UNUSED, MAX_WITHOUT = 0.01, 0.5
 MAX_NAMED = 3  # layers named in a sentence
@@ -57,9 +57,9 @@ OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a senten
 NO_TENSOR = "accelbench found no tensor with numbers in the output"
 UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
-NOT_UNSEEN = "the network had already got all batches, so accelbench can't detect kept results of earlier batches"
+NOT_UNSEEN = "no new batch could be made for the check, so accelbench can't detect stored results of earlier batches"
 WRONG = "the output for a new batch differs by {} from the output of a newly built network in fp32 on the CPU"
-SHAPES = "the output has another structure than the output of a newly built network: {} instead of {}"
+SHAPES = "the output's tensors have the shapes {}, but a newly built network returns the shapes {}"
 CONSTANT = "the output is the same for different inputs, with any weights: if that is intended, set model.constant=true"
 SAME_FOR_ALL = "with the network's present weights, the output is the same for different inputs"
 
@@ -77,9 +77,9 @@ class NotInTimeError(Exception):
 
 
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
-    """Runs `call` in a thread. Returns its result, or raises its exception.
+    """Runs `call` in a thread. Returns the result of `call`, or raises its exception.
 
-    Raises NotInTimeError if the call takes longer than `left_s` seconds. The thread then continues in the background.
+    Raises NotInTimeError if `call` takes longer than `left_s` seconds. The thread then continues in the background.
     """
     outcome: Future[Result] = Future()
 
@@ -97,9 +97,10 @@ def in_time(call: Callable[[], Result], left_s: float) -> Result:
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
-    """Copies numbers of a tensor for a comparison: at most `MAX_NUMBERS`, evenly spread over the tensor.
+    """Copies numbers of a tensor for a comparison. From a large tensor, it copies every n-th number.
 
-    Whole numbers and booleans keep their dtype. All other numbers become float64. A complex number becomes two numbers.
+    The copy has at most `MAX_NUMBERS` elements. Integers and booleans keep their dtype. All other numbers are converted
+    to float64, and a complex number to two numbers.
     """
     if array.size > MAX_NUMBERS:
         array = array.reshape(-1)[:: -(-array.size // MAX_NUMBERS)]
@@ -110,10 +111,10 @@ def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The relative error of `one`: the norm of the difference, divided by the norm of `other`.
+    """Returns the relative error of `one`: the norm of (one - other), divided by the norm of `other`.
 
-    For whole numbers, the result is the share of unequal numbers. Two numbers that are both not finite count as equal.
-    If only one of two numbers is finite, the result is infinite.
+    For whole numbers, returns the share of unequal numbers. Where neither number is finite, the numbers are taken to be
+    equal. If only one of them is finite at any position, the result is infinite.
     """
     if not one.size:
         return 0.0
@@ -137,9 +138,9 @@ def shapes_of(output: Output) -> list[tuple[int, ...]]:
 
 
 def error_of(output: Output, reference: Output) -> float:
-    """The largest `difference` between the tensors of two outputs. Infinite if the shapes of the tensors differ.
+    """Returns the largest `difference` between the tensors of two outputs. Returns infinity if their shapes differ.
 
-    In a tensor of whole numbers, a share of unequal numbers up to `MAX_UNEQUAL` counts as no error.
+    The difference of two tensors of whole numbers is taken to be 0 if at most the share `MAX_UNEQUAL` is unequal.
     """
     if shapes_of(output) != shapes_of(reference):
         return math.inf
@@ -152,13 +153,13 @@ def error_of(output: Output, reference: Output) -> float:
 
 
 def limit(precision: Precision) -> float:
-    """The largest error that rounding in `precision` explains without further checks."""
+    """Returns the error up to which rounding in `precision` is a sufficient explanation, without other checks."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
 
 
 @dataclass
 class ObservedOutput:
-    """The output of the measured network for one batch, from an additional step after all timing."""
+    """The output of the measured network for one batch, in an additional step after all timing."""
 
     batch: Any
     output: Output
@@ -189,10 +190,10 @@ class Findings:
 def compare(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
 ) -> Findings:
-    """Compares an output with the output of a newly built network.
+    """Compares the output of the measured network with the output of a newly built network.
 
-    `new_network(state, precision, other=...)` builds this network on the CPU. If `other` is true, the network has other
-    weights. If `constant` is true, the user has confirmed that the output may be the same for all inputs.
+    `new_network(state, precision, other=...)` builds the new network on the CPU. If `other` is true, its weights are
+    random. If `constant` is true, the user has confirmed that the output may be the same for all inputs.
     """
     findings = Findings()
     try:
@@ -211,7 +212,7 @@ def compare(
 def _rows_agree(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
 ) -> bool:
-    """Whether a comparison of a few rows proves that the output is right. Comparing the whole batch takes longer."""
+    """Returns True if the first and last row prove that the output is right. This saves a run of the whole batch."""
     if measured.rows is None or not measured.is_unseen:
         return False
     batch, output = measured.rows
@@ -250,7 +251,7 @@ def _compare(
     explained = None if rounded is None else error_of(rounded, reference)
     is_finite = math.isfinite(findings.error)
     warn = findings.warnings.append
-    text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the two"
+    text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the outputs"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
             warn(f"the output differs by {text} from the output in fp32 on the CPU; two runs of one batch differ too")
@@ -265,10 +266,10 @@ def _compare(
 def _with_reference(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision
 ) -> tuple[ObservedOutput, Output]:
-    """Returns `measured`, and the output of a new network in fp32 as a reference.
+    """Returns `measured`, and the output of a new network in fp32, which is the reference.
 
-    A network may keep numbers in plain attributes, such as a count of its batches. If its output depends on these
-    numbers, the new network gets them, too, and the returned `measured` has them in its state.
+    A network may store numbers in plain attributes, such as the number of its batches. If its output depends on these
+    numbers, they are copied into the new network, and into the state of the returned `measured`.
     """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
@@ -280,7 +281,7 @@ def _with_reference(
 
 
 def _is_steady(measured: ObservedOutput, new_network: Callable[..., NewNetwork], reference: Output) -> bool:
-    """Whether the output of a new network stays the same with other random numbers, and after another batch."""
+    """Returns True if the output of a new network depends neither on random numbers nor on earlier batches."""
     again = new_network(measured.state, Precision.fp32)
     for seed in range(3):
         if error_of(again(measured.batch, seed), reference) > MAX_DRIFT:
@@ -291,9 +292,9 @@ def _is_steady(measured: ObservedOutput, new_network: Callable[..., NewNetwork],
 
 
 def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool:
-    """Whether the measured network returns another output for the same batch.
+    """Returns True if the measured network returns a different output when it gets the same batch again.
 
-    For example, a network that computes for a fixed time does so on a busy machine.
+    For example, this happens on a busy machine if the network computes for a fixed time.
     """
     if measured.again is None:
         return False
@@ -304,7 +305,7 @@ def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool
 
 
 def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
-    """The output of a new network that rounds like the cell. None if the CPU can't compute in this precision."""
+    """Returns the output of a new network that rounds like the cell. Returns None if the CPU lacks this precision."""
     if precision in QUANTIZED:
         return None
     try:
@@ -316,9 +317,9 @@ def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], p
 
 
 def _most(explained: float | None, precision: Precision) -> float:
-    """The largest error that rounding explains.
+    """Returns the largest error that rounding explains.
 
-    `explained` is the error of a new network that rounds like the cell; None if this error is unknown.
+    `explained` is the error of a new network that rounds like the cell. It is None if this error is unknown.
     """
     if explained is None:
         return WRONG_FROM if precision in PRECISE else ROUNDED_WRONG_FROM
@@ -335,10 +336,10 @@ def _is_same(one: Output, other: Output) -> bool:
 
 
 def _explain_constant(measured: ObservedOutput, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
-    """Explains why the output is the same for different inputs.
+    """Finds out why the output is the same for different inputs. Adds the explanation to `findings`.
 
-    If the outputs of a network with other weights differ, the present weights are the reason, and this function adds a
-    note. Otherwise the network ignores its inputs, and this function adds a warning.
+    Runs the network with random weights. If its outputs then differ, the present weights are the reason, and the
+    explanation is a note. Otherwise, the network ignores its inputs, and the explanation is a warning.
     """
     if measured.fed is None:
         return
@@ -372,10 +373,10 @@ class Products:
         return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
 
     def ran_in(self, expected: str) -> str | None:
-        """The format in which the step computed; None if it had no matrix products.
+        """Returns the format in which the step computed. Returns None if the step had no matrix products.
 
-        If almost no operation ran in `expected`, the result is the format with most operations. The same holds if the
-        format with most operations is coarser than `expected`. Otherwise the result is `expected`.
+        The result is the format of most operations if this format is coarser than `expected`, or if almost no operation
+        ran in `expected`. In all other cases, the result is `expected`.
         """
         shares = self.shares()
         if not shares:
@@ -385,9 +386,9 @@ class Products:
         return most if is_coarser or shares.get(expected, 0.0) < MIN_SHARE else expected
 
     def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
-        """Yields sentences about operations that ran in another format than `expected`.
+        """Yields sentences about operations that ran in a format that is not `expected`.
 
-        If `coarser` is true, only coarser formats count. Otherwise, only the formats that are not coarser count.
+        If `coarser` is true, mentions only formats coarser than `expected`. Otherwise, mentions only the other formats.
         """
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[expected]
@@ -430,7 +431,7 @@ class Training:
 
     @property
     def changed(self) -> list[str]:
-        """The names of tensors that changed. Tensors that are not finite count, too: they can't change further."""
+        """The names of tensors that changed, and of tensors with infinite numbers or NaN, which can't change."""
         states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
         return [name for name, before, after in states if before != after or not after.is_finite]
 
@@ -454,7 +455,7 @@ class Training:
             return ""
         if not self.gradients:
             return " (the weights have no gradients)"
-        return " (the weights have gradients, but the optimiser has other weights, or makes no steps)"
+        return " (the weights have gradients, but the optimiser updates other weights, or makes no steps)"
 
     def warnings(self) -> Iterator[str]:
         still = [name for name in self.names if name not in self.changed]
@@ -469,10 +470,10 @@ class Training:
         if self.cycle is None and self._is_unknown:
             yield f"no weight changed in {self.num_steps} steps"
         if self.evaluating:
-            yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
+            yield f"layers in evaluation mode during training: {', '.join(self.evaluating[:MAX_NAMED])}"
 
     def _is_worth_it(self, still: Sequence[str]) -> bool:
-        """Whether the unchanged tensors `still` have enough numbers for a warning (see `MAX_UNUSED`)."""
+        """Returns True if the unchanged tensors `still` are large enough for a warning (see `MAX_UNUSED`)."""
         if self.is_coarse:
             return False
         if not self.sizes:
@@ -484,7 +485,7 @@ class Training:
 
     def notes(self) -> Iterator[str]:
         if self.cycle is not None and self._is_unknown:
-            yield f"no weight changed in {self.num_steps} steps: gradients may be accumulated over more steps"
+            yield f"no weight changed in {self.num_steps} steps: gradients may be accumulated over more steps than that"
 
     def check(self) -> Check:
         if not self.is_observed:
@@ -499,7 +500,7 @@ class Training:
 
 @dataclass
 class Observations:
-    """What an engine observed of a cell apart from its times. By default, nothing was observed."""
+    """Everything that an engine observed of a cell, except its times. By default, nothing was observed."""
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
@@ -510,9 +511,9 @@ class Observations:
 
     @contextmanager
     def checking(self, what: str = OUTPUT) -> Iterator[None]:
-        """A context for a check of `what`. Adds the time of the check to `checks_s`.
+        """A context in which `what` is checked. Adds the duration of the check to `checks_s`.
 
-        The user's code may cause an exception in the check. The exception is suppressed and recorded in `unchecked`.
+        If the check raises an exception, for example in the user's code, suppresses it and records it in `unchecked`.
         """
         start = time.perf_counter()
         try:
@@ -524,7 +525,7 @@ class Observations:
             self.checks_s += time.perf_counter() - start
 
     def warnings(self, expected: str) -> Iterator[str]:
-        """Warnings as sentences. `expected` is the format in which the cell should compute."""
+        """Yields warnings as sentences. `expected` is the format in which the cell should compute."""
         for what, why in self.unchecked.items():
             yield f"{what} not checked: {why}"
         yield from self.training.warnings()
@@ -532,7 +533,7 @@ class Observations:
         if self.products.in_other_threads:
             yield "layers ran in threads of the user's code, where their precision was not observed"
         if layers := self.modes[1]:
-            yield f"in training mode, although it infers: {', '.join(layers[:MAX_NAMED])}"
+            yield f"layers in training mode during inference: {', '.join(layers[:MAX_NAMED])}"
 
     def notes(self, expected: str) -> Iterator[str]:
         yield from self.products.others(expected, coarser=False)

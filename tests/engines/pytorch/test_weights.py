@@ -160,7 +160,7 @@ def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(hos
     (tmp_path / "mine.pth").write_bytes(hostile)
     torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "honest.pth")
     for name in ("mine.pth", "honest.pth"):
-        message = rf"model=Loading: {name} is not loaded: .* \(CVE-2026-24747\): use weights in safetensors"
+        message = rf"model=Loading: {name} is not loaded, because .* \(CVE-2026-24747\): use weights in safetensors"
         with pytest.raises(UserError, match=message):
             loading(tmp_path / name)
     save_file({"weight": torch.eye(2), "bias": torch.ones(2)}, tmp_path / "mine.safetensors")
@@ -221,7 +221,7 @@ def test_timms_weights_are_safetensors_and_its_pickles_are_refused_before_they_a
     assert_has(built(model), state)
     (snapshot / "model.safetensors").unlink()
     (snapshot / "pytorch_model.bin").write_bytes(hostile)
-    with pytest.raises(UserError, match="^model=test_resnet: pytorch_model.bin is not loaded: .*: use weights in"):
+    with pytest.raises(UserError, match="^model=test_resnet: pytorch_model.bin is not loaded, because .*: use"):
         built(model)
     (tmp_path / "mine.pth").write_bytes(hostile)
     with pytest.raises(UserError, match="mine.pth is not loaded"):

@@ -1,6 +1,6 @@
-"""A cell's workload: a network and its batches.
+"""The workload of a cell: a network and its batches.
 
-Workloads on images are in this file, all others in `own_batches` and `generate`.
+This file contains workloads on images. `own_batches` and `generate` contain the other workloads.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ NUM_EXAMPLES = 2  # different images in an example batch
 
 
 class Images:
-    """A network on images, random or of a data set. Its methods return batches in host memory."""
+    """A network on random images or on the images of a data set. The methods return batches in host memory."""
 
     joined = staticmethod(structure.joined)
 
@@ -62,23 +62,23 @@ class Images:
         return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
 
     def build(self) -> nn.Module:
-        """Builds the network. Its weights come from the cell's seed, unless they are pretrained or in a file."""
+        """Builds the network. The cell's seed determines the weights, unless they are pretrained or in a file."""
         seed_generators(self.cell.seed)
         network = zoo.build(self.cell.model, self.shape, self.num_classes)
         return zoo.materialised(network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float)))
 
     def check_first(self, output: object) -> None:
-        """Raises UserError if the output of the first step should be logits, but is not.
+        """Raises UserError if the output of the first step must be logits, but is something else.
 
-        Any output is allowed if the network reconstructs images, if the user has a loss (in training), or if
-        `model.output=any` (in inference).
+        Any output is allowed if the network reconstructs images. In training, any output is allowed if the user has set
+        `model.loss`; in inference, if `model.output=any`.
         """
         takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
         if not (takes_any or self.task.reconstructs):
             zoo.check_logits(output, self.cell.model, self.num_classes)
 
     def requests(self, num: int) -> list[Any]:
-        """At most `num` batches of one sample each: the first images of the test set, or random images."""
+        """Returns at most `num` batches of one sample: the first images of the test set, or random images."""
         data = self.cell.data
         if is_random(self.cell):
             num = min(num, NUM_DRAWN)
@@ -88,7 +88,7 @@ class Images:
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
-        """A full batch like the feed's. It repeats the first images. In training, all its labels are 0."""
+        """Returns a full batch, in which the first images of the feed are repeated. In training, all labels are 0."""
         images = self._first_images(NUM_EXAMPLES)
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
@@ -101,7 +101,7 @@ class Images:
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self) -> tuple[Any, bool]:
-        """Returns a batch of noise; in training, it has labels. Also returns True: the feed never has such a batch."""
+        """Returns a batch of noise (in training, with labels), and True: the feed never contains such a batch."""
         like = self._first_images(1)
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
@@ -112,7 +112,7 @@ class Images:
         return replace(self.task, dtype=dtype)
 
     def tokens_per_sample(self) -> float | None:
-        """The mean number of tokens per sample; None if tokens are not counted."""
+        """Returns the mean number of tokens per sample. Returns None if tokens are not counted."""
         return None
 
     def notes(self) -> Iterator[str]:
@@ -124,7 +124,7 @@ Workload = Images | OwnWorkload
 
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """Creates the workload of a cell. `data_folder` has the prepared arrays. The processes `ranks` share each batch."""
+    """Creates the workload of a cell. `data_folder` contains the prepared arrays. The `ranks` share each batch."""
     if cell.mode == Mode.generate:
         return GenerateWorkload(cell, backend, ranks)
     if cell.model.library == Library.transformers:

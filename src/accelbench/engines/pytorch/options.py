@@ -23,7 +23,7 @@ Run = Callable[..., Any]  # a network, called with the tensors of an input
 
 
 def prepared(network: nn.Module, options: Options) -> nn.Module:
-    """Applies all options except compilation, and returns the network, which may be changed in place.
+    """Applies all options except compilation. Returns the network. Some options change the given network in place.
 
     Raises UnsupportedError if an option can't be applied.
     """
@@ -35,7 +35,7 @@ def prepared(network: nn.Module, options: Options) -> nn.Module:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """A copy of the network in evaluation mode, with batch normalisations folded into the layers before them."""
+    """Returns a copy of the network in evaluation mode. Batch normalisations are folded into the layers before them."""
     from torch.fx.experimental.optimization import fuse  # a slow import: it imports sympy
 
     try:
@@ -56,7 +56,7 @@ def _num_norms(network: nn.Module) -> int:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """A context in which torch.compile has an empty cache, so that compilation takes as long as the first time."""
+    """Gives torch.compile an empty cache inside the context, so that compilation takes as long as the first time."""
     from torch._inductor.utils import fresh_cache
 
     with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
@@ -65,9 +65,9 @@ def empty_cache() -> Iterator[None]:
 
 @torch.no_grad()
 def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
-    """Runs the uncompiled network once on a batch in host memory. Does not change the network.
+    """Runs the uncompiled network once on a batch in host memory. The network does not change.
 
-    The network runs in the context of `step`, such as autocast.
+    The network runs in the context of `step`, which may be autocast.
     """
     batch = step.copy_in(batch)
     modes = modes_of(network)
@@ -78,9 +78,9 @@ def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
 
 
 def prepare_compiler(options: Options) -> bool:
-    """Imports and configures torch.compile, if `options` need it.
+    """Imports and configures torch.compile if `options` ask for compilation.
 
-    Returns whether the network must be compiled or recorded as CUDA graphs.
+    Returns True if `options` ask for compilation or CUDA graphs.
     """
     if not options.compile:
         return options.cuda_graphs
@@ -95,7 +95,7 @@ def prepare_compiler(options: Options) -> bool:
 
 
 def compiled(network: nn.Module, options: Options) -> nn.Module:
-    """Wraps the network for torch.compile or CUDA graphs. The first call of the result compiles or records it."""
+    """Wraps the network. The first call of the returned network compiles it, or records its CUDA graph."""
     if not options.compile:
         return Graphed(network)
     config = torch._dynamo.config
@@ -124,16 +124,16 @@ def compile_warnings(options: Options) -> Iterator[str]:
 
 
 def compile_notes(options: Options) -> Iterator[str]:
-    """Yields a note if the user's code, or an environment variable, makes torch.compile continue after errors."""
+    """Yields a note if torch.compile continues after errors, because the user's code or a variable asks for that."""
     if options.compile and torch._dynamo.config.suppress_errors:
         yield "torch._dynamo.config.suppress_errors is set: parts that torch.compile failed to compile ran uncompiled"
 
 
 class Graphed(nn.Module):
-    """The network in CUDA graphs: its kernels are recorded once, and then launched together.
+    """Records the network's kernels once as a CUDA graph, and then launches all of them together.
 
-    Another graph is recorded for each new shape of an input, and for each mode (training or not, gradients or not). A
-    call overwrites the output of the last call.
+    A separate graph is recorded for each shape of the inputs, and for each mode (training or not, gradients or not).
+    Each call overwrites the output of the call before.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -151,7 +151,7 @@ class Graphed(nn.Module):
         return self._graphs[key](*tensors)
 
     def _recorded(self, leaves: Sequence[Any], structure: Any, tensors: Sequence[Tensor]) -> Run:
-        """Records the network for inputs of one kind. Returns the call that replays the CUDA graph."""
+        """Records a CUDA graph for inputs with these shapes and types. Returns a function that replays the graph."""
         network = _OfTensors(self._orig_mod, leaves, structure)
         network.train(self.training)
         try:
@@ -170,7 +170,7 @@ class Graphed(nn.Module):
 
 
 class _OfTensors(nn.Module):
-    """Wraps the network: `forward` takes only the tensors of an input. The other parts of the input are constant."""
+    """A network whose `forward` takes only the tensors of an input. All other parts of the input stay constant."""
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class _OfTensors(nn.Module):
 
 
 def _replayed(network: Run, tensors: Sequence[Tensor]) -> Run:
-    """Records the network in inference as one CUDA graph, without the overhead of `make_graphed_callables`."""
+    """Records inference as one CUDA graph, which has less overhead than a graph of `make_graphed_callables`."""
     cuda = torch.cuda
     inputs = [tensor.clone() for tensor in tensors]
     main = cuda.current_stream()

@@ -1,7 +1,6 @@
-"""Output checks of PyTorch networks.
+"""Checks the outputs of PyTorch networks.
 
-They compare outputs of the measured network with outputs of a newly built network on the CPU, which gets the same
-weights.
+A check builds a new network on the CPU with the same weights as the measured network. It compares the outputs of both.
 """
 
 import math
@@ -44,7 +43,7 @@ INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "t
 
 
 class NetworkState(NamedTuple):
-    """The state that a newly built network gets from the measured network."""
+    """The state of the measured network that is copied into a newly built network."""
 
     tensors: Mapping[str, Tensor]  # the weights, and copies of the buffers, which a further step may change
     modes: Sequence[bool]  # for each layer, whether it is in training mode
@@ -58,7 +57,7 @@ def uncompiled(network: nn.Module) -> nn.Module:
 
 
 def state_of(network: nn.Module) -> NetworkState:
-    """The present state of the measured network. Read the state before a further step, which may change it."""
+    """Returns the present state of the measured network. Call this before the next step, which may change the state."""
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()
@@ -66,7 +65,7 @@ def state_of(network: nn.Module) -> NetworkState:
 
 
 def counts_of(layer: nn.Module) -> dict[str, Any]:
-    """The attributes of a layer that are numbers or flags, such as a count of batches, or whether a scale is set."""
+    """Returns a layer's attributes that are numbers or flags, such as the number of batches that the layer has seen."""
     return {name: value for name, value in vars(layer).items() if type(value) in (bool, int, float)}
 
 
@@ -74,8 +73,8 @@ def counts_of(layer: nn.Module) -> dict[str, Any]:
 def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
     """Copies the `measured` tensors into a new network on the CPU, except tensors that differ only by rounding.
 
-    Returns whether the tensors of both networks have the same names. If the names differ, nothing is copied. They
-    differ, for example, if an option has changed the layers.
+    Returns True if the tensors of both networks have the same names. Otherwise copies nothing and returns False. The
+    names differ, for example, if an option has changed the layers.
     """
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     if tensors.keys() != measured.keys():
@@ -92,7 +91,7 @@ def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
 
 @torch.no_grad()
 def draw_again(network: nn.Module) -> None:
-    """Gives a network other random weights and buffers, none of them 0; see `GAIN`."""
+    """Replaces the weights and buffers of a network by new random numbers (see `GAIN`), but never by 0."""
     torch.manual_seed(SystemRandom().randrange(2**31))
     for tensor in [*network.parameters(), *network.buffers()]:
         if tensor.is_floating_point() and tensor.dim() > 1:
@@ -102,9 +101,9 @@ def draw_again(network: nn.Module) -> None:
 
 
 def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
-    """The first and last rows of a batch and of its output.
+    """Returns the first and last row of a batch, and the first and last row of its output.
 
-    None if the rows can't be taken, or if the output has whole numbers, which may be equal by chance.
+    Returns None if `outer_rows` returns None, or if the output has whole numbers, which may be equal by chance.
     """
     rows = outer_rows(batch)
     of_output = outer_rows([*tensors_in(result)])
@@ -115,7 +114,7 @@ def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
 
 
 class NetworkOutputs(CellRun):
-    """The run of a PyTorch network. Further steps after the timed part check the network's output."""
+    """The run of a PyTorch network. After the timed part, additional steps check the network's output."""
 
     backend: Backend
     network: nn.Module
@@ -153,7 +152,7 @@ class NetworkOutputs(CellRun):
             yield f"inference ran in {self.grad_mode}: the network needs gradients"
 
     def begin_worker(self) -> None:
-        """Prepares the calling thread: sets how many threads it may use, and how it handles denormal numbers."""
+        """Sets how many threads the calling thread may use, and how it handles denormal numbers."""
         torch.get_num_threads()  # makes a new thread adopt PyTorch's number; oneDNN would not
         if self.backend.flushes_denormals:
             flush_denormals()
@@ -189,7 +188,7 @@ class NetworkOutputs(CellRun):
                     raise
 
     def _is_spoiled(self) -> bool:
-        """Whether torch.inference_mode changes the output. For example, gradients of torch.func are 0 in this mode."""
+        """Returns True if torch.inference_mode changes the output. In this mode, torch.func's gradients may be 0."""
         if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
             return False
         measured, most = self.outputs[0], limit(self.cell.precision)
@@ -204,7 +203,7 @@ class NetworkOutputs(CellRun):
         return False
 
     def _error_in_no_grad(self, batch: Any, output: Output) -> float:
-        """The error of `output`, compared with the output for the same batch without torch.inference_mode."""
+        """Runs `batch` without torch.inference_mode. Returns the difference between the result and `output`."""
         with torch.inference_mode(False), torch.no_grad():
             return error_of(arrays_in(self.further_result(batch)), output)
 
@@ -220,10 +219,10 @@ class NetworkOutputs(CellRun):
         super().keep_output()
 
     def _watch(self, batch: Any) -> None:
-        """Observes the operators of a further step.
+        """Observes the operators of an additional step.
 
-        The step runs on two rows of the batch. If this fails, or if the work of a step must be counted, it runs on the
-        whole batch.
+        The step runs on two rows of the batch. If that fails, or if the step's work must be counted, the step runs on
+        the whole batch.
         """
         counts_work = self.cell.mode == Mode.infer and self.known_work is None and self.backend.on_host
         if not counts_work and (rows := outer_rows(batch)) is not None:
@@ -270,7 +269,7 @@ class NetworkOutputs(CellRun):
             return arrays_in(self.further_result(batch))
 
     def further_result(self, batch: Any) -> Any:
-        """Runs a further step on a batch in host memory. Returns the output or, in training, (output, loss)."""
+        """Runs an additional step on a batch in host memory. Returns the output; in training, (output, loss)."""
         return self._result_of(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
@@ -316,6 +315,6 @@ class NetworkOutputs(CellRun):
         return self.workload.build()
 
     def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
-        """Runs a newly built network, whose weights have `dtype`, on a batch."""
+        """Runs a newly built network on a batch. The weights of the network have `dtype`."""
         task = self.workload.task_in(dtype)
         return task.train(network, batch) if self.trains else task.infer(network, batch)

@@ -1,4 +1,4 @@
-"""Workloads without a data set: networks on the user's `model.batch`, and networks of transformers on random tokens."""
+"""Workloads without a data set: the user's batches (`model.batch`), and random tokens for transformers' networks."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ MAX_SHOWN = 60  # characters of a returned value in a message
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """The tensors of a batch. Raises UserError if there are none. `should` is the beginning of the error's message."""
+    """Returns the tensors of a batch. Raises UserError if the batch has none; the message begins with `should`."""
     tensors = list(tensors_in(batch))
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -39,9 +39,9 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 
 
 def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
-    """Raises UserError if batches of one sample can't be joined into a batch like `whole`, tensor by tensor.
+    """Raises UserError if concatenating the tensors of single samples does not make a batch like `whole`.
 
-    `pool` has the batches of one sample. `whole` is a batch of `num_samples` samples.
+    `pool` contains batches of one sample. `whole` is a batch of `num_samples` samples.
     """
     shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
     for index, tensor in enumerate(tensors_in(whole)):
@@ -49,7 +49,7 @@ def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -
         if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
             shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
             raise UserError(
-                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}: single samples "
+                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}. Single samples "
                 "can't be joined along the first dimension: set model.collate=pkg.function, which joins them"
             )
 
@@ -75,7 +75,7 @@ class BatchMaker:
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 
     def __call__(self) -> Any:
-        """Makes another batch, in host memory. Raises UserError if the user's function returns no usable batch."""
+        """Makes a new batch in host memory. Raises UserError if the user's function returns something unusable."""
         batch = self.make(self.batch_size, **self.batch_args)
         if any(tensor.device.type != "cpu" for tensor in tensors_of(f"{self.flag}: should return", batch)):
             raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
@@ -89,7 +89,7 @@ class BatchMaker:
 
     @property
     def tokens_per_sample(self) -> float | None:
-        """The mean number of tokens per sample in all batches; None if tokens are not counted."""
+        """The mean number of tokens per sample in all batches. It is None if tokens are not counted."""
         return None if self.count_tokens is None else self.num_tokens / self.num_samples
 
     def _cast(self, tensor: Tensor) -> Tensor:
@@ -100,9 +100,9 @@ class BatchMaker:
         return cast.contiguous(memory_format=torch.channels_last) if is_image else cast
 
     def count(self, batch: Any) -> int:
-        """Counts the samples of a batch with the user's function `model.samples`, if it is set.
+        """Returns the number of samples in a batch. If the user has set `model.samples`, that function counts them.
 
-        If it is not set, the first tensor must have `batch_size` rows. Otherwise raises UserError.
+        If it is not set, each row of the first tensor is a sample. Raises UserError if there are not `batch_size` rows.
         """
         if self.count_samples is not None:
             return counted("model.samples", self.count_samples, batch)
@@ -110,17 +110,14 @@ class BatchMaker:
         if not first.dim() or first.size(0) != self.batch_size:
             size = f"{first.size(0)} rows" if first.dim() else "no dimension"
             raise UserError(
-                f"{self.flag}: was called for {self.batch_size} samples, but its batch's first tensor has {size}: if "
-                "a row is not a sample, set model.samples=pkg.function, which counts the samples of a batch"
+                f"{self.flag}: was called for {self.batch_size} samples, but the first tensor of its batch has {size}. "
+                "If a row is not a sample, set model.samples=pkg.function, which counts the samples of a batch"
             )
         return self.batch_size
 
 
 def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
-    """Returns the number that the user's `function` counts in a batch.
-
-    Raises UserError if the number is not an integer above 0.
-    """
+    """Returns the result of the user's `function` for a batch. Raises UserError if it is not an integer above 0."""
     value = function(batch)
     num = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
@@ -130,10 +127,9 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """A note about `num`, the samples that the user's function counts in a batch. None if `num` is as expected.
+    """Returns a note if `num`, the number of samples that the user's function counted in a batch, is unexpected.
 
-    `num` should equal the batch size. If the batch's first tensor has rows (`num_rows` above 0), `num` should also
-    equal `num_rows`.
+    Returns None if `num` equals the batch size, and if `num_rows`, the rows of the batch's first tensor, is `num` or 0.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -145,9 +141,9 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
 class OwnTask:
     """The task of a network on batches of any structure. It has the same methods as `module.ImageTask`.
 
-    A tensor becomes the only argument of `forward`, a tuple the positional arguments, and a mapping the keyword
-    arguments. If `model.inputs` is set, only these keys of a mapping are passed; otherwise, the keys that `forward`
-    accepts. The loss gets the whole batch. Each batch has `num_counted` samples.
+    If a batch is a tensor, it is the only argument of `forward`. If it is a tuple or list, its items are the positional
+    arguments. If it is a mapping, its values are keyword arguments: only the keys in `model.inputs`, or, if that is
+    empty, the keys that `forward` accepts. The loss gets the whole batch. Each batch has `num_counted` samples.
 
     Raises UserError if the first batch lacks a key of `model.inputs`, or has no key that `forward` accepts.
     """
@@ -188,7 +184,7 @@ class OwnTask:
 
 
 def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
-    """The keys of a batch that the network gets: `inputs`, or else the keys that its `forward` accepts."""
+    """Returns the keys of a batch that the network gets: `inputs`, or, if empty, the keys that `forward` accepts."""
     named, takes_any = _arguments(network)
     of_network = inputs or [key for key in keys if takes_any or key in named]
     if not of_network or set(of_network) - set(keys):
@@ -199,7 +195,7 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[s
 
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
-    """Returns the names of the arguments of `forward`, and whether it accepts any other name."""
+    """Returns the names of the arguments of `forward`, and whether `forward` accepts arbitrary names (`**kwargs`)."""
     if isinstance(network, Modeless):
         network = network.network
     if isinstance(network, torch.jit.ScriptModule):
@@ -260,7 +256,7 @@ class OwnWorkload:
         return self.feed  # the user's batches have no splits
 
     def requests(self, num: int) -> list[Any]:
-        """At most `num` requests, each a batch of one sample. Raises UserError if a server can't join them."""
+        """Returns at most `num` batches of one sample. Raises UserError if they can't be joined into a larger batch."""
         make = self._maker(1)
         model = self.cell.model
         pool = [make() for _ in range(min(num, NUM_DRAWN))]
@@ -275,9 +271,9 @@ class OwnWorkload:
         return mapped(self.first, Tensor.cpu)
 
     def unseen(self) -> tuple[Any, bool]:
-        """Makes a batch from a new random seed. If it equals a fed batch, it is varied (see `structure.varied`).
+        """Makes a batch with a new random seed. If a fed batch is equal, changes the new batch by `structure.varied`.
 
-        Returns the batch, and whether it differs from all fed batches.
+        Returns the new batch, and True if it differs from all fed batches.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count
@@ -296,13 +292,13 @@ class OwnWorkload:
         if self.task.left_out:
             of_network = ", ".join(self.task.keys or ())
             left_out = ", ".join(map(str, self.task.left_out))
-            yield f"the network gets only {of_network} of a batch, the loss also gets {left_out}"
+            yield f"the network gets only {of_network} of a batch; {left_out} goes only to the loss"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
 
 
 class TransformersWorkload(OwnWorkload):
-    """A network of the library transformers. In training, it gets labels and computes its loss itself."""
+    """A network of the library transformers. In training, the network gets labels and computes the loss."""
 
     def _maker(self, num: int) -> TokenMaker:
         return TokenMaker(self.cell, num)

@@ -1,4 +1,4 @@
-"""Precisions in PyTorch: their dtypes, autocast, and how to observe the precision that really ran."""
+"""Sets the precision of a PyTorch network: dtypes and autocast. Observes the precision in which the network ran."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +29,7 @@ MIXED = frozenset({Precision.fp16_mixed, Precision.bf16_mixed})
 
 
 def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Casts a tensor of real floating-point numbers to `dtype`. Other tensors, complex ones too, keep their dtype."""
+    """Casts a tensor of real floating-point numbers to `dtype`. Returns any other tensor (also complex) unchanged."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
@@ -45,9 +45,9 @@ def stored_in(module: nn.Module, precision: Precision) -> nn.Module:
 
 
 def _without_doubles(module: nn.Module) -> nn.Module:
-    """Casts a module to fp32 if all its floating-point numbers are fp64. Returns the module.
+    """Casts a module to fp32 if all its floating-point tensors are in fp64. Returns the module.
 
-    All are fp64 if the user's script sets fp64 as the default.
+    They are in fp64 if the user's script sets fp64 as torch's default dtype.
     """
     tensors = [*module.parameters(), *module.buffers()]
     dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
@@ -57,8 +57,8 @@ def _without_doubles(module: nn.Module) -> nn.Module:
 def check_normalises(network: nn.Module, cell: Cell) -> None:
     """Raises UnsupportedError if the cell trains batch normalisation in fp16 on XLA.
 
-    XLA sums the squares in fp16. On the CPU of XLA, outputs were wrong by up to 25 %. With about 65,000 pixels per
-    channel or more, they were not finite.
+    XLA sums the squares in fp16. With XLA on a CPU, outputs were wrong by up to 25 %. With 65,000 or more pixels per
+    channel, outputs were not finite.
     """
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
     if cell.device in XLA and trains_in_fp16 and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
@@ -66,7 +66,7 @@ def check_normalises(network: nn.Module, cell: Cell) -> None:
 
 
 def step_context(precision: Precision, torch_type: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Returns the context of a forward pass: autocast in mixed precision, else `nullcontext`."""
+    """Returns a function that makes the context of a forward pass: autocast in mixed precision, else `nullcontext`."""
     if precision not in MIXED:
         return nullcontext
     # No cache of cast weights on XLA: autocast drops the cache at its end, but torch_xla launches the step later.
@@ -75,7 +75,7 @@ def step_context(precision: Precision, torch_type: str) -> Callable[[], Abstract
 
 
 def scaler_of(precision: Precision, torch_type: str) -> GradScaler | None:
-    """The scaler of losses for `fp16_mixed`: without it, small gradients would become 0. None in other precisions."""
+    """Returns a scaler of the loss for `fp16_mixed`, where small gradients would become 0. Otherwise returns None."""
     return GradScaler(torch_type) if precision == Precision.fp16_mixed else None
 
 
@@ -83,11 +83,11 @@ WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 
 
 class Observer:
-    """Observes in the first step of a network the dtype in which the layers compute.
+    """Observes the dtype in which the layers of a network compute in the first step.
 
-    This is for networks whose operators can't be observed one by one. The observer keeps the result of the first layer
-    that runs and has a weight matrix. If no such layer runs, it keeps the network's output. If the output has no
-    floating-point numbers, it keeps the network's input. `check` is called with the network's first output.
+    It is for networks whose single operators can't be observed. The observer keeps the result of the first layer that
+    has a weight matrix. If no such layer runs, it keeps the network's output. If that has no floating-point numbers, it
+    keeps the network's input. The observer calls `check` with the network's first output.
     """
 
     def __init__(self, network: nn.Module, check: Callable[[Any], object] | None = None) -> None:
@@ -107,13 +107,13 @@ class Observer:
         self.handle = register_module_forward_hook(note)  # a global hook: the network's modules get none
 
     def see(self, inputs: Any, output: Any) -> None:
-        """Keeps the first floating-point tensor of `output`, or else of `inputs`. Later calls keep no other tensor."""
+        """Keeps the first floating-point tensor in `output` or, if it has none, in `inputs`. Later calls do nothing."""
         results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
         if self.result is None and results:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """A weight whose dtype most numbers of the network have. Complex weights count only if no weight is real."""
+        """Returns a weight in the dtype of most parameters. Ignores complex weights if there are real ones."""
         every = list(self.network.parameters())
         weights = list(filter(Tensor.is_floating_point, every)) or list(filter(Tensor.is_complex, every))
         sizes = Counter[torch.dtype]()
@@ -122,7 +122,7 @@ class Observer:
         return max(weights, key=lambda weight: sizes[weight.dtype], default=None)
 
     def observed(self, run: Any, **more: Any) -> Observed:
-        """What really ran: the observed precision and device, and the further fields in `more`.
+        """Returns the precision and the device that really ran. `more` contains additional fields of the result.
 
         `run` is a `CellRun`.
         """
@@ -148,6 +148,6 @@ class Observer:
 
 
 def real_format(tensor: Tensor) -> str:
-    """NumPy's name of the format of a tensor's numbers. For complex numbers, it is the format of their real parts."""
+    """Returns NumPy's name for the dtype of a tensor. For a complex tensor, this is the dtype of the real parts."""
     dtype = tensor.real.dtype if tensor.is_complex() else tensor.dtype
     return str(dtype).removeprefix("torch.")

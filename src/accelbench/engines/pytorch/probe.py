@@ -1,8 +1,8 @@
 """Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
 
-The ceiling of arithmetic is the highest rate of matrix products, linear layers and convolutions, over several shapes,
-memory formats and libraries. One kernel is not enough: on one CPU, fp32 reached 193 GFLOP/s with matmul, but
-487 GFLOP/s with a convolution.
+Matrix products, linear layers and convolutions are measured in several shapes, memory formats and libraries. The
+fastest of them is the ceiling of arithmetic. One kernel is not enough: on one CPU, matmul reached 193 GFLOP/s in fp32,
+but a convolution reached 487 GFLOP/s.
 """
 
 import math
@@ -56,9 +56,9 @@ ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
     """Measures the ceilings of `device` in `precisions`. On a CPU, all cores compute.
 
-    The device must be present. The process must do nothing else before or after. Precisions for which the device has no
-    arithmetic units are left out. In each round, each kernel is repeated for `seconds_each`. With the default for
-    `seconds_each`, a CPU with 2 cores takes 2 s, plus 3 s for each precision.
+    The device must be present. The process must do nothing else before or after this call. Precisions for which the
+    device has no arithmetic units are skipped. Every round repeats each kernel for `seconds_each`. By default, a CPU
+    with 2 cores takes 2 s plus 3 s per precision.
     """
     start = time.perf_counter()
     measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -93,7 +93,7 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
 
 
 def _best(backend: Backend, seconds: float, call: Call) -> float:
-    """Repeats groups of calls for `seconds`, after a warm-up. Returns the seconds per call in the fastest group."""
+    """Warms up, then times groups of calls for `seconds`. Returns the seconds per call in the fastest group."""
 
     def timed(num: int) -> float:
         start = time.perf_counter()
@@ -129,9 +129,9 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
-    """Measures kernels in this precision. Stores the highest operations per second of each kernel in `rates`.
+    """Measures kernels in this precision. Stores each kernel's highest rate (operations per second) in `rates`.
 
-    If `rates` has entries from an earlier round, only the fastest kernels of that round run.
+    If `rates` has entries of an earlier round, measures only the fastest kernels of that round.
     """
     fastest = sorted(rates, key=rates.__getitem__, reverse=True)[:NUM_FAST]
     backend.prepare(allow_tf32=precision == Precision.tf32)
@@ -153,7 +153,7 @@ def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[
 
 
 def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
-    """Bytes read and written per second, by the fastest of three operations: a sum, a copy and an addition."""
+    """Measures a sum, a copy and an addition. Returns the most bytes that one of them reads and writes per second."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
     moved: list[tuple[int, Call]] = [(1, source.sum)]
@@ -165,7 +165,7 @@ def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Bytes per second from pinned host memory to the device, and back. Both are None if the device is no CUDA GPU."""
+    """Returns the bytes per second from pinned host memory to a CUDA GPU, and back. Other devices: (None, None)."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -176,9 +176,9 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Seconds to launch one operator, without waiting for its result. On XLA, seconds to record it.
+    """Returns the seconds to launch one operator, or to record it on XLA. The wait for the result does not count.
 
-    The operators form a chain: each changes the same number.
+    All operators change the same number one after another.
     """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
@@ -203,7 +203,7 @@ class Kernel:
 
 
 def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
-    """Yields families of kernels for the device. A family is one kernel in several sizes, the smallest size first."""
+    """Yields families of kernels for the device. A family is one kernel in several sizes, from small to large."""
     origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
 
     def draw(shape: tuple[int, ...]) -> Tensor:
@@ -235,7 +235,7 @@ def _suits(name: str, dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
-    """The linear layer of quantised networks: a product with a packed weight, rounded to 8 bits."""
+    """Returns a call of the int8 linear layer: a product with a packed weight, whose result is rounded to 8 bits."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
     arguments = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
     return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *ROUNDED)
@@ -251,7 +251,7 @@ def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
 
 
 def _scales(channels: int) -> tuple[Tensor, Tensor]:
-    """The scales and zero points of a weight, one for each channel."""
+    """Returns one scale and one zero point for each channel of a weight."""
     return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
 
 

@@ -1,6 +1,6 @@
-"""Runs a cell on several devices. Each device has its own process (rank), and torch.distributed joins the processes.
+"""Runs a cell on several devices. Each device has its own process (rank). The ranks communicate by torch.distributed.
 
-The clock runs in the first rank. The other ranks run as many steps as the first rank announces. On CPUs and GPUs,
+Only the first rank measures times. It announces a number of steps, which the other ranks then run. On CPUs and GPUs,
 DistributedDataParallel averages the gradients.
 """
 
@@ -39,8 +39,8 @@ class RankReport:
 def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
     """Combines the reports of all ranks.
 
-    Names of devices are joined, and numbers of devices are added up. The loss is the mean. The peak memory of devices
-    is the largest peak. The peak memory of the host is the sum over the ranks. Other values come from the first rank.
+    The combined name lists all names of devices. The number of devices and the peak host memory are the sums over the
+    ranks. The loss is the mean. The peak device memory is the maximum. All other values are those of the first rank.
     """
     losses = [rank.observed.loss for rank in reports if rank.observed.loss is not None]
     observed = replace(
@@ -65,10 +65,10 @@ def differences(reports: list[RankReport]) -> Iterator[str]:
 
 
 class Ranks(RankGroup):
-    """The `num` processes (ranks) of this cell on all machines, from the view of this process.
+    """The group of the `num` processes (ranks) that run this cell, on all machines. This process is one of them.
 
-    `part` is (index, number): this process computes part `index` of the `number` equal parts of every batch. Raises
-    UnsupportedError if another number of processes was started.
+    `part` is (index, number): every batch has `number` equal parts, and this process computes part `index`. Raises
+    UnsupportedError if more or fewer than `num` processes were started.
     """
 
     def __init__(self, num: int) -> None:
@@ -77,7 +77,7 @@ class Ranks(RankGroup):
         started, self.num_here = (int(variables.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(variables.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if started != num or num % self.num_here:
-            needs = f"devices={num}: needs {num} processes, equally many on each host"
+            needs = f"devices={num}: needs {num} processes, the same number on each host"
             here = f"{started} were started, {self.num_here} of them on this host"
             raise UnsupportedError(
                 f"{needs}, but {here}: use `torchrun --nproc-per-node {num}`; for several hosts, add --nnodes"
@@ -89,7 +89,7 @@ class Ranks(RankGroup):
         self.host_group: dist.ProcessGroup | None = None
 
     def join(self, backend: str) -> None:
-        """Joins the ranks into a group. `backend` is a backend of torch.distributed."""
+        """Connects the ranks through `backend`, a backend of torch.distributed."""
         if self.num > 1:
             if not dist.is_initialized():
                 dist.init_process_group(backend)
@@ -97,7 +97,7 @@ class Ranks(RankGroup):
             self.host_group = dist.new_group(backend="gloo")
 
     def seed(self, seed: int) -> int:
-        """Seeds this rank, so that dropout differs between ranks. Returns the seed of this rank."""
+        """Seeds this rank differently from the others, so that their dropout differs. Returns this rank's seed."""
         if self.num > 1:
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
         return seed + RANK_SEEDS * self.rank
@@ -117,7 +117,7 @@ class Ranks(RankGroup):
         return self.total(torch.tensor(float(holds))) > 0
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Waits until the first rank announces a number of steps, and runs them. Ends when that number is 0."""
+        """Runs as many steps as the first rank announces, again and again. Returns when it announces 0 steps."""
         while num_steps := self.begin(0):
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))

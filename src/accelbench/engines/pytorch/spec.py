@@ -48,7 +48,7 @@ def host_spec(cell: Cell) -> HostSpec:
 
 @cache
 def _named(*paths: str) -> frozenset[str]:
-    """The packages of `SLOW` that the source files of these dotted paths name. The files are read, not imported."""
+    """Returns the packages in `SLOW` that the source files of these dotted paths mention. Does not import the files."""
     words: set[str] = set()
     for path, place in product(paths, ["", *sys.path]):
         file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")

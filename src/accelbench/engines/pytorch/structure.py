@@ -1,4 +1,4 @@
-"""Functions on structures of tensors: tuples, lists, mappings and dataclasses, nested to any depth."""
+"""Functions on tensors in nested structures of tuples, lists, mappings and dataclasses."""
 
 import copy
 import dataclasses
@@ -37,9 +37,9 @@ def tensors_in(structure: object) -> Iterator[Tensor]:
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Copies a structure with `change` applied to each tensor, in order.
+    """Copies a structure, and replaces each tensor by the result of `change` for this tensor, in order.
 
-    A UserDict keeps its type; any other mapping becomes a dict.
+    In the copy, a UserDict keeps its type. Every other mapping is copied as a dict.
     """
     if isinstance(structure, Tensor):
         return change(structure)
@@ -60,13 +60,13 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def copied(batch: Any) -> Any:
-    """Copies a batch. Like tensors of a loader, the copied tensors have no gradients and are no inference tensors."""
+    """Copies a batch. The copied tensors do not belong to an autograd graph, and are not inference tensors."""
     with torch.inference_mode(False):
         return mapped(batch, lambda tensor: tensor.detach().clone())
 
 
 def joined(structures: Sequence[Any]) -> Any:
-    """Joins structures: concatenates their tensors along the first dimension. All other dimensions must be equal."""
+    """Concatenates the tensors of structures along the first dimension. Their other dimensions must be equal."""
     if len(structures) == 1:
         return structures[0]
     others = zip(*map(tensors_in, structures), strict=True)
@@ -79,15 +79,15 @@ def on_host(structure: Any) -> Any:
 
 
 def num_rows(structure: object) -> int:
-    """The number of rows (the size of dimension 0) of the first tensor that is not a scalar; 0 if there is none."""
+    """Returns the size of dimension 0 of the first tensor that is not a scalar. Returns 0 if all are scalars."""
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
 def outer_rows(structure: Any) -> Any:
-    """The first and the last row of a batch.
+    """Returns the first and the last row of a batch, as a batch of two rows.
 
-    None if the batch's tensors have different numbers of rows, if they have at most two rows, or if a tensor is not
-    plain (see `_are_plain`).
+    Returns None if the tensors of the batch have different numbers of rows, if they have two rows or fewer, or if
+    `_are_plain` returns False.
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
@@ -97,12 +97,12 @@ def outer_rows(structure: Any) -> Any:
 
 
 def num_bytes(structure: object) -> int:
-    """The bytes of all tensors. For sparse and nested tensors, the bytes of the numbers that they hold."""
+    """Returns the bytes of all tensors. For sparse and nested tensors, only stored numbers and indices are counted."""
     return sum(part.nbytes for tensor in tensors_in(structure) for part in parts_of(tensor))
 
 
 def parts_of(tensor: Tensor) -> Sequence[Tensor]:
-    """The dense tensors that hold the contents of `tensor`, which may be sparse, nested or quantised."""
+    """Returns dense tensors with the contents of `tensor`, which may be sparse, nested or quantised."""
     if tensor.is_nested:
         return list(tensor.unbind())
     if tensor.layout == torch.sparse_coo:
@@ -134,10 +134,10 @@ def _array(part: Tensor) -> NDArray[Any]:
 
 
 def varied(structure: Any) -> Any:
-    """Returns the batch with other contents; None if no tensor can be changed.
+    """Returns a changed copy of the batch. Returns None if no tensor can be changed.
 
-    The samples of the batch change places. Sometimes they can't: there is only one sample, or a tensor may be an index
-    into another tensor (such as the offsets of an EmbeddingBag). Then floating-point numbers are made smaller instead.
+    The copy has the samples in another order. If there is only one sample, or if a tensor may be an index into another
+    tensor (such as the offsets of an EmbeddingBag), the copy has smaller floating-point numbers instead.
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))
@@ -151,7 +151,7 @@ def varied(structure: Any) -> Any:
 
 
 def _are_plain(tensors: Sequence[Tensor]) -> bool:
-    """Whether all tensors are dense, and no tensor may be an index into another tensor."""
+    """Returns True if all tensors are dense, and none of them may be an index into another tensor."""
     dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
     return dense and not any(map(_may_be_an_index, tensors))
 
@@ -164,7 +164,7 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two structures have equal tensors: the same dtypes and numbers."""
+    """Returns True if the tensors of two structures have the same dtypes and the same numbers."""
     ours = [part for tensor in tensors_in(one) for part in parts_of(tensor)]
     theirs = [part for tensor in tensors_in(other) for part in parts_of(tensor)]
     if len(ours) != len(theirs):

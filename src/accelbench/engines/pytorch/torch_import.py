@@ -1,6 +1,6 @@
-"""Imports torch, then records malloc's thresholds. A script that imports only torch has the same thresholds.
+"""Imports torch, then records malloc's thresholds. They are the thresholds of a script that imports only torch.
 
-The PyTorch engine restores them before it measures a cell.
+The PyTorch engine restores these thresholds before it measures a cell.
 """
 
 import torch  # noqa: F401

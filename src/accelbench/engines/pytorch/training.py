@@ -18,7 +18,7 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _state(tensor: Tensor) -> State:
-    """The checksum of a tensor's bits, and whether all its numbers are finite. The tensor's device computes both."""
+    """Computes, on the tensor's device, the checksum of the tensor's bits, and whether all its numbers are finite."""
     numbers = _readable(parts_of(tensor)[-1])
     values = torch.view_as_real(numbers) if numbers.is_complex() else numbers
     checksum = values.contiguous().view(BITS[values.element_size()]).sum(dtype=torch.int64)
@@ -26,7 +26,7 @@ def _state(tensor: Tensor) -> State:
 
 
 def _has_gradient(tensor: Tensor) -> bool:
-    """Whether the tensor's last gradient, dense or sparse, has a number other than 0."""
+    """Returns True if the tensor has a gradient (dense or sparse) that is not 0 everywhere."""
     if tensor.grad is None:
         return False
     values = parts_of(tensor.grad)[-1]
@@ -34,7 +34,7 @@ def _has_gradient(tensor: Tensor) -> bool:
 
 
 def _readable(values: Tensor) -> Tensor:
-    """Copies tensors of XLA to the host: otherwise XLA would compile the operators that read them."""
+    """Returns the tensor. Copies a tensor on XLA to the host, because XLA would compile the operators that read it."""
     return values.cpu() if values.device.type == "xla" else values
 
 
@@ -70,7 +70,7 @@ class TrainedNetwork:
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yields (name, layer) for the outermost layers in training mode, or in evaluation mode if not `training`."""
+    """Yields (name, layer) for the outermost layers in training mode. If not `training`, those in evaluation mode."""
     if getattr(layer, "training", training) != training:  # a frozen TorchScript module has no mode
         for child_name, child in layer.named_children():
             yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
@@ -79,9 +79,9 @@ def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tu
 
 
 def evaluating(network: nn.Module) -> list[str]:
-    """Layers in evaluation mode that should be in training mode.
+    """Returns the names of layers that are in evaluation mode, but should be in training mode.
 
-    Layers whose weights are all frozen are left out: they often stay in evaluation mode on purpose.
+    Layers that have only frozen weights are not returned, because users often leave them in evaluation mode on purpose.
     """
     names = []
     for name, layer in _in_mode(network, training=False):
@@ -92,9 +92,9 @@ def evaluating(network: nn.Module) -> list[str]:
 
 
 def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
-    """Names of layers in training mode, in two lists: dropout layers, and other layers that depend on the mode.
+    """Returns the names of layers in training mode: a list of dropout layers, and a list of other layers.
 
-    Users may leave dropout layers in training mode on purpose.
+    Dropout layers may be in training mode on purpose. The other layers are those whose output may depend on the mode.
     """
     dropping: list[str] = []
     changing: list[str] = []
@@ -136,7 +136,7 @@ def with_modes(network: nn.Module) -> nn.Module:
 
 
 def has_mode(layer: nn.Module) -> bool:
-    """Whether the layer has training and evaluation modes. Frozen and exported modules have none."""
+    """Returns True if the layer has a training and an evaluation mode. Frozen and exported modules do not."""
     return not isinstance(layer, Modeless | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(
         layer, "training"
     )
@@ -148,7 +148,7 @@ def modes_of(network: nn.Module) -> list[bool]:
 
 
 def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
-    """Sets the mode of each layer. `modes` is the result of `modes_of` for a network with the same layers."""
+    """Sets the mode of each layer. `modes` must be the result of `modes_of` for a network with the same layers."""
     layers = list(network.modules())
     if len(layers) != len(modes):
         return

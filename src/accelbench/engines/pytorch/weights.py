@@ -1,9 +1,9 @@
-"""Weights in files: loads and saves the user's safetensors files, and guards `torch.load`.
+"""Loads and saves weights in safetensors files, and makes `torch.load` safe.
 
 Before torch 2.10, a malicious file can corrupt memory in `torch.load`, even with `weights_only=True` (CVE-2026-24747).
-Therefore, an earlier torch loads only a library's file, after its checksum was verified. A later torch also loads files
-for the user's code, but never with `weights_only=False`. The file `model.weights` is in the format safetensors, which
-holds only numbers.
+With such a torch, accelbench loads only files of libraries, after it has verified their checksums. With torch 2.10 or
+later, the user's code may load files too, but only with `weights_only=True`. The file `model.weights` has the format
+safetensors, which contains only numbers.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ torch_load: Load = torch.load
 
 @contextmanager
 def guarded(model: ModelSpec) -> Iterator[None]:
-    """A context in which `torch.load` is safe: it uses `weights_only=True`. Before torch 2.10, it raises UserError."""
+    """Makes `torch.load` use `weights_only=True` inside the context. Before torch 2.10, it raises UserError instead."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
         if is_safe_torch(torch.__version__):
             return torch_load(file, *args, **{**settings, "weights_only": True})
         name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
         raise UserError(
-            f"model={model.name}: {name} is not loaded: a malicious file of this kind can corrupt memory in torch "
+            f"model={model.name}: {name} is not loaded, because a malicious file can corrupt memory in torch "
             f"{torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
         )
 
@@ -50,11 +50,11 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
 @contextmanager
 def verified(url: str) -> Iterator[None]:
-    """A context in which `torch.load` also loads one file of a library: the file at `url`, from torch's cache.
+    """Allows `torch.load`, inside the context, to load the file of a library that is published at `url`.
 
-    If the file is not in the cache, it is downloaded. The file's name contains the first digits of its sha256, as in
-    `resnet18-f37072fd.pth`. Raises UserError if the name has no checksum or if the checksum is wrong. If the download
-    fails, the error of torch.hub is raised.
+    If the file is not in torch's cache, it is downloaded. Its name contains the first digits of its sha256, as in
+    `resnet18-f37072fd.pth`. Raises UserError if the name contains no such digits, or if they do not match the file. If
+    the download fails, torch.hub's error is raised.
     """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
@@ -96,7 +96,7 @@ def replacing(load: Load) -> Iterator[None]:
 def load(network: nn.Module, path: str) -> None:
     """Copies the weights in a file into `network`, and converts them to the dtypes of the network.
 
-    If several names of the network share one tensor, the file needs only one of them. Raises UserError if the file
+    If a tensor has several names in the network, the file needs it under only one name. Raises UserError if the file
     can't be read, or if its weights do not fit the network.
     """
     from safetensors import SafetensorError  # imported here: not every machine has this package
@@ -119,7 +119,7 @@ def load(network: nn.Module, path: str) -> None:
 def save(network: nn.Module, path: Path) -> None:
     """Writes the network's weights to `path` atomically. Raises OSError if that fails.
 
-    If several names share one tensor, only the first name is written.
+    If a tensor has several names, it is written only under the first name.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -137,7 +137,7 @@ def save(network: nn.Module, path: Path) -> None:
 
 
 def saved(measurement: Measurement, network: nn.Module, path: Path) -> Measurement:
-    """Saves the weights. Returns the measurement with a note that names the file, or with a warning if this fails."""
+    """Saves the weights. Adds a note with the file's name to the measurement, or a warning if saving fails."""
     try:
         save(network, path)
     except OSError as error:  # no exception: the measurement must not be lost

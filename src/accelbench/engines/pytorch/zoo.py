@@ -1,9 +1,9 @@
 """Builds networks of accelbench, timm, torchvision, transformers or the user.
 
-accelbench's networks are the networks of the studies, with Keras' initialisers. Each is built for images of one shape,
-(height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape (batch, classes). For
-two classes, the network of study 002 returns (batch, 1). Softmax and sigmoid are part of the loss. The autoencoder
-returns images.
+accelbench's networks are the networks of the studies, with Keras' initialisers. A network is built for images of one
+shape, (height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape (batch, classes),
+because softmax or sigmoid is part of the loss. For two classes, study 002's network returns logits of shape (batch, 1).
+The autoencoder returns images.
 """
 
 import math
@@ -27,8 +27,8 @@ from accelbench.schema.workload import ModelSpec
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """Builds the network of `model`. Its weights are random, pretrained, or from the user's file.
 
-    Raises UserError if there is no such network or argument, or if the weights can't be loaded. Raises UnsupportedError
-    if the network does not accept images of this shape.
+    Raises UserError if the network or one of its arguments is unknown, or if the weights can't be loaded. Raises
+    UnsupportedError if the network does not accept images of this shape.
     """
     without_file = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
@@ -44,7 +44,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
-    """Raises UnsupportedError if `network` is a LightningModule: its training step and optimiser would not run."""
+    """Raises UnsupportedError if `network` is a LightningModule, whose training step this engine would not run."""
     if model.library != Library.lightning and lightning_package(type(network), "LightningModule"):
         raise UnsupportedError(
             f"model={model.name} is a LightningModule, but this engine would not run its training_step: use "
@@ -53,7 +53,7 @@ def check_trainable(network: nn.Module, model: ModelSpec) -> None:
 
 
 def num_params(network: nn.Module) -> int:
-    """The number of trainable parameters, plus the statistics of `KerasBatchNorm`, which study 002 counts as well."""
+    """Returns the number of trainable parameters, plus the number of `KerasBatchNorm` statistics, as in study 002."""
     statistics = sum(2 * layer.num_features for layer in network.modules() if isinstance(layer, KerasBatchNorm))
     return statistics + sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
@@ -101,7 +101,7 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
-    """Returns the network. If it has lazy layers, `run` feeds it one batch, which creates their weights."""
+    """Returns the network. If it has lazy layers, first creates their weights: `run` feeds one batch to the network."""
     tensors = [*network.parameters(), *network.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):
         modes = modes_of(network)
@@ -121,13 +121,13 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 
 
 def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
-    """Raises UserError if an output is not logits of shape (batch, num_classes). Two classes may have one logit."""
+    """Raises UserError if an output is not logits of shape (batch, num_classes); two classes may share one logit."""
     shape = tuple(output.shape) if isinstance(output, Tensor) else ()
     if len(shape) != 2 or shape[1] not in ((2, 1) if num_classes == 2 else (num_classes,)):
         shown = shape or f"a {type(output).__name__}"
         raise UserError(
-            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}: for random images, "
-            "set model.num_classes; for inference, set model.output=any, which accepts any output"
+            f"model={model.name}: its output should be logits (batch, {num_classes}), not {shown}. For random images, "
+            "set model.num_classes. For inference, set model.output=any, which accepts any output"
         )
 
 
@@ -142,7 +142,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three 3x3 convolutions with padding and max-pooling, a fourth without them; 112,074 parameters."""
+    """Study 001: three padded 3x3 convolutions with max-pooling, then an unpadded one without; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
     left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
@@ -160,15 +160,15 @@ def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
     """Study 001: three LSTM layers over the rows of a grey image; 1,345,034 parameters.
 
-    Dropout comes before each of the last two layers.
+    The second and the third layer have dropout on their inputs.
     """
     return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
-    """Study 002: three 3x3 convolutions, each with batch normalisation and max-pooling, and three dense layers.
+    """Study 002: three 3x3 convolutions with batch normalisation and max-pooling, then three dense layers.
 
-    Images of 224 x 224 give 11,178,177 parameters; 11,177,729 of them are trained. Two classes share one logit.
+    For images of 224 x 224, it has 11,178,177 parameters, of which 11,177,729 are trained. Two classes share one logit.
     """
     colours, height, width = shape
     layers: list[nn.Module] = []
@@ -183,9 +183,9 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> nn.Module:
-    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers.
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, then two dense layers.
 
-    Images of 64 x 64 give 8,765,066 parameters. The study's two larger networks are wider.
+    For images of 64 x 64, it has 8,765,066 parameters. The study's two larger networks have wider layers.
     """
     inputs, height, width = shape
     layers: list[nn.Module] = []
@@ -206,7 +206,7 @@ class KerasBatchNorm(nn.BatchNorm2d):
 
 
 class SequenceDropout(nn.Module):
-    """Dropout on the input of a recurrent layer. As in Keras, a sample has one mask for all time steps."""
+    """Dropout on the input of a recurrent layer. As in Keras, all time steps of a sample get the same mask."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class SequenceDropout(nn.Module):
 class Recurrent(nn.Module):
     """Recurrent layers over image rows. A dense layer classifies the last output of the last recurrent layer.
 
-    Keras has no second bias. Therefore PyTorch's `bias_hh` stays zero; it is not trained and not counted.
+    Keras has only one bias. Therefore PyTorch's second bias, `bias_hh`, stays 0: it is neither trained nor counted.
     """
 
     def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
@@ -240,9 +240,9 @@ class Recurrent(nn.Module):
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
-    """Study 001: an encoder from an image to `code` numbers, and a decoder. Both have dense layers for each pixel.
+    """Study 001: an encoder from an image to `code` numbers, and a decoder. Both apply dense layers to each pixel.
 
-    On MNIST, the encoder has 805,008 parameters and the decoder 857,249.
+    On MNIST, the encoder has 805,008 parameters and the decoder has 857,249.
     """
     height, width = shape
     pixels = height * width
@@ -268,7 +268,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
 def initialise_as_keras(module: nn.Module) -> None:
     """Draws the weights of a layer with Keras' initialisers.
 
-    Kernels are Glorot uniform, recurrent kernels orthogonal, biases 0, and the biases of forget gates 1.
+    Kernels are Glorot uniform. Recurrent kernels are orthogonal. Biases are 0, but the biases of forget gates are 1.
     """
     if isinstance(module, nn.Linear | nn.Conv2d):
         nn.init.xavier_uniform_(module.weight)
