@@ -31,9 +31,9 @@ TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 
 
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """The promises that were checked for a cell, with the inspected share of the work: `times 99 %; outputs 25 %`.
+    """Lists a cell's checked promises, each with the share of the work that was inspected: `times 99 %; outputs 25 %`.
 
-    Empty for records of earlier releases. With `fully`, each promise also has the observation in words.
+    Returns an empty text for records of earlier releases. If `fully` is true, adds what was observed for each promise.
     """
     parts = []
     for check in checks:
@@ -44,13 +44,13 @@ def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`. None for 0 and for any other text."""
+    """Returns the seconds of a time such as `90s`, `5m` or `2h`. Returns None for 0 and for any other text."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
     return (float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] or None) if found else None
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """`value` with `digits` significant digits and thousands separators; a dash if unknown."""
+    """Formats `value` with `digits` significant digits and thousands separators. Returns a dash if `value` is None."""
     if value is None:
         return UNKNOWN
     rounded = float(f"{value:.{digits - 1}e}")
@@ -63,13 +63,13 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def unit_of_work(rate: float, *, is_quantized: bool) -> tuple[str, float]:
-    """The unit in which to show `rate` operations per second, and its size; `GFLOP/s` has the size 1e9."""
+    """Returns the unit for `rate` operations per second, and the factor of this unit: `GFLOP/s` and 1e9."""
     prefix, size = ("T", 1e12) if rate >= TERA else ("G", 1e9)
     return f"{prefix}{'OP/s' if is_quantized else 'FLOP/s'}", size
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` in at most `width` characters. If it is longer, an ellipsis replaces a part after its middle."""
+    """Shortens `text` to at most `width` characters. An ellipsis replaces the part that is left out."""
     num = 11 * width // 20  # the beginning gets more room, because it has the model's name
     return text if len(text) <= width else f"{text[:num]}…{text[num + 1 - width :]}"
 
@@ -87,14 +87,14 @@ def and_more(num: int, thing: str) -> str:
 
 
 def exact(value: float | None) -> str:
-    """`value` with all of its digits and thousands separators; a dash if unknown."""
+    """Formats `value` with all of its digits and thousands separators. Returns a dash if `value` is None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def say(console: "Console", line: object, style: str = "") -> None:
-    """Prints a line. A terminal breaks long lines between words, except lines with text to copy. A file breaks none.
+    """Prints a line. Long lines are broken between words only on a terminal, and only if they have no text to copy.
 
-    `line`: a text of rich, or any object. The text of an object is printed without terminal control characters.
+    `line` is a text of rich, or any other object. An object's text is printed without terminal control characters.
     """
     line = line if hasattr(line, "plain") else clean(str(line))
     whole = not console.is_terminal or COPIED.search(str(line)) is not None

@@ -47,47 +47,47 @@ class Workplace:
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
-        """The project in `root`. In a queued DVC experiment, files that should outlive it are in the main checkout."""
+        """Returns the project in `root`. Files that should outlive a queued DVC experiment are in the main checkout."""
         kept = Path(os.environ.get("DVC_ROOT") or root)
         return cls(root=root, project=root, store=kept, conf=_conf(root), data=root / "data", cache=kept)
 
     @classmethod
     def outside(cls, folder: Path) -> "Workplace":
-        """A folder that is no project. It gets records and MLflow's store. All such folders share their data sets."""
+        """Returns the workplace in a `folder` that is no project. Its data sets are shared with all such workplaces."""
         import platformdirs  # not at the top: a cell's process does not need it
 
         cache = platformdirs.user_cache_path("accelbench")
         return cls(root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache)
 
     def with_data(self, folder: str | None) -> "Workplace":
-        """A copy with data sets in `folder`, the user's setting `data.root`. None: the default folder."""
+        """Returns a copy whose data sets are in `folder`, the setting `data.root`. None means the default folder."""
         return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
 
     @property
     def records(self) -> str:
-        """The folder of the records that a command reads if the user names none."""
+        """The folder whose records a command reads if the user names no folder."""
         return RUNS if self.project is None else RESULTS
 
     @property
     def record_folders(self) -> list[Path]:
-        """All folders of records. Outside of a project, a folder named results/ is the user's own."""
+        """All folders that have records. Outside of a project, results/ is left out, because it belongs to the user."""
         return [self.root / name for name in (RECORD_FOLDERS if self.project else (RUNS,))]
 
 
 def workplace() -> Workplace:
-    """The nearest project, searched from the current folder upwards. Without a project: the current folder."""
+    """Returns the nearest project, in the current folder or above. If there is none, returns the current folder."""
     root = project_folder()
     return Workplace.of_project(root) if root else Workplace.outside(Path.cwd())
 
 
 def project_folder() -> Path | None:
-    """The nearest project's folder, searched from the current folder upwards. None outside of a project."""
+    """Returns the folder of the nearest project, in the current folder or above. Returns None if there is none."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
 
 
 def pipelines_place() -> Workplace:
-    """The project that a stage of the pipeline runs in. Raises UserError: the current folder is in no project."""
+    """Returns the project that a pipeline's stage runs in. Raises UserError: the current folder is in no project."""
     place = workplace()
     if place.project is None:
         raise UserError(f"no {PARAMS} with suites here or above {place.root}: `accelbench init` makes a project")
@@ -95,7 +95,7 @@ def pipelines_place() -> Workplace:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether the folder's params.yaml has a key `suites`. Other users of DVC have a params.yaml with other keys."""
+    """Returns whether the folder's params.yaml has a key `suites`. Projects that only use DVC do not have this key."""
     # The file is searched as text. So a folder with invalid YAML is still a project, and the user gets the YAML error.
     return re.search(r"""^(["']?)suites\1\s*:""", _text(folder / PARAMS), re.MULTILINE) is not None
 
@@ -107,12 +107,12 @@ def _conf(project: Path | None) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """As `Path.resolve`, but without its RuntimeError for links in a circle (before Python 3.13)."""
+    """Does what `Path.resolve` does. But it raises no RuntimeError if links form a circle (before Python 3.13)."""
     return Path(os.path.realpath(path))
 
 
 def _text(path: Path) -> str:
-    """The beginning of a file. Empty if there is no such file, or no permission. Raises UserError: it can't be read."""
+    """Returns the beginning of a file, or "" if it is missing or not permitted. Raises UserError: it can't be read."""
     # After any other error an empty text could be wrong: a project would count as an ordinary folder.
     try:
         if not path.is_file():
@@ -126,9 +126,9 @@ def _text(path: Path) -> str:
 
 
 def mend_environment() -> None:
-    """Sets what libraries need if it is missing: a user name, a home folder and a valid terminal width.
+    """Sets a user name, a home folder and a valid terminal width if they are missing. Libraries need them.
 
-    The settings are for this process and its children.
+    They are set for this process and its children.
     """
     try:
         getpass.getuser()
@@ -142,12 +142,12 @@ def mend_environment() -> None:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """Raises UserError if `path`, a folder to write into, leads out of the project `root` through a link."""
+    """Raises UserError if a link leads from the folder `path`, which is to be written, out of the project `root`."""
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
         raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
 
 
 def shown(path: Path) -> str:
-    """`path` as messages name it. A path below the current folder is relative to the current folder."""
+    """Returns `path` as it is shown in messages: relative if it is below the current folder, otherwise unchanged."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -43,7 +43,7 @@ def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) 
     records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
     limit = asked([], records)["How near to the limit?"].sentence
     assert limit.startswith("The fastest cells reach 50 % of the operations")
-    assert limit.endswith("Not drawn, since it ran faster than the probe: cnn-cpu-fp32-b128-infer.")
+    assert limit.endswith("These cells ran faster than the probe and are not drawn: cnn-cpu-fp32-b128-infer.")
 
 
 def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(asked, maker) -> None:

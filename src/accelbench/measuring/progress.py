@@ -1,4 +1,4 @@
-"""Lets the process of a cell report to its host when all timing is finished."""
+"""A cell's process reports to its host as soon as all timing is finished."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """Runs steps, times them, and keeps the raw times.
 
-A clock is a generator. It yields requests for steps (`Ask`) and receives their times (`Ran`). A `Runner` runs the steps
-in a loop. If a framework has its own loop, the engine runs the steps from the framework's callbacks instead.
+A clock is a generator. It yields requests for steps (`Ask`) and receives their times (`Ran`). A `Runner` runs the
+requested steps in a loop. If a framework has its own loop, the framework's callbacks run the steps instead.
 """
 
 import math
@@ -39,7 +39,7 @@ class Step(Protocol):
 
 
 class Stamps(Protocol):
-    """An engine's time stamps between the phases of a step. They disturb the step as little as the device allows."""
+    """Takes an engine's time stamps between the phases of a step. Slows the step as little as the device allows."""
 
     fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be separated
 
@@ -49,7 +49,7 @@ class Stamps(Protocol):
 
 
 class Ask(NamedTuple):
-    """A clock's request: either several steps with one wait at the end, or one step whose parts or phases are timed."""
+    """A clock's request. It asks for several steps with one wait at the end, or for one step in parts or phases."""
 
     num_steps: int = 1
     in_parts: bool = False  # whether to wait after each part of the step
@@ -75,7 +75,7 @@ Clock = Generator[Ask, Ran, Result]
 
 
 class Marks:
-    """Times the phases of one step. The step begins at creation; call `mark` at the end of each phase."""
+    """Times the phases of one step. The step begins when this object is created. `mark` is called when a phase ends."""
 
     def __init__(self, stamps: Stamps, now: Now) -> None:
         self._stamps, self._now = stamps, now
@@ -89,12 +89,12 @@ class Marks:
     def mark_inside(self, phase: Phase) -> None:
         """Marks the end of a phase of the computation.
 
-        A fused step is recorded first and then runs as a whole. Until it runs, its phase is `trace`.
+        The device first records a fused step, and then runs it as a whole. The time of recording is the phase `trace`.
         """
         self.mark(Phase.trace if self._stamps.fused else phase)
 
     def launched(self) -> None:
-        """Call this method when the computation was launched. A fused step was only recorded so far, and now runs."""
+        """Marks that the computation was launched. If the step is fused, waits until the recorded step has run."""
         if self._stamps.fused:
             self._stamps.wait()
             self.mark(Phase.execute)
@@ -117,14 +117,14 @@ class RankGroup:
     """The processes (ranks) of a cell, from the view of one rank. The clock of the first rank controls all ranks."""
 
     def begin(self, num_steps: int) -> int:
-        """Makes all ranks run `num_steps` steps, each on its part of every batch. Returns how many this rank runs."""
+        """Makes all ranks run `num_steps` steps. A rank computes a part of every batch. Returns this rank's steps."""
         return num_steps
 
     def end(self) -> None:
         """Returns when all ranks have finished their steps, so that a time includes the slowest rank."""
 
     def any(self, holds: bool) -> bool:
-        """Whether `holds` is true in any rank. All ranks must call this method."""
+        """Returns whether `holds` is true in at least one rank. All ranks must call this method."""
         return holds
 
 
@@ -133,7 +133,7 @@ ONE_RANK = RankGroup()
 
 @dataclass
 class Timing:
-    """Raw times in seconds, one value per step or block, in order. `schema.measurement.Measurement` defines them."""
+    """Raw times in seconds. A list has one value per step or block, in order. `Measurement` describes the fields."""
 
     first_step_s: float | None = None
     warmup_s: list[float] = field(default_factory=list)  # only the first steps; `warmup_total_s` includes all
@@ -159,7 +159,7 @@ class Timing:
 
     @property
     def steps_s(self) -> list[float]:
-        """Seconds of the single steps. Without single steps: for each block, the mean seconds of its steps."""
+        """The seconds of each single step. If there are no single steps: the mean step of each block, in seconds."""
         return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property
@@ -169,7 +169,7 @@ class Timing:
 
     @property
     def num_kept(self) -> int:
-        """The number of steps of the steady state whose times are kept. These steps are the last steps that ran."""
+        """The number of steady-state steps whose times are kept. These are the last steps that ran."""
         num_in_blocks = sum(block.num_steps for block in self.blocks)
         return num_in_blocks + (0 if self.steps_are_blocks else len(self.latency_s))
 
@@ -179,7 +179,7 @@ class Timing:
         return {**fields, "num_steady_samples": self.num_steady_samples or None}
 
     def drop(self, seconds: float = 0.0) -> None:
-        """Removes all blocks before they are measured again. Adds their time and `seconds` to `dropped_s`."""
+        """Removes all blocks, so that they can be measured again. Adds their time, and `seconds`, to `dropped_s`."""
         self.dropped_s += seconds + sum(block.seconds for block in self.blocks)
         self.blocks = []
         if self.steps_are_blocks:
@@ -188,7 +188,7 @@ class Timing:
 
 
 class Ends(NamedTuple):
-    """When the measuring of a cell must end. Times are on the runner's clock."""
+    """The times at which the measurement of a cell must end, on the runner's clock."""
 
     budget_s: float = math.inf  # end of the cell's budget; the fewest steps that are published are measured anyway
     timeout_s: float = math.inf  # a strict end: soon after it, the cell's process would be killed
@@ -236,10 +236,10 @@ class Runner:
         return self._run_free(ask.num_steps)
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
-        """Why there is no time for further steps; None if there is time.
+        """Returns why there is no time for further steps. Returns None if there is time.
 
-        The steps would take `seconds`, and each check takes `step_s`. If `is_least` is true, no number could be
-        published without these steps. Then only the time limit counts, not the budget.
+        The further steps would take `seconds`. Each step that checks the cell takes `step_s`. If `is_least` is true, no
+        number could be published without the further steps. Then they may exceed the budget, but not the time limit.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:
@@ -247,7 +247,7 @@ class Runner:
         return Stop.budget if end_s > self.ends.budget_s and not is_least else None
 
     def plain_step(self) -> Clock[tuple[float, bool]]:
-        """Runs one step of the warm-up. Returns its seconds, and whether it compiled."""
+        """Runs one step of the warm-up. Returns its seconds, and whether anything was compiled in it."""
         compiled, _ = self.compiles()
         seconds = (yield Ask()).seconds
         has_compiled = self.compiles()[0] != compiled
@@ -257,7 +257,7 @@ class Runner:
         return seconds, has_compiled
 
     def block(self, num_steps: int) -> Clock[Block]:
-        """Times a block: steps are launched one after another, with one wait at the end."""
+        """Times a block. Launches its steps one after another, and waits once, at the end."""
         ran = yield Ask(num_steps)
         return self._measured(ran, num_steps)
 

@@ -1,8 +1,9 @@
 """The schedule of a measurement, the same for all engines: warm-up, blocks of steps, single steps.
 
-Throughput comes from blocks. The steps of a block are launched without waiting, as in a training loop, with one wait at
-the end of the block. Latency comes from single steps, with a wait after each part. On a CPU, a step is finished when it
-returns, so waiting costs nothing, and blocks may consist of single steps. docs/measuring.md describes the schedule.
+Throughput is computed from blocks. The steps of a block are launched without waiting, as in a training loop. The clock
+waits once, at the end of the block. Latency is computed from single steps, with a wait after each part of a step. On a
+CPU, a step is finished when it returns. So waiting costs nothing there, and blocks may consist of single steps.
+docs/measuring.md describes the schedule.
 """
 
 import math
@@ -76,9 +77,9 @@ class Limits:
         return self._checked_s - time.perf_counter()
 
     def has_time_for_phases(self, step_s: float) -> bool:
-        """Whether to time the phases of steps. True if the cell asks for a breakdown, and if there is time.
+        """Returns whether to time the phases of steps: if the cell asks for a breakdown and there is time for it.
 
-        `step_s` is the time of one step. If there is no time, this method adds a note to `left_out`.
+        `step_s` is the time of one step. If only the time is missing, this method adds a note to `left_out`.
         """
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
@@ -93,17 +94,17 @@ class Limits:
 
 
 def boot_s() -> float:
-    """Seconds since the machine started. All processes share this clock, also the sampler."""
+    """Returns the seconds since the machine started. All processes, including the sampler, read the same clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def raw_s() -> float:
-    """Seconds of a clock that is never set or slewed. The drift of the measuring clock is computed against it."""
+    """Returns the seconds of a clock that is never adjusted. The measuring clock's drift is computed against it."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[Timing]:
-    """Measures a window: warm-up, blocks, single steps. Also measures the clock's drift against `reference`."""
+    """Runs the warm-up, and measures blocks and single steps. Computes how far the clock drifts from `reference`."""
     typical_s = yield from _warm_up(runner, window)
     with _steady(runner, reference):
         yield from _run_blocks(runner, window, typical_s)
@@ -139,7 +140,7 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
 
 
 def _num_parts(runner: Runner, steps: int) -> int:
-    """Into how many parts the steps are divided. A part takes about `Window.block_s`; an interval needs several."""
+    """Returns how many parts the steps form. A part takes about `Window.block_s`. An interval needs several parts."""
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
     if not runner.fastest_s:  # the time of a step is unknown
@@ -164,7 +165,7 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
 
 
 def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
-    """Why measuring ends after this part; None if another part should be measured. The last part took `part_s`."""
+    """Returns why no further part is measured. Returns None if one should be measured. The last part took `part_s`."""
     timing = runner.timing
     steps_s = [block.seconds / block.num_steps for block in timing.blocks]
     is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
@@ -182,7 +183,7 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
 
 @contextmanager
 def _steady(runner: Runner, reference: Now) -> Iterator[None]:
-    """The context of the steady state. Records its start and end, the drift of the clock, and compilations."""
+    """A context for measuring the steady state. Records its start and end, the clock's drift, and compilations."""
     timing, now = runner.timing, runner.now
     runner.begin_steady()
     num_compiled = runner.compiles()[0]
@@ -225,7 +226,7 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
 
 
 def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
-    """Whether another step of warm-up would leave too little time for the steps that a published speed needs."""
+    """Returns whether another warm-up step would leave too little time for the steps that a published speed needs."""
     if not (step_s := runner.fastest_s):
         return runner.why_end(before[-1], 0.0, is_least=True) is not None
     is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
@@ -234,9 +235,9 @@ def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
 
 
 def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
-    """True if the step times of the last third and of the middle third agree.
+    """Returns True if the step times of the last third agree with those of the middle third.
 
-    If the times do not agree: False if the warm-up must end anyway (see `WARMUP_STRETCH`), None if it should go on.
+    If they do not agree, returns None if the warm-up should go on, and False if it must end (see `WARMUP_STRETCH`).
     """
     num = len(steps) // 3
     if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
@@ -246,11 +247,11 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 
 
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]:
-    """Measures blocks of `block_s` or longer, all with the same number of steps.
+    """Measures blocks that take `block_s` or longer. All blocks have the same number of steps.
 
-    A block can become too short, because its steps are faster than the steps of the warm-up. If a block is too short,
-    or if it compiles, all blocks are measured again. Dropping only short blocks would bias the result towards slow
-    blocks.
+    A block is too short if its steps are faster than the steps of the warm-up. If a block is too short, or if anything
+    was compiled in it, all blocks are measured again. If only the short blocks were dropped, the result would be biased
+    towards slow blocks.
     """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
@@ -279,7 +280,7 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
 
 
 def _why_stop(runner: Runner, window: Window) -> Stop | None:
-    """Why measuring of blocks ends; None if another block should be measured."""
+    """Returns why no further block is measured. Returns None if another block should be measured."""
     timing = runner.timing
     blocks = [block.seconds for block in timing.blocks]
     elapsed = sum(blocks)
@@ -302,7 +303,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
 
 
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:
-    """Measures single steps. If blocks consist of single steps, measures only as many as an interval still needs."""
+    """Measures single steps. If the blocks are single steps, measures further steps only if an interval needs them."""
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:
         few = len(timing.latency_s) < MIN_SAMPLES
@@ -322,10 +323,10 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
 
 
 def breakdown(stamps: Stamps, seconds: float) -> Clock[Breakdown]:
-    """Times the phases of steps, for at least `seconds`. The phases of a step add up to its wall time.
+    """Times the phases of steps for at least `seconds`. The phases of a step add up to its wall time.
 
-    Steps that are timed as a whole alternate with steps that are timed by phase, to show how much the time stamps slow
-    a step down.
+    After each step that is timed as a whole, one step is timed by phase. Their difference shows how much the time
+    stamps slow a step down.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
@@ -354,7 +355,7 @@ def time_epoch(
 ) -> EpochTime:
     """Runs steps until `step.fetch` raises StopIteration, then waits for the device.
 
-    With `waits_for_first`, also waits after the first step, and times it.
+    If `waits_for_first` is true, waits after the first step, too, and times this step.
     """
     data_s, first_step_s = 0.0, None
     start = now()
@@ -375,7 +376,7 @@ def time_epoch(
 
 
 class EpochClock:
-    """Records one epoch in `timing`. The epoch begins at creation. `is_first`: whether it is the first epoch."""
+    """Records one epoch in `timing`. The epoch begins when this object is created."""
 
     def __init__(self, timing: Timing, compiles: Callable[[], Compiles]) -> None:
         self.timing, self.compiles = timing, compiles

@@ -64,7 +64,7 @@ def html(page: Page, folder: Path) -> str:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """The content security policy: only these scripts run, no text is evaluated as code, and nothing is loaded."""
+    """Makes the content security policy: only these scripts run, no text is evaluated as code, nothing is loaded."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -89,7 +89,7 @@ def answers_text(page: Page, cells: Sequence[MeasuredCell]) -> str:
 
 
 def _escape(value: object) -> str:
-    """The text, escaped so that markdown shows it unchanged, also in a table's cells."""
+    """Escapes the text, so that markdown shows it unchanged. This holds in a table's cells, too."""
     if isinstance(value, Markup):
         return value
     text = str(value).replace("&", "&amp;").replace("<", "&lt;")
@@ -106,15 +106,15 @@ def build(
     wanted: Collection[str] | None = None,
     check: Callable[[Sequence[Sweep]], object] = lambda sweeps: None,
 ) -> Path:
-    """Writes the report into `out` and returns the page's path: index.html, report.md, headline.txt, tables and plots/.
+    """Writes index.html, report.md, headline.txt, tables and plots/ into `out`. Returns the path of index.html.
 
-    Everything is written to a temporary folder first, so a failure keeps the earlier report. Other files in `out` stay.
+    All files are written to a temporary folder first. So a failure keeps the earlier report. Other files in `out` stay.
 
     `results` is the folder of the records. `wanted` is explained at `read.read_all`, `cache` at `contents.compose`.
-    `say` shows the user a sentence about what the report leaves out. `extension` is the file of a module that adds to
-    the report (`report.extension`). `check` gets the sweeps, and may raise an error.
+    `say` shows the user what the report leaves out. `extension` is the file of a module that adds to the report (see
+    `report.extension`). `check` is called with the sweeps, and may raise an error.
 
-    Raises UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
+    Raises UserError: no result exists or can be read, the report can't be written, or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
@@ -157,9 +157,9 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
 
 
 def metrics(page: Page) -> dict[str, float]:
-    """The content of metrics.json: numbers of jobs and of faster jobs, gains, and numbers of cells by outcome.
+    """Computes metrics.json: how many jobs there are, how many got faster, their gains, and the cells by outcome.
 
-    `failed` counts all cells without a number, except skipped cells. If no job has a gain, the gains are left out.
+    `failed` is the number of cells without results that were not skipped. If no job has a gain, the gains are left out.
     """
     ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
     figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}

@@ -29,7 +29,7 @@ MAX_TILES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page. `findings` are the results of a race."""
+    """One suite's part of the page. `findings` are the results of a search for the best cell."""
 
     sweep: Sweep
     findings: list[str]
@@ -83,10 +83,10 @@ def compose(
     shown: Sequence[Sweep] | None = None,
     folder: str = "results",
 ) -> Page:
-    """The page on `sweeps`, which are in `folder`, with `notices` at its top.
+    """Composes the page on `sweeps`, which lie in `folder`. The page begins with `notices`.
 
-    `cache` is the folder of selfcheck.json. `extension` adds to the sections and to the page. `shown` are the sweeps
-    that are shown cell by cell; None: all. The answers are computed from all sweeps.
+    `cache` is the folder of selfcheck.json. `extension` adds to the sections and to the page. The answers are computed
+    from all `sweeps`. Only the sweeps `shown` are shown cell by cell. None means all sweeps.
     """
     shown = sweeps if shown is None else shown
     cells = cells_in(sweeps)
@@ -144,7 +144,7 @@ def _machines(records: Sequence[Record]) -> list[str]:
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
-    """Results of `accelbench selfcheck` on the machines of the records, with their names if there are several."""
+    """Returns the selfcheck's result for each machine of the records. If there are several, it names the machine."""
     machines = {}
     for sweep in sweeps:
         for record in sweep.records:
@@ -173,9 +173,9 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
-    """Yields each different machine, set of versions, code and git state of the records.
+    """Yields the machines, versions, code and git states of the records. A value that repeats is yielded once.
 
-    If only some processes ran in it, their number is added.
+    If only some processes ran with a value, the number of these processes is added.
     """
     found: dict[str, list[object]] = {}
     for record in (record for sweep in sweeps for record in sweep.records):

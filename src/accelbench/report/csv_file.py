@@ -1,4 +1,4 @@
-"""Makes the rows of `cells.csv` with scaling efficiencies, and CSV in which no text looks like a formula."""
+"""Makes the rows of `cells.csv`, with scaling efficiencies. Writes CSV in which no text looks like a formula."""
 
 import csv
 import io
@@ -18,9 +18,9 @@ COLUMN = "scaling_efficiency"
 
 
 def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`, each with its scaling efficiency.
+    """Returns the rows of `cells.csv`. Each row has the scaling efficiency of its cell.
 
-    The efficiency is None if no equal cell ran on a single device.
+    The efficiency is None if the cell did not also run on a single device.
     """
     ok = [cell for cell in sweep.cells if cell.speed]
     singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
@@ -36,7 +36,7 @@ def rows(sweep: Sweep) -> list[Row]:
 
 
 def _key(cell: MeasuredCell, batch_size: int) -> str:
-    """A key that is equal for a cell on several devices and its counterpart on one device."""
+    """Returns a key. A cell on several devices has the same key as its counterpart on one device."""
     settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
     return digest([settings, batch_size, threads])
@@ -47,7 +47,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def text(rows: Iterable[Row]) -> str:
-    """The rows, which have the same columns, as CSV with a heading. Unknown values are empty. It keeps no row."""
+    """Converts rows with equal columns to CSV with a heading. Unknown values are empty. Keeps no row in memory."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     for number, row in enumerate(rows):
@@ -59,7 +59,7 @@ def text(rows: Iterable[Row]) -> str:
 
 
 def frame(rows: Sequence[Row]) -> "pd.DataFrame":
-    """The rows as a data frame. They all have the same columns. Unknown numbers are NaN, other unknown values None."""
+    """Converts rows with equal columns to a data frame. An unknown number is NaN, any other unknown value is None."""
     import pandas as pd  # imported here, since it takes half a second
 
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)

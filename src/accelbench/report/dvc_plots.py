@@ -1,7 +1,7 @@
-"""Writes files for `dvc plots show`: the data of its plot, and an HTML template that contains Vega.
+"""Writes the data and the HTML template of the plot that `dvc plots show` makes.
 
-DVC's own template loads Vega from the internet. DVC copies the data unchanged into a script of the page. So the data
-have only the columns that are plotted, and no characters that could end the script.
+The template contains Vega, because DVC's own template loads it from the internet. DVC copies the data unchanged into a
+script of the page. So the data have only the plotted columns, and no characters that could end the script.
 """
 
 from functools import cache
@@ -61,7 +61,7 @@ def write(report: Path) -> None:
 
 @cache  # the page is equal for all reports, and takes seconds
 def page() -> str:
-    """The page, with DVC's placeholders. Raises UserError: vl-convert-python, of the extra `dvc`, is missing."""
+    """Returns the page with DVC's placeholders. Raises UserError: vl-convert-python (extra `dvc`) is missing."""
     try:
         import vl_convert
     except ImportError as error:

@@ -64,7 +64,7 @@ class Published(NamedTuple):
 
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
-    """The numbers of ok cells, without short processes of a search. Trainings to a target have only their times."""
+    """Returns the numbers of ok cells, without a search's short processes. A training to a target has only its time."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok and not (cell.record and cell.record.of_search)]
     names = _names(cells)
     found = []
@@ -92,7 +92,7 @@ def _bound(cell: MeasuredCell, column: str) -> float | None:
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
-    """`id` of a cell -> its name, without seed and repeat. Equal names get a part of the cell's key."""
+    """Maps a cell's `id` to its name without seed and repeat. If names are equal, a part of the cell's key is added."""
     names = {}
     for cell in cells:
         of_process = cell.cell.label.removeprefix(replace(cell.cell, seed=0, repeat=0).label)
@@ -116,7 +116,7 @@ def bencher(numbers: Sequence[Published]) -> str:
 
 
 def github(numbers: Sequence[Published]) -> str:
-    """Only speeds. In one file, either all numbers are better if bigger, or all numbers are better if smaller."""
+    """Exports only speeds. In this format, bigger is better for all numbers in a file, or smaller is better for all."""
     found = []
     for number in numbers:
         entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}
@@ -127,7 +127,7 @@ def github(numbers: Sequence[Published]) -> str:
 
 
 def pytorch(numbers: Sequence[Published]) -> str:
-    """A record for each number. The record also lists the number of each process that counts."""
+    """Makes an entry for each number. The entry also lists the values of the processes from which it was computed."""
     found = []
     for number in numbers:
         cell = number.cell.cell
@@ -144,7 +144,7 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """MLPerf's log lines: the events of each training to a target, and the speed of each other process that counts."""
+    """Makes MLPerf's log lines. A training to a target has its events, any other published process has its speed."""
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     lines = []
     for cell in cells:
@@ -188,7 +188,7 @@ OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """The text in a format, and the number of cells in it; None if the format has all cells or processes."""
+    """Returns the text in a format, and the number of cells in it. This number is None if the format has all cells."""
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None
     numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]

@@ -27,7 +27,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """Additions to a suite's section. The page shows the sentence and the main table, and folds the rest."""
+    """Additions to a suite's section. The page shows the sentence and the main table. The reader unfolds the rest."""
 
     sentence: str = ""  # compares the measurements with the published numbers
     main: Table | None = None  # table with published numbers beside ours
@@ -39,24 +39,25 @@ class Addition:
 class Extension(Protocol):
     """The functions of a project's module.
 
-    The module may also have `tiles(sweeps)`: figures for the first screen, such as `14 of 20`, each with a text.
+    The module may also have a function `tiles(sweeps)`. It returns figures, such as `14 of 20`, with their texts. The
+    page's first screen shows them.
     """
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:
-        """The additions to a suite's section. `warning` must stand on each picture; it may be empty."""
+        """Returns the additions to a suite's section. If `warning` is not empty, each picture must show it."""
 
     def unmeasured(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
-        """A sweep without cells for each published study that is not repeated. Each gets a section."""
+        """Returns a sweep without cells for each published study that was not repeated. It gets a section, too."""
 
     def headline(self, sweeps: Sequence[Sweep]) -> str:
-        """One or two sentences that compare the measurements with published ones; may be empty."""
+        """Returns one or two sentences that compare the measurements with published ones, or an empty text."""
 
     def of_page(self) -> list[Table]:
         """Tables at the end of the page."""
 
 
 def load(path: Path | None) -> Extension | None:
-    """The module in the file `path`, which lies in a package; None if `path` is None.
+    """Imports the module in the file `path`, which lies in a package. Returns None if `path` is None.
 
     Raises UserError: there is no such file, or it can't be imported.
     """

@@ -1,4 +1,4 @@
-"""A picture to take away: the gain of each job, or the chart of a question, as SVG, PDF or PNG."""
+"""Draws a picture for a paper or talk, as SVG, PDF or PNG. It shows the gains of jobs, or the chart of a question."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
 
 def format_of(path: Path) -> str:
-    """The format for the suffix of a file's name. Raises UserError: no format has this suffix."""
+    """Returns the format for the suffix of a file's name. Raises UserError: no format has this suffix."""
     found = path.suffix.lower().removeprefix(".")
     if found not in FORMATS:
         raise UserError(f"--out {path}: should end in .svg, .pdf or .png")
@@ -84,7 +84,7 @@ def format_of(path: Path) -> str:
 
 
 def save(path: Path, width: float, draw: Callable[[float], Figure]) -> None:
-    """Draws a picture of a width in inches, and writes it in the format of the file's suffix."""
+    """Calls `draw` with a width in inches, and writes the figure in the format of the file's suffix."""
     kind = format_of(path)
     with style.context([STYLE, SMALL_STYLE if width < SMALL else {}]), writing(path) as file:
         figure = draw(width)
@@ -93,7 +93,7 @@ def save(path: Path, width: float, draw: Callable[[float], Figure]) -> None:
 
 
 def _add_legend(figure: Figure) -> None:
-    """Adds a legend of all panels' labels above the panels, and makes room for it."""
+    """Adds a legend above the panels, and makes room for it. The legend has the labels of all panels."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         of_panel = axes.get_legend_handles_labels()
@@ -107,7 +107,7 @@ def _add_legend(figure: Figure) -> None:
 
 
 def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
-    """A row for each job with gains: the gains of its settings over its reference."""
+    """Draws a row for each job with gains. A mark shows how many times as fast as the reference a setting is."""
     rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain, notes_of(job)) for job in jobs]
     figure = Figure((width, ROW * len(rows) + AXIS))
     axes = figure.subplots()
@@ -117,7 +117,7 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
 
 
 def _end(job: Job) -> str:
-    """The text at the end of a job's row, such as `8.5x OpenVINO int8`. If there are several batches, it names one."""
+    """Returns the text at the end of a job's row, such as `8.5x OpenVINO int8`. It names one of several batches."""
     if job.answer.best:
         return f"{significant(job.gain.ratio, 2)}x {job.choice}"
     if job.gain.word == Word.cant_tell:
@@ -126,7 +126,7 @@ def _end(job: Job) -> str:
 
 
 def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCell], width: float) -> Figure:
-    """The charts of the sections of one question, one below the other."""
+    """Draws the charts of one question. There is one chart for each section, one below the other."""
     rows_of = {name_on_page(cell): cell.row for cell in cells}
     draw, has_curves = CHARTS[sections[0].kind]
     heights = [CURVES if has_curves else ROW * min(MAX_ROWS, len(section.lines)) for section in sections]
@@ -142,7 +142,7 @@ def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCel
 
 
 def _draw_names(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws the names of rows, and the texts at their right end. Together they take at most two thirds of the width."""
+    """Draws the name of each row at its left, and its text at its right. Both take at most two thirds of the width."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     third = int(figure.get_figwidth() / (3 * LETTER * rcParams["font.size"]))
@@ -184,7 +184,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, *, is_below: bool) -> None:
-    """Draws a mark with its interval. `note`, above or below it, distinguishes marks of one kind."""
+    """Draws a mark with its interval. `note` is above or below the mark, and distinguishes marks of one kind."""
     colour, marker = LOOKS.get(kind_of(gap), OTHER)
     fill, line, sign = SURENESS[gap.word]
     if gap.bounds:
@@ -198,7 +198,7 @@ def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, *, is_below: bool)
 
 
 def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
-    """Adds a label for each kind of mark that is drawn."""
+    """Adds labels for the legend. Only the kinds of marks that are drawn have a label."""
     kinds = dict.fromkeys(map(kind_of, gaps))
     for kind in sorted(kinds, key=[*LOOKS, *kinds].index):
         colour, marker = LOOKS.get(kind, OTHER)
@@ -264,7 +264,7 @@ def _known(value: Value) -> float:
 
 
 def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws latency over the rate of requests, with a mark for each probe. The limit decides the percentile."""
+    """Draws latency against the rate of requests. A mark shows one probe, at the percentile that the limit is for."""
     row = columns[0]
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
@@ -292,9 +292,9 @@ def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
 
 
 def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws over time which share of each setting's seeds has reached the target.
+    """Draws a curve for each setting: the share of its seeds that have reached the target, against time.
 
-    A hollow mark shows where a run ended without reaching it.
+    A hollow mark shows when a run ended without reaching the target.
     """
     for name, runs, colour, marker in _settings(section):
         arrived = sorted(_known(run["seconds"]) for run in runs if run["seconds"])
@@ -309,7 +309,7 @@ def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
 
 
 def _settings(section: QuestionSection) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
-    """The best settings of a chart of curves, each with its lines, a colour and a marker."""
+    """Yields the best settings of a chart of curves. A setting has a name, its lines, a colour and a marker."""
     by_setting = grouped(section.lines, lambda line: line.name)
     for (name, lines), colour, marker in zip(by_setting.items(), COLOURS, MARKERS, strict=False):
         yield name, [line.probe or {} for line in lines], colour, marker

@@ -1,4 +1,4 @@
-"""Text of answers for a terminal: the gain of each job over its reference, and the cells of one job."""
+"""Shows answers in a terminal: the gain of each job compared with its reference, and the cells of one job."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ FIGURES_WIDTH = 20  # columns of a mark, a ratio and a speed
 
 
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
-    """Lines about all cells together. `answers` are about `cells`; some cells may have no numbers."""
+    """Yields lines about all `cells`, some of which may have no results. `answers` were computed from these cells."""
     yield from of_jobs(answers, width)
     speeds = beside_speeds(cells, is_brief=True)
     if speeds:
@@ -45,7 +45,7 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
-    """A line for each job with a setting faster than its reference, the largest gain first; then the other jobs."""
+    """Yields a line for each job with a faster setting than its reference, sorted by gain. Then lists all others."""
     every = jobs(answers)
     compared = [job for job in every if job.gains]
     faster = [job for job in compared if job.answer.best]
@@ -74,7 +74,7 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
 
 
 def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
-    """The parts one after the other, on as many lines as needed."""
+    """Yields the title and the parts as one text, on as many lines as needed."""
     if not parts:
         return
     more = [f"and {counted(len(parts) - MAX_LISTED, 'more job')}"] if len(parts) > MAX_LISTED else []
@@ -85,7 +85,7 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _beside(job: Job) -> str:
-    """A job that has no bar, in a few words, such as `rnn train: Keras fp32 0.63x ○`."""
+    """Describes a job that has no bar in a few words, such as `rnn train: Keras fp32 0.63x ○`."""
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
     return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 
@@ -118,7 +118,7 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
 
 
 def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
-    """The recommendation for one job, and a bar for each of its fastest cells, `most` at most."""
+    """Yields the recommendation for one job. Then draws a bar for each of its `most` fastest cells."""
     mark = f"{MARKS[answer.lead.word]} " if answer.lead else ""
     yield Text.assemble((answer.what, "bold"), f", {answer.data}: {mark}{answer.sentence}")
     cells = answer.group.cells

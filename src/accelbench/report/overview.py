@@ -1,4 +1,4 @@
-"""The page's first screen: the picture of gains, the gains of larger batches, and a few figures."""
+"""Makes the page's first screen: the picture of gains, the gains of larger batches, and a few figures."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ Tile = tuple[str, str]  # a figure, and the text below it
 
 
 def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
-    """The jobs with gains as plain JSON values, for the page's script. `folder` is typed in their commands."""
+    """Returns the jobs with gains as plain JSON values for the page's script. Its commands are about `folder`."""
     compared = [job for job in jobs if job.gains]
     rows = []
     for job in compared[:MAX_JOBS]:
@@ -38,7 +38,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """For each gain of the job, a note that distinguishes its mark from similar marks, such as `bf16`; may be empty."""
+    """Returns a note for each gain of the job, such as `bf16`. It distinguishes similar marks. It may be empty."""
     kinds = list(map(kind_of, job.gains))
     names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
     notes = []
@@ -50,7 +50,7 @@ def notes_of(job: Job) -> list[str]:
 
 
 def _mark(job: Job, gain: Gap) -> dict[str, Any]:
-    """The picture's values for one setting of a job and its reference."""
+    """Returns the values that the picture shows for one setting of a job and for the reference of this setting."""
     return _figures(job, gain, gain.first) | {
         "today": _figures(job, gain, gain.second),
         "kind": kind_of(gain),
@@ -67,7 +67,7 @@ def _mark(job: Job, gain: Gap) -> dict[str, Any]:
 
 
 def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
-    """The figures that the page's panel shows for `cell`, which is one of the two cells of `gain`."""
+    """Returns the figures that the page's panel shows for `cell`. It is one of the two cells of `gain`."""
     p50_ms = cell.number("latency_p50_ms")
     return {
         "setting": job.name_of(cell),
@@ -84,7 +84,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
 
 
 def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
-    """The jobs whose reference setting is faster with a larger batch, the largest gain first."""
+    """Returns the jobs whose reference setting is faster with a larger batch, with the largest gain first."""
     found = []
     for job in jobs:
         references = job.answer.group.references
@@ -111,9 +111,9 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """Yields a tile for each value of a setting that has sure or likely gains or losses.
+    """Yields the tiles of a setting. A value of it has a tile if any of its gains or losses is sure or likely.
 
-    The number of these gains comes before the tile.
+    Each tile is yielded with the number of such gains.
     """
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():

@@ -1,4 +1,4 @@
-"""Users' questions about the measurements: for each a sentence, the lines of a chart, and a table."""
+"""Answers users' questions about the measurements. An answer has a sentence, the lines of a chart, and a table."""
 
 import math
 from collections import Counter
@@ -54,9 +54,9 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From and to: the ends of the 95 % interval of the highest rate within the limit, computed from all probes. With "
-    "fewer than three probes near that rate, the interval is only likely. The other figures are from the probe nearest "
-    "to the lower end. Latency counts from the time when a request was due."
+    "From and to: the 95 % interval of the highest rate within the limit, computed from all probes. If fewer than "
+    "three probes are near that rate, the interval is only likely. The other figures are from the probe nearest to "
+    "the interval's lower end. The latency of a request begins when the request was due."
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -70,8 +70,8 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all include the prefill and count all processes. The other figures are from the process nearest to "
-    "this speed. Decode tokens/s: of all sequences after their first tokens, with a 95 % interval over generations. "
+    "Tokens/s in all include the prefill, and are computed from all processes. The other figures are from the process "
+    "nearest to this speed. Decode tokens/s: without first tokens. The 95 % interval is computed from the generations. "
     "A decode step makes one token of every sequence. Sampling is greedy, and no sequence ends early."
 )
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
@@ -84,9 +84,9 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 TARGET_NOTE = (
-    "Seconds: the median time to the end of the evaluation that reached the target, with its exact 95 % interval. "
-    "Not before: the end of the evaluation before. A seed that missed the target counts as slower than all others. "
-    "Training: without evaluations."
+    "Seconds: the median time until the evaluation that reached the target has ended, with its exact 95 % interval. "
+    "Not before: the end of the previous evaluation. A seed that missed the target is ranked as slower than all seeds "
+    "that reached it. Training: the time without evaluations."
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
@@ -114,7 +114,7 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """A section for each workload that served requests. The page's script draws a line for each setting."""
+    """Yields a section for each workload that served requests. The page's script draws one curve per setting."""
     by_workload = grouped(capacities(cells), lambda capacity: capacity.what)
     for what, settings in by_workload.items():
         lines = []
@@ -137,7 +137,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     """Yields two sections for each workload that was trained to a target.
 
-    The first section has a line for each run. The second section shows how long each part of the median run took.
+    The first section has a line for each run. The second section shows how the time of the median run is divided.
     """
     answers = target_answers(cells)
     for answer in answers:
@@ -165,15 +165,15 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             yield QuestionSection(
                 name="spans",
                 title=f"Where does the time to the target go?{about}",
-                sentence=f"{'; '.join(longest)}. Shown is the median seed of each setting, until the evaluation that "
-                "reached the target.",
+                sentence=f"{'; '.join(longest)}. A bar shows a setting's median seed, until an evaluation reached the "
+                "target.",
                 kind="spans",
                 lines=spans,
             )
 
 
 def _target_table(answer: TargetAnswer) -> Table | None:
-    """A row for each setting, the fastest first, compared with the fastest."""
+    """Makes a row for each setting, the fastest first. A row compares its setting with the fastest setting."""
     leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure})" for lead in answer.leads}
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
     columns = [*TARGET_COLUMNS[:4], against, *TARGET_COLUMNS[4:]]
@@ -194,7 +194,7 @@ def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
 
 
 def _ends(run: Run) -> dict[str, Value]:
-    """When a run reached the target, or how long it ran without reaching the target. Unknown values are None."""
+    """Returns when a run reached the target, or how long it ran without reaching it. Unknown values are None."""
     ends = {"seconds": run.seconds, "watched_s": run.watched_s}
     return {name: value if math.isfinite(value) else None for name, value in ends.items()}
 
@@ -218,9 +218,9 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
 
 
 def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
-    """Sentences on the gains of each value of a setting, for each device.
+    """Yields a sentence on the gains of each value of a setting on each device.
 
-    If the setting is the batch size, only the largest batch for each base counts.
+    If the setting is the batch size, a base is compared only with its largest batch.
     """
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
@@ -244,8 +244,8 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     middle = median([share for share, _ in waits])
     largest, label = max(waits)
     sentence = (
-        f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step in the median; "
-        f"they take most in {label}: {significant(100 * largest, 2)} %."
+        f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step (median of the "
+        f"cells). They take the largest share in {label}: {significant(100 * largest, 2)} %."
     )
     lines = []
     for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
@@ -266,7 +266,7 @@ def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
         f"probe. What limits their speed: {', '.join(f'{bound} in {num}' for bound, num in bounds.most_common())}."
     )
     if beyond := [cell.label for cell in fastest if shares[id(cell)] > 100]:
-        sentence += f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}."
+        sentence += f" These cells ran faster than the probe and are not drawn: {', '.join(beyond)}."
     lines = []
     for cell in known:
         percent = shares[id(cell)]

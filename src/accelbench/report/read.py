@@ -1,7 +1,7 @@
 """Reads sweeps from their folders: the plans, and the records of planned cells.
 
-Each record is read once, and its raw samples are dropped (`Process.without_samples`): ten
-thousand whole records take a gigabyte of memory.
+A record is read once. Its raw samples are dropped (`Process.without_samples`), because with them ten thousand records
+would take a gigabyte of memory.
 """
 
 import os
@@ -70,15 +70,16 @@ def cells_in(sweeps: Iterable[Sweep]) -> list[MeasuredCell]:
 def read_all(
     results: Path, costs: Costs = NO_COSTS, wanted: Collection[str] | None = None, *, alone: bool = False
 ) -> list[Sweep]:
-    """The sweeps in `results` itself and in the folders below it, sorted by study and name.
+    """Reads the sweeps in `results` and in the folders below it. They are sorted by study and name.
 
-    If `wanted` is given, only these suites are read below `results`, and a note names the others.
+    If `wanted` is given, only the suites `wanted` are read below `results`. A note names the suites that were not read.
 
-    Processes in the folder `confirmed` beside results/ are added to the sweeps whose cells they repeat. Each process is
-    judged by the highest ceilings (peak rates) that any record has for its device. The figures of a suite in results/
-    count the processes of all suites. With `alone`, they count only the suite's own processes and the confirming ones.
+    The folder `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells.
+    A process is judged by the highest ceilings (peak rates) of its device in all records. If `results` is one suite in
+    results/, its figures are computed from the processes of all suites. If `alone` is true, they are computed only from
+    its own processes and from confirming processes.
 
-    If nothing in a folder can be read, its sweep has no cells, and a note with the reason.
+    If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 
     Raises UserError: there is no sweep, none is wanted, or none can be read.
     """
@@ -131,13 +132,13 @@ def read_all(
 
 
 def confirmed_of(results: Path) -> Path:
-    """The folder of processes that confirm answers about `results`, which is results/ or a suite in it."""
+    """Returns the folder of processes that confirm the answers of `results`. `results` is results/ or a suite in it."""
     above = results.absolute().parent
     return (above.parent if above.name == RESULTS else above) / CONFIRMED
 
 
 def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
-    """The sweep in `folder`: the cells of its plan; without a plan, the cells of all its records.
+    """Reads the sweep in `folder`. It has the cells of the plan. Without a plan, it has the cells of all records.
 
     Raises UserError: neither the plan nor any record is readable.
     """
@@ -148,7 +149,7 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
 
 def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
-    """Folder -> its sweep without cells, or why nothing in it can be read."""
+    """Maps each folder to its sweep, which has no cells yet, or to the error if nothing in the folder can be read."""
     plans: dict[Path, PlanFile | UserError] = {}
     paths: dict[Path, list[Path]] = {}
     for folder, refused in folders.items():
@@ -181,7 +182,7 @@ def _plan(folder: Path) -> PlanFile | UserError:
 
 
 def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Sweep:
-    """The sweep of a folder with these readable and unreadable records. Raises UserError: nothing there is readable."""
+    """Makes a folder's sweep from its readable and unreadable records. Raises UserError: nothing there is readable."""
     race = read_race(folder)
     short = race.short if race else set()
     if isinstance(plan, UserError):
@@ -206,7 +207,7 @@ def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process
 
 
 def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
-    """The process of a planned cell. Its record is at `path`, if it exists."""
+    """Makes the process of a planned cell. If it has a record, the record's file is `path`."""
     if path in made:
         return changed(made[path], label=wanted.label)
     return Process(
@@ -222,7 +223,7 @@ def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unrea
 def _without_plan(
     folder: Path, error: UserError, made: Mapping[Path, Process], unread: Mapping[Path, str], short: Collection[str]
 ) -> list[Process]:
-    """The processes of a folder without a plan, in order of their start. A search's short processes are left out.
+    """Returns the processes of a folder without a plan, sorted by start. Short processes of a search are left out.
 
     `error` explains why there is no plan. Raises UserError: no process is left.
     """
@@ -239,7 +240,7 @@ def _without_plan(
 
 
 def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
-    """The sweep; if nothing in its folder can be read, a sweep without cells, with the reason."""
+    """Returns the sweep. If nothing in its folder can be read, makes a sweep that has no cells but the reason."""
     if isinstance(sweep, Sweep):
         return sweep
     why = str(sweep)
@@ -250,7 +251,7 @@ def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
 
 
 def _place(folder: Path) -> str:
-    """The last two names of the folder's path: the same wherever the report is built."""
+    """Returns the last two names of the folder's path. They are the same wherever the report is built."""
     return clean("/".join(folder.resolve().parts[-2:]))
 
 
@@ -261,7 +262,7 @@ def _notes(
     unread: Sequence[str],
     error: UserError | None = None,
 ) -> Iterator[str]:
-    """Notes for the reader on a folder's records and plan. `error`: why the plan can't be read; None if it can."""
+    """Yields notes for the reader on a folder's records and plan. `error` is None if the plan can be read."""
     place = _place(folder)
     yield from listed(unread)
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -289,7 +290,7 @@ def _notes(
 
 
 def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps. Each process is judged by the highest ceilings that any process has for its device."""
+    """Returns the sweeps, with each process judged by the highest ceilings of its device in all processes."""
     probed: dict[str, Ceilings | None] = {}  # environment key -> ceilings
     best: dict[str, Ceilings] = {}  # device key -> the highest ceilings
     for sweep in sweeps:
@@ -316,7 +317,7 @@ def _speeds(ceilings: Ceilings) -> list[object]:
 
 
 def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps, with cells made from all their processes: processes of one cell may lie in several sweeps."""
+    """Returns the sweeps with their cells. The processes of one cell may lie in several sweeps."""
     named = [[changed(process, folder=sweep.folder) for process in sweep.processes] for sweep in sweeps]
     # A confirming process may stand in several sweeps.
     once = {("" if each.is_confirming else each.folder, each.name): each for of_sweep in named for each in of_sweep}
@@ -331,7 +332,7 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """The sweeps to show cell by cell. If they have too many cells, only the newest sweep, with a notice."""
+    """Returns the sweeps to show cell by cell. If they have too many cells, returns the newest sweep and a notice."""
     # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:

@@ -1,13 +1,13 @@
 """The table of which settings go together. Settings, plans, `accelbench doctor` and docs/settings.md read it.
 
-NEEDS: which cells read a setting. If no cell of a command reads a setting that the user typed, `settings/compose.py`
-refuses the setting with exit status 2. A cell that does not read a setting has its default, so that the cell's id does
-not depend on it.
+NEEDS: which cells read a setting. If the user typed a setting that no cell of the command reads, `settings/compose.py`
+refuses it with exit status 2. If a cell does not read a setting, the cell has the setting's default, so that the cell's
+id does not depend on the setting.
 MISTAKES: combinations that `settings/to_cell.py` refuses with exit status 2.
-SKIPPED: reasons why `grid/support.py` skips a cell on this machine. The other cells of the sweep run.
+SKIPPED: reasons why `grid/support.py` skips a cell on this machine. All other cells of the sweep run.
 
-The message is from the first rule that holds. Facts in conditions, such as `fused`, are attributes of the subclasses of
-`Asked` in those modules.
+If several rules hold, the message is from the first one. Facts in conditions, such as `fused`, are attributes of the
+subclasses of `Asked` in those modules.
 """
 
 from accelbench.rules.conditions import Needs, Rule

@@ -1,8 +1,8 @@
-"""The conditions in `combinations.py`, and how they are evaluated.
+"""Evaluates the conditions in `combinations.py`.
 
-A condition consists of terms, separated by blanks; it holds if all its terms hold. Examples of terms:
-`engine=keras,pytorch` (one of these values), `device!=cpu`, `devices>1`, `threads` (the setting was given) and `!fused`
-(the setting was not given, or the fact does not hold).
+A condition consists of terms, separated by blanks. It is true if all its terms are true. Examples of terms:
+`engine=keras,pytorch` (one of these values), `device!=cpu`, `devices>1`, `threads` (true if the setting was given), and
+`!fused` (true if the fact `fused` is false; with a setting: true if it was not given).
 """
 
 import operator
@@ -36,7 +36,7 @@ class Needs:
 
 @cache
 def terms(condition: str) -> list[tuple[str, str, str]]:
-    """The terms of a condition, each as name, sign and values. Of a name without values, the sign is "" or "!"."""
+    """Splits a condition into terms. A term is (name, sign, values). If it has no values, the sign is "" or "!"."""
     parts = []
     for no, name, sign, values in TERM.findall(condition):
         parts.append((name, sign or no, values))
@@ -51,7 +51,7 @@ def text_of(value: object) -> str:
 
 
 class Asked:
-    """The settings that a user asked for, by the names that a user writes. Subclasses add facts as attributes."""
+    """Looks up the settings of a request by the names that a user writes. Subclasses add facts as attributes."""
 
     places: ClassVar[Mapping[str, str]] = {}  # name -> its path in `whole`, if the path differs from the name
 
@@ -62,7 +62,7 @@ class Asked:
         return getattr(self, name) if hasattr(type(self), name) else self._place(name)[1]
 
     def _place(self, name: str) -> tuple[Any, Any]:
-        """The section of a setting, and the setting's value. The value is None if there is no such section."""
+        """Returns the section of a setting, and the setting's value. The value is None if there is no such section."""
         section = None
         value = self.whole
         for part in self.places.get(name, name).split("."):
@@ -70,7 +70,7 @@ class Asked:
         return section, value
 
     def is_given(self, name: str) -> bool:
-        """Whether a setting differs from its default, any setting of a section does, or a fact holds."""
+        """Returns whether a setting or section differs from its default. For a fact, returns whether it is true."""
         if hasattr(type(self), name):
             return bool(getattr(self, name))
         section, value = self._place(name)
@@ -100,14 +100,14 @@ class Asked:
                 yield re.sub(r"\{([\w.]+)\}", lambda match: text_of(self[match[1]]), text)
 
     def unread(self, rules: Iterable[Needs]) -> Iterator[tuple[str, str]]:
-        """Yields each setting, or section, that has no effect, and a term that would give it one."""
+        """Yields each setting or section that has no effect, and a term that must be true for it to have an effect."""
         for rule in rules:
             lacking = [term for term in rule.needed.split() if not self.holds(term)]
             if lacking and self.holds(rule.among):
                 yield from ((name, lacking[0]) for name in rule.settings.split())
 
     def useless(self, rules: Iterable[Needs], typed: Mapping[str, str]) -> dict[str, str]:
-        """The settings among `typed`, which maps names to words, that have no effect, each with a sentence."""
+        """Returns a sentence for each setting in `typed` that has no effect. `typed` maps names to the typed words."""
         sentences: dict[str, str] = {}
         for setting, term in self.unread(rules):
             for name, word in typed.items():
@@ -116,7 +116,7 @@ class Asked:
         return sentences
 
     def _why_useless(self, term: str) -> str:
-        """The end of a sentence about a setting that needs `term`, which does not hold."""
+        """Returns the end of a sentence about a setting that has no effect, because `term` is false."""
         ((name, sign, values),) = terms(term)
         if sign == "!":
             return f"with {name}"

@@ -1,4 +1,4 @@
-"""Ceilings: the highest speeds that a probe reached on a device, and the file (ceilings.json) that keeps them."""
+"""Ceilings are the highest speeds that a probe reached on a device. The file ceilings.json keeps them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ RATES = ("memory_bytes_per_s", "host_to_device_bytes_per_s", "device_to_host_byt
 
 
 def formats_of(precision: str) -> list[Precision]:
-    """The number formats that `precision` computes in: two formats for a mixed precision, one for all others."""
+    """Returns the number formats that `precision` computes in. A mixed precision has two formats, any other has one."""
     lower = MIXED.get(Precision(precision))
     return [Precision(precision)] if lower is None else [lower, Precision.fp32]
 
@@ -29,7 +29,7 @@ def formats_of(precision: str) -> list[Precision]:
 class Ceilings:
     """The highest speeds that a probe reached on one device.
 
-    If the device can't do something, the speed is absent or None, never 0.
+    If the device lacks an operation, its speed is absent or None. It is never 0.
     """
 
     device: str  # the setting `device`, such as `gpu`
@@ -53,19 +53,19 @@ class Ceilings:
     disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def ceiling_of(self, precision: str) -> float | None:
-        """Operations per second in `precision`; None if this precision was not probed.
+        """Returns the operations per second in `precision`. Returns None if this precision was not probed.
 
-        A mixed precision can compute in either of its two formats, so the higher ceiling counts.
+        A mixed precision computes in two formats. Its ceiling is the higher ceiling of these formats.
         """
         rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
         return max(rates, default=None)
 
     def disturbance(self, precision: str) -> str | None:
-        """The load of other programs during all probes of `precision`. None if one probe ran without such load."""
+        """Returns the other programs' load during all probes of `precision`. None if a probe ran without such load."""
         return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
-        """The ceilings of `num` such devices together.
+        """Returns the ceilings of `num` such devices that compute together.
 
         `launch_s` stays the same, because all devices launch operators at the same time.
         """
@@ -74,9 +74,9 @@ class Ceilings:
         return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """Joins two probes of one device. The higher ceilings stay, because other load can only make a probe slower.
+        """Combines two probes of one device. A ceiling is the higher of both, because other load only slows a probe.
 
-        `other` is the later probe. The result has the `measured_at` of the later probe, and the sum of both durations.
+        `other` is the later probe. The result has its `measured_at`, and the sum of both durations.
         """
         flops_per_s = {**self.flops_per_s}
         how = {**self.how}
@@ -103,14 +103,14 @@ class Ceilings:
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
-    """The ceilings in a record's environment. None without ceilings, or if another release wrote other fields."""
+    """Returns the ceilings in a record's environment. Returns None if there are none, or if their fields do not fit."""
     return load_if_fits(Ceilings, environment.get("ceilings"))
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
-    """The ceilings of this machine in `root`/ceilings.json, by device.
+    """Reads the ceilings of this machine from `root`/ceilings.json. Maps each device to its ceilings.
 
-    An entry is ignored if its machine, versions or measuring code differ from those in `environment`.
+    An entry is ignored if its machine, versions or measuring code are not those in `environment`.
     """
     of_devices = {}
     for device, values in kept_of_machine(root, environment).items():
@@ -120,7 +120,7 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
 
 def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entries of this machine in ceilings.json. An entry has the ceilings of a device, or other measured values."""
+    """Reads this machine's entries from ceilings.json. An entry has a device's ceilings, or other measured values."""
     return entries_of(root / CEILINGS).get(_machine_key(environment), {})
 
 

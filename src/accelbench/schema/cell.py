@@ -1,4 +1,4 @@
-"""The settings of one measurement. A cell is one combination of settings: a frozen object with a stable id."""
+"""The settings of one measurement. A cell is a frozen object with one combination of settings and a stable id."""
 
 import json
 import math
@@ -43,13 +43,13 @@ CHOSEN_SETTINGS = (
 
 
 def argument_text(name: str, value: object) -> str:
-    """A setting in a label, such as `units=128`. A long value is replaced by the beginning of its digest."""
+    """Formats a setting for a label, such as `units=128`. A long value is replaced by the beginning of its digest."""
     text = value_text(value)
     return f"{name}={text if len(text) <= MAX_ARGUMENT else digest(text)[:6]}"
 
 
 def value_text(value: object) -> str:
-    """The value of a setting, as text for people. A string gets quotes only if it looks like a number or other JSON."""
+    """Formats the value of a setting for people. A string has quotes only if without them it would be valid JSON."""
     if not isinstance(value, str):
         return canonical_json(value)
     try:
@@ -79,17 +79,17 @@ class Options:
 
     @property
     def enabled(self) -> list[str]:
-        """The names of the options that are on, in the order of their definition, then the allocator if it is set."""
+        """The names of the options that are on, in the order of their definition. A chosen allocator comes last."""
         return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
 
     @property
     def of_network(self) -> list[str]:
-        """The names of the options that are on and change the network or the way it runs."""
+        """The names of the enabled options that change the network, or change how it runs."""
         return [name for name in self._flags if name != "flush_denormals"]
 
     @property
     def change_output(self) -> bool:
-        """Whether the output may differ from the output of the network without options."""
+        """Whether the options may change the network's output."""
         return bool(self._flags)
 
 
@@ -102,9 +102,9 @@ class KerasSettings:
     )
     jit_compile: bool = _shown(False, "keras: whether XLA compiles the network", empty=OTHER_ENGINE)
     steps_per_execution: AtLeastOne = _shown(
-        1, "keras: batches for one call of the compiled function", empty=OTHER_ENGINE
+        1, "keras: number of batches that one call of the compiled function computes", empty=OTHER_ENGINE
     )
-    tpu: str = setting("local", "keras: name of the TPU; local: the TPU of this machine")
+    tpu: str = setting("local", "keras: name of the TPU, or local for the TPU of this machine")
 
     @property
     def non_defaults(self) -> list[str]:
@@ -119,10 +119,10 @@ class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule. Settings have the names of the Trainer's arguments."""
 
     accumulate_grad_batches: AtLeastOne = _shown(
-        1, "batches that a LightningModule gets for one step of its optimiser", empty="with other networks"
+        1, "batches that a LightningModule gets before each step of its optimiser", empty="with other networks"
     )
     gradient_clip_val: NotNegative | None = _shown(
-        None, "norm at which the gradients of a LightningModule are clipped", empty="without clipping"
+        None, "maximum norm to which the gradients of a LightningModule are clipped", empty="without clipping"
     )
 
     @property
@@ -136,24 +136,26 @@ class TrainerSettings:
 class Window:
     """The bounds of a measurement with protocol=window: see docs/measuring.md.
 
-    Warm-up ends when step times have settled, at the latest after ten times `warmup_s`. Blocks end when the median
-    block is known to a precision of `width`: half of its 95 % interval, divided by the median.
+    The warm-up ends when step times have settled, at the latest after ten times `warmup_s`. Measuring of blocks ends
+    when half of the 95 % interval of the median block, divided by the median, is at most `width`.
     """
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
     warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
-    measure_s: Positive = setting(1.0, "minimum seconds of blocks; up to three times as long if the speed varies")
-    width: Positive = setting(0.02, "measuring ends once half of the 95 % interval is at most this share of the median")
+    measure_s: Positive = setting(1.0, "minimum seconds of all blocks; up to three times as long if the speed varies")
+    width: Positive = setting(
+        0.02, "measuring ends when half of the 95 % interval, divided by the median, is at most this number"
+    )
     block_s: Positive = setting(0.1, "minimum seconds of a block of steps")
-    latency_s: NotNegative = setting(0.7, "maximum seconds of single steps, which give the latency")
-    latency_steps: Steps = setting(700, "maximum number of single steps, which give the latency")
+    latency_s: NotNegative = setting(0.7, "maximum seconds of all single steps, from which the latency is computed")
+    latency_steps: Steps = setting(700, "maximum number of single steps, from which the latency is computed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How requests arrive and how they are joined into batches, for protocols that serve: see docs/serving.md.
+    """How requests arrive and how batches are made of them, for protocols that serve: see docs/serving.md.
 
-    `max_batch` and `max_delay_ms` mean the same as in Triton's dynamic batching: a batch is computed when it is full,
+    `max_batch` and `max_delay_ms` mean the same as in Triton's dynamic batching. A batch is computed when it is full,
     or when its oldest request has waited for `max_delay_ms`.
     """
 
@@ -163,19 +165,19 @@ class Server:
     )
     percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _of_requests(
         99.0,
-        "protocol=server: percentage of requests that must be within server.latency_ms",
+        "protocol=server: percentage of the requests that must be answered within server.latency_ms",
         column="limit_percentile",
     )
     duration_s: Positive = setting(20.0, "seconds in which requests arrive")
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
-    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits until its batch is full")
-    workers: AtLeastOne = _of_requests(1, "number of instances of the network, which share the CPU threads")
+    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits for its batch to fill up")
+    workers: AtLeastOne = _of_requests(1, "number of instances of the network; they share the CPU threads")
     generator: vocab.Generator = setting(
-        vocab.Generator.own, "protocol=server: what makes the requests; loadgen is refused"
+        vocab.Generator.own, "protocol=server: program that makes the requests; loadgen is refused"
     )
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
-        """Words in a cell's label for the settings that differ from their defaults, and for the rate."""
+        """Returns words for a cell's label: for the settings that differ from their defaults, and for the rate."""
         rate = [f"{self.rate:g}rps"] if protocol == vocab.Protocol.server else []
         delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
         return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
@@ -188,8 +190,8 @@ ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; another word, `metri
 class Target:
     """The goal of a training with protocol=target: see docs/time-to-accuracy.md.
 
-    Evaluations use a part of the training set that the network does not train on. The result on the test set is
-    reported, but decides nothing.
+    The network is evaluated on a part of the training set on which it is not trained. The result on the test set is
+    reported, but does not end the training.
     """
 
     accuracy: Share | None = setting(
@@ -200,29 +202,29 @@ class Target:
     )
     metric: str = _of_requests(
         ACCURACY,
-        "protocol=target: what is evaluated: accuracy, loss, metric (model.metric), or what your module logs",
+        "protocol=target: accuracy, loss, metric (your model.metric), or the name of a value that your module logs",
         column="target_metric",
     )
     value: Number | None = setting(
-        None, "protocol=target: value to reach, if metric is not accuracy", column="target_value", empty="if unset"
+        None, "protocol=target: value to reach, unless target.metric=accuracy", column="target_value", empty="if unset"
     )
     lower: bool | None = setting(
-        None, "protocol=target: whether lower is better. Default: true if target.metric contains loss or error"
+        None, "protocol=target: whether a lower value is better. Default: true if target.metric contains loss or error"
     )
     definition: vocab.Definition = _of_requests(
         vocab.Definition.passage,
-        "protocol=target: passage ends when an evaluation reaches the target; fixed trains all epochs",
+        "protocol=target: with passage, training ends when the target is reached; with fixed, it runs all epochs",
         column="target_definition",
     )
     validation: Positive = setting(0.1, "protocol=target: share of the training set that is kept for evaluations")
-    every: Positive = setting(1.0, "protocol=target: epochs between two evaluations, such as 0.25")
+    every: Positive = setting(1.0, "protocol=target: epochs from one evaluation to the next, such as 0.25")
     every_steps: AtLeastOne | None = setting(
-        None, "protocol=target: steps between two evaluations; replaces target.every"
+        None, "protocol=target: steps from one evaluation to the next; replaces target.every"
     )
 
     @property
     def threshold(self) -> float:
-        """The value that the metric must reach. NaN if the target has no value; `settings.to_cell` refuses it."""
+        """The value that the metric must reach. NaN if the target has no value, which `settings.to_cell` refuses."""
         value = self.accuracy if self.metric == ACCURACY else self.value
         return math.nan if value is None else value
 
@@ -233,7 +235,7 @@ class Target:
         return self.lower if self.lower is not None else any(word in name for word in ("loss", "error"))
 
     def is_met(self, value: float | None) -> bool:
-        """Whether `value` reaches the target. None means a value that is not finite. It does not reach the target."""
+        """Returns whether `value` reaches the target. A value of None was not finite, and does not reach the target."""
         return value is not None and (value <= self.threshold if self.is_lower else value >= self.threshold)
 
     @property
@@ -265,12 +267,12 @@ UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that have the same names on the command line. A new field here appears in both places."""
+    """The settings that have the same names in a cell and on the command line. A new field here appears in both."""
 
-    mode: vocab.Mode = _shown(help="train, infer or generate. Default: train, or infer if requests are served")
+    mode: vocab.Mode = _shown(help="train, infer or generate. Default: infer if requests are served, otherwise train")
     precision: vocab.Precision = _shown(help="number format that the network computes in")
     # With `scaling=weak` the command line's batch_size is that of each device.
-    batch_size: AtLeastOne = _shown(help="samples in a batch, for all devices together. Default: model.batch_size")
+    batch_size: AtLeastOne = _shown(help="samples in a batch, summed over all devices. Default: model.batch_size")
     devices: AtLeastOne = _shown(1, "number of devices that compute the cell")
     scaling: vocab.Scaling = _shown(
         vocab.Scaling.strong,
@@ -278,15 +280,15 @@ class RunSettings:
         empty="with one device",
     )
     protocol: vocab.Protocol = _shown(
-        help="what is timed: steps (window, steps), epochs (fit), training to a goal (target), or requests (the others)"
+        help="what is timed: steps (window or steps), epochs (fit), training to a goal (target), requests (all others)"
     )
     epochs: AtLeastOne = _shown(
-        help="epochs to train; protocols other than fit and target only estimate their time. Default: model.epochs"
+        help="epochs to train. Only protocol=fit and target train them; others estimate the time. Default: model.epochs"
     )
     warmup: Count = setting(10, "protocol=steps: warm-up steps before the timed steps")
     steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="with other protocols")
     # additional steps, whose phases are timed; none with `fit`
-    breakdown_s: NotNegative = setting(0.3, "seconds for the breakdown of a step into phases; 0: no breakdown")
+    breakdown_s: NotNegative = setting(0.3, "seconds for timing the phases of steps; 0: phases are not timed")
     save_weights: bool = setting(
         False, "protocol=fit: whether to keep the trained weights beside the record, as safetensors"
     )
@@ -295,10 +297,10 @@ class RunSettings:
         None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="if unset"
     )
     python: str | None = _shown(  # None: accelbench's own
-        None, "environment for the cell: its folder, such as ../new/.venv, or its interpreter", empty="if unset"
+        None, "Python environment of the cell: its folder, such as ../new/.venv, or its interpreter", empty="if unset"
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
-    repeat: Count = _shown(0, "number that tells the processes of one cell apart")
+    repeat: Count = _shown(0, "number of the process, if a cell has several processes; the first is 0")
     # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
         0.0, "protocol=window, steps: seconds that a cell should take; a slow cell gets fewer steps; 0: no limit"
@@ -327,7 +329,7 @@ def unused_by(protocol: vocab.Protocol) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
-    """One combination of settings: all settings that decide the measurement, and no others."""
+    """One combination of settings. It has all settings that affect the measurement, and only these."""
 
     suite: str  # name of the cell's sweep; not part of the id
     engine: vocab.Engine
@@ -342,34 +344,34 @@ class Cell(RunSettings):
     trainer: TrainerSettings | None = None  # None if the network is not a LightningModule
 
     def settings(self) -> dict[str, Any]:
-        """The settings from which the id is computed, as plain JSON values: all except `suite` and `timeout_s`.
+        """Returns the settings from which the id is computed, as plain JSON values.
 
-        Settings that the cell's protocol does not use are left out, too, so that they do not change the id.
+        `suite`, `timeout_s` and the settings that the cell's protocol does not use are left out.
         """
         return _settings(plain(self))
 
     @cached_property
     def id(self) -> str:
-        """12 hexadecimal digits of the digest of all settings, including seed and repeat. Computing them is slow."""
+        """The first 12 hexadecimal digits of the digest of `settings()`, with seed and repeat. Slow to compute."""
         return digest(self.settings())[:12]
 
     def key_without(self, names: Collection[str]) -> str:
-        """A text for comparing cells. Cells that differ only in the settings `names` have equal texts."""
+        """Returns a key for grouping cells. Cells that differ only in the settings `names` have the same key."""
         return canonical_json({name: value for name, value in self.settings().items() if name not in names})
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Setting -> dotted path of the user's own code in this setting, such as `model.loss` -> `nets.my_loss`."""
+        """Maps a setting to the dotted path of the user's code that it names: `model.loss` to `nets.my_loss`."""
         return self.model.own_code | ({"data.target": self.data.target} if self.data.target else {})
 
     @property
     def arguments(self) -> list[tuple[str, Any]]:
-        """Names and values of the arguments of the network, its batches and its data, for people."""
+        """The names and values of all arguments: of the network, of its batches and of its data. For people to read."""
         return [*self.model.args.items(), *self.model.batch_args.items(), *self.data.args.items()]
 
     @property
     def batch_size_per_device(self) -> int:
-        """Samples per step on each device. `grid.support` skips a cell whose batch is not divisible by its devices."""
+        """Samples per step on one device. `grid.support` skips cells whose batch is not divisible by the devices."""
         return self.batch_size // self.devices
 
     @property
@@ -379,7 +381,7 @@ class Cell(RunSettings):
 
     @property
     def num_processes(self) -> int:
-        """Processes that compute the cell: one for each device, or one for all devices."""
+        """The number of processes that compute the cell: one process per device, or one process for all devices."""
         one_per_device = self.engine in vocab.ON_TORCH and (self.device not in vocab.XLA or self.xla_processes)
         return self.devices if one_per_device else 1
 
@@ -390,7 +392,7 @@ class Cell(RunSettings):
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:
-        """The `label`, with `environment` as the name of the Python environment that the cell runs in."""
+        """Returns the `label`. `environment` is the name of the Python environment that the cell runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:
@@ -430,7 +432,7 @@ class Cell(RunSettings):
 
 
 def id_of(values: Mapping[str, Any]) -> str:
-    """The `Cell.id` of a cell whose attributes were read from JSON as `values`. 100 and 100.0 give different ids."""
+    """Returns the `Cell.id` of a cell whose attributes in JSON are `values`. 100 and 100.0 give different ids."""
     return digest(_settings(values))[:12]
 
 

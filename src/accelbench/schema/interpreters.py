@@ -1,6 +1,6 @@
-"""Names for the Python environments that cells run in (`Cell.python`).
+"""Names the Python environments that cells run in (`Cell.python`).
 
-If only one package differs, a name is this package and its version. Otherwise a name is the environment's folder.
+If the environments differ in one package, a name is this package and its version. Otherwise a name is a folder.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,21 @@ OWN, PYTHON = "accelbench's own", "Python"
 
 
 def folder_name(python: str) -> str:
-    """A short name for the path of an environment or of an interpreter, such as `new` for `/home/me/new/.venv`."""
+    """Shortens the path of an environment or of an interpreter to a name, such as `/home/me/new/.venv` to `new`."""
     path = PurePath(python)
     return (path.parent if path.name in USUAL else path).name or python
 
 
 def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[str]:
-    """A name for each environment. If all environments are the same, the names are empty.
+    """Returns a name for each environment. If all environments are the same, the names are empty.
 
-    If the environments differ in only one package, a name is the version of this package, such as `torch 2.9.1` or
+    If the environments differ in only one package, a name is this package and its version, such as `torch 2.9.1` or
     `Python 3.12.1`. If they differ in several packages, a name is the environment's folder.
 
-    If torch differs, the packages that torch requires do not count. If an environment lacks a package, this package
-    counts only if it is in `UNASKED`.
+    If the versions of torch differ, the packages that torch requires are ignored. A package that is missing in some
+    environments is ignored, too, unless it is in `UNASKED`.
 
-    `environments`: for each environment, its `Cell.python` and the environment in its records.
+    `environments` has a pair for each environment: its `Cell.python`, and the environment in its records.
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)

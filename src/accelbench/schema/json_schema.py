@@ -1,4 +1,4 @@
-"""JSON Schema (draft 7) of accelbench's files, made from the types that read these files.
+"""Makes the JSON Schema (draft 7) of accelbench's files from the types that read these files.
 
 The description of a field is the comment beside or above its declaration. The description of a setting is its help.
 """
@@ -51,7 +51,7 @@ def plan() -> Schema:
 
 
 def processes(columns: Sequence[str]) -> Schema:
-    """The schema of the entry `processes` that `export --format json` writes: the rows of processes.csv.
+    """Returns the schema of the entry `processes` in the output of `export --format json`. It has processes.csv's rows.
 
     A row has the columns `columns`. If a value is unknown, it is null. A later release may have more columns.
     """
@@ -63,7 +63,7 @@ def processes(columns: Sequence[str]) -> Schema:
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:
-    """Name of a class -> its schema, for `classes` and the classes in their fields. Each field has a description."""
+    """Maps a class's name to its schema, for `classes` and the classes in their fields. Fields have descriptions."""
     _, definitions = msgspec.json.schema_components(classes, ref_template=REFERENCE)
     for name, part in definitions.items():
         if "properties" in part:
@@ -80,7 +80,7 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
 
 @cache
 def meanings(cls: Any) -> dict[str, str]:
-    """Field of a class -> its description: the help of a setting, or the comment beside or above its declaration."""
+    """Maps a field to its description: the help of a setting, or the comment beside or above the field."""
     texts: dict[str, str] = {}
     for base in reversed(getattr(cls, "__mro__", ())):
         if vars(base).get("__annotations__"):

@@ -1,6 +1,6 @@
 """The measurement of one cell, and the conditions under which it was made.
 
-It consists of raw times and counts. All statistics are computed from them.
+A measurement has raw times and counts. All statistics are computed from them.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work of one step on all devices together. The work is counted from operators, not measured."""
+    """The work of one step on all devices together. It is computed from the operators, not measured."""
 
     # floating-point operations of matrix products, convolutions, attention and recurrent layers. A multiply-add counts
     # as two. Elementwise operations, reductions, normalisation and pooling are not counted.
@@ -44,7 +44,7 @@ class Work:
     uncounted: list[str] = field(default_factory=list)
 
     def of_devices(self, num: int) -> "Work":
-        """The work of `num` devices, if this is the work of one device."""
+        """Returns the work of `num` devices. This object must be the work of one device."""
         flops = None if self.flops is None else num * self.flops
         return replace(self, flops=flops, bytes=None if self.bytes is None else num * self.bytes)
 
@@ -70,9 +70,9 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """The right answers of a trained classifier on the test set, and the right answers of a reference.
+    """How many answers of a trained classifier on the test set are right, and how many of a reference.
 
-    The reference is a network with the same weights in PyTorch in fp32.
+    The reference is the same network with the same weights in PyTorch in fp32.
     """
 
     num_samples: AtLeastOne  # samples that both classified: the first ones of the test set
@@ -83,7 +83,7 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One whole pass over the data. At the end of the pass, the clock waited for the device."""
+    """One whole pass over the data. Its time ends when the device has finished all steps."""
 
     seconds: Duration  # wall time, loading of data and compilation included
     num_samples: AtLeastOne  # samples that were computed
@@ -119,7 +119,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was observed about one of accelbench's promises. The table of promises is in docs/measuring.md."""
+    """What was observed about one of accelbench's promises. docs/measuring.md lists the promises."""
 
     promise: Promise
     observed: str = "not observed"  # the observation, in words
@@ -129,7 +129,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What really ran, as the engine observed it. This may differ from what the cell's settings ask for."""
+    """What really ran, as the engine observed it. The cell's settings may have asked for something else."""
 
     device: str
     device_name: str
@@ -150,7 +150,7 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile:
-    """A percentile of the latencies, with its bounds. With too few requests, the latency and its bounds are None."""
+    """A percentile of the latencies, with its bounds. If there are too few requests, latency and bounds are None."""
 
     percentile: NotNegative  # such as 99.9
     seconds: Seconds | None  # the latency at this percentile
@@ -160,7 +160,7 @@ class Quantile:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """Requests and their answers. The latency of a request is the time from when it was due until its answer."""
+    """Requests and their answers. A request's latency is the time from its due time until its answer."""
 
     seed: Count  # random seed of the arrivals
     num_requests: AtLeastOne  # requests that were due
@@ -221,7 +221,7 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """What earlier releases kept of a process that ended without a measurement."""
+    """What earlier releases recorded of a process that ended without a measurement."""
 
     num_requests: Count = 0  # requests that were issued
     num_answered: Count = 0  # issued requests with an answer
@@ -251,9 +251,9 @@ class TargetTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """The raw times of generated tokens, for each generation of the steady state, in order.
+    """The raw times of generated tokens. The lists have one entry per generation of the steady state, in order.
 
-    A generation is one step. In a generation, each sample of the batch gets one sequence of tokens.
+    A generation is one step. It makes one sequence of tokens for each sample of the batch.
     """
 
     # for each generation, the seconds until all its sequences have their first token
@@ -269,9 +269,9 @@ class Generation:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Observed):
-    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
+    """One cell's measurement. Seconds are wall time. A list of seconds has one value per step, in order.
 
-    None means that the engine can't observe the value, or that the cell has no such value.
+    A value of None means that the engine can't observe it, or that it does not apply to the cell.
     """
 
     num_params: Count  # trainable parameters
@@ -323,7 +323,7 @@ class Measurement(Observed):
 
     @property
     def samples_per_step(self) -> float | None:
-        """Samples in a step: the mean over all steps of the blocks. None without blocks."""
+        """The mean number of samples in a step, over all steps of the blocks. None if there are no blocks."""
         num_steps = sum(block.num_steps for block in self.blocks)
         return sum(block.num_samples for block in self.blocks) / num_steps if num_steps else None
 
@@ -340,18 +340,18 @@ class Measurement(Observed):
 
     @property
     def steady_rates(self) -> list[float]:
-        """If whole epochs ran: the samples/s of each steady epoch. Otherwise: the samples/s of each block, if any."""
+        """The samples/s of each steady epoch. If no whole epochs ran: the samples/s of each block."""
         return [part.num_samples / part.seconds for part in self.steady_epochs or self.blocks]
 
     @property
     def steady_epochs(self) -> list[Epoch]:
-        """All epochs except the first, which includes warm-up and compilation. If only one epoch ran, this epoch."""
+        """All epochs except the first, which includes warm-up and compilation. If only one epoch ran, it is kept."""
         return self.epochs[1:] or self.epochs
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemSeries:
-    """Samples of the system's counters, from the start of a cell's process until it sent its result."""
+    """Samples of the system's counters, taken from the start of the cell's process until it sent its result."""
 
     # start of the process, in seconds since the machine started; None without samples
     started_boot_s: Seconds | None = None
@@ -368,9 +368,9 @@ class SystemSeries:
                 raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
 
     def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
-        """The known values of a series in an interval.
+        """Returns the known values of a series in an interval.
 
-        `boot_s`: begin and end of the interval, in seconds since the machine started. If it is None, there are no
+        `boot_s` is the begin and end of the interval, in seconds since the machine started. If it is None, returns no
         values.
         """
         if boot_s is None or self.started_boot_s is None or name not in self.values:
@@ -382,7 +382,7 @@ class SystemSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a cell: its status, the reason, and what was measured."""
+    """How a cell ended: its status, the reason, and what was measured."""
 
     status: Status  # how the cell ended
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is `ok`
@@ -433,7 +433,7 @@ class Git(TypedDict, total=False):
 
 
 class Environment(TypedDict, total=False):
-    """The entries of a record's environment whose types are known. An environment may have other entries, too."""
+    """The entries of a record's environment that have a known type. An environment may have further entries."""
 
     machine: Machine  # the hardware
     versions: Mapping[str, str]  # versions of Python, packages and drivers

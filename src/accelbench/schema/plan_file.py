@@ -64,7 +64,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
-    Raises RefusedError: the system refuses to read the file now. Raises UserError: the file is missing or unreadable.
+    Raises UserError: the file is missing or unreadable. Raises RefusedError: the system refuses to read it now.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -87,12 +87,12 @@ def read_plan(folder: Path) -> PlanFile:
 
 
 def read_planned(folder: Path) -> records.Readable:
-    """The readable records that `folder`/plan.json names, in its order. Raises the errors of `read_plan`."""
+    """Reads the records that `folder`/plan.json names, in the plan's order. Raises the errors of `read_plan`."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 
 def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names. Without a readable plan, the cells of the records in `folder`.
+    """Returns the cells in `folder`/plan.json. If the plan is not readable, returns the cells of the folder's records.
 
     Raises RefusedError: the system refuses to read the plan now.
     """
@@ -105,7 +105,7 @@ def cells_in(folder: Path) -> list[WantedCell]:
 
 
 def plan_of_records(folder: Path) -> PlanFile:
-    """A plan with all readable records of `folder`, in the order in which they were measured.
+    """Makes a plan of all readable records of `folder`, in the order in which they were measured.
 
     The study and the profile of this plan are unknown.
     """
@@ -119,17 +119,17 @@ def plan_of_records(folder: Path) -> PlanFile:
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
-    """The cells of `earlier`, then the cells that only `new` has. If both have a cell, the entry of `new` counts."""
+    """Returns the cells of `earlier`, then the further cells of `new`. For a cell in both, uses the entry of `new`."""
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """The folders that have a plan or records, among `top` and all folders below it, sorted.
+    """Finds the folders that have a plan or records: `top` and all folders below it. They are sorted.
 
-    Links are followed, but hidden folders are left out. Folders are read down to a depth of `MAX_DEPTH`, because links
-    can form circles.
+    Links are followed. Hidden folders are left out. The search ends at a depth of `MAX_DEPTH`, because links can form
+    circles.
 
-    The value of a folder is None. If the system refuses to list a folder, its value is the error instead.
+    The value of a folder is None. But if the system refuses to list the folder, the value is the error.
     """
     folders: dict[Path, RefusedError | None] = {}
 
@@ -159,9 +159,9 @@ def labels(
     named: Mapping[str, str] = MappingProxyType({}),
     environments: Mapping[str | None, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Cell id -> label. If several cells have the same `Cell.label`, the settings in which they differ are added.
+    """Maps cell ids to labels. If several cells have the same `Cell.label`, adds the settings in which they differ.
 
-    `named`: cell id -> label that stays as it is. `environments`: setting `python` -> name of the environment.
+    `named` maps cell ids to labels that are kept. `environments` maps the setting `python` to an environment's name.
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
@@ -233,12 +233,12 @@ class RaceFile:
 
     @property
     def short(self) -> set[str]:
-        """The names of the records of processes that measured only a short window and did not fail."""
+        """The names of the records of short processes: they measured only a short window, and did not fail."""
         return {process.record for process in self.processes if not process.is_full and process.value is not None}
 
 
 def read_race(folder: Path) -> RaceFile | None:
-    """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
+    """Reads `folder`/race.json. Returns None if the file is missing. Raises UserError: the file is not readable."""
     path = folder / RACE
     if is_missing(path):
         return None

@@ -1,6 +1,6 @@
-"""Types for the numbers in files, with their ranges. `serialize.load` refuses a number outside of its range.
+"""Types with ranges for the numbers in files. `serialize.load` refuses a number that is outside of its range.
 
-No measurement comes near these bounds. If numbers are within the bounds, their rates, sums and ratios are finite.
+No measured number is near the ends of its range. If numbers are in range, their rates, sums and ratios are finite.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The record: one JSON file with everything that accelbench keeps of one cell, including the raw samples."""
+"""A record is a JSON file with everything that accelbench stores about one cell, including the raw samples."""
 
 import contextlib
 import functools
@@ -57,14 +57,14 @@ Row = dict[str, Any]  # column -> published number (`Value`) of a record; see `j
 
 
 def check_readable(version: object) -> None:
-    """Raises ValueError if this release does not read records and plans of this schema version."""
+    """Raises ValueError if this release can't read records and plans of the schema `version`."""
     if version != SCHEMA_VERSION:
         raise ValueError(f"it has schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
 
 
 @contextlib.contextmanager
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
-    """A context for code that reads a file. Turns an error of this code into a UserError that names the file.
+    """A context for code that reads the file `path`. Turns an error of this code into a UserError that names the file.
 
     A RefusedError is raised unchanged, because it does not concern the contents of the file.
     """
@@ -104,18 +104,18 @@ class Record(Ended):
         return f"{self.cell.id}-{self.identity[:8]}"
 
     def was_cut(self, timeout_s: float) -> bool:
-        """Whether a time limit shorter than `timeout_s` ended the measurement or the whole cell."""
+        """Returns whether a time limit that is shorter than `timeout_s` ended the measurement or the cell."""
         is_partial = self.measurement is not None and self.measurement.is_partial
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain JSON values, with the cell's id and label. *** replaces secrets."""
+        """Converts the record to plain JSON values, with the cell's id and label. Secrets are replaced by ***."""
         values = cleared(plain(self))
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` turned into `values`. Its texts are safe to show.
+    """Makes a record from `values`, which `Record.to_json` has made. The record's texts are safe to show.
 
     Several records may share one environment object.
 
@@ -144,7 +144,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's JSON values in which *** replaces secrets. Settings and names stay as they are."""
+    """Replaces secrets in a record's JSON values by ***. Settings and names stay as they are."""
     hide = masker()
     return {name: part if name in NAMING else safe(part, hide) for name, part in values.items()}
 
@@ -152,7 +152,7 @@ def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
 # Records of a sweep have the same environment. It is checked once, and is one object for all of them.
 @functools.lru_cache(256)
 def read_environment(text: bytes) -> Mapping[str, Any]:
-    """The environment that the JSON `text` holds. Raises ValueError: `text` holds no environment."""
+    """Reads an environment from the JSON `text`. Raises ValueError: `text` is not an environment."""
     values: Mapping[str, Any] = safe(loads(text))
     load(Environment, values, "environment")
     return values
@@ -217,24 +217,24 @@ read_all = Readable  # reads the readable records of some files; `refused` has t
 
 
 def hardware(environment: Mapping[str, Any]) -> str:
-    """A text that is equal for all records of one machine, even after an update of Python or of the kernel."""
+    """Returns a key that is equal for all records of one machine, even after an update of Python or of the kernel."""
     machine = environment.get("machine", {})
     return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
 
 
 def node_of(environment: Mapping[str, Any]) -> str | None:
-    """The cluster node that a cell ran on; None on a single machine."""
+    """Returns the name of the cluster node that a cell ran on. Returns None for a single machine."""
     name = environment.get("node", {}).get("name")
     return None if name is None else str(name)
 
 
 def number_of(row: Row, column: str) -> float | None:
-    """The number in a column; None if the value is unknown or not a number."""
+    """Returns the number in a column. Returns None if the value is unknown or not a number."""
     value = row[column]
     return float(value) if isinstance(value, int | float) else None
 
 
 def listed(refused: Sequence[str]) -> list[str]:
-    """The first texts of `refused`, and how many more there are."""
+    """Returns the first texts of `refused`, and a line with the number of further texts."""
     more = len(refused) - MAX_NAMED
     return [*refused[:MAX_NAMED], *([f"and {more} more"] if more > 0 else [])]

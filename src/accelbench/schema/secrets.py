@@ -1,4 +1,4 @@
-"""Finds and masks secrets, so that no record keeps them. Chooses the environment variables that a record keeps."""
+"""Finds and masks secrets, so that no record contains them. Chooses the environment variables for a record."""
 
 import functools
 import html
@@ -49,15 +49,15 @@ def is_secret_argument(name: str) -> bool:
 
 
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
-    """The place of the first argument that looks like a secret, by its name or its text, such as `cfg.api_key`.
+    """Finds the first argument whose name or text looks like a secret. Returns its place, such as `cfg.api_key`.
 
-    None if no argument looks like a secret.
+    Returns None if no argument looks like a secret.
     """
     return next(_secret_places(arguments, False, masker()), None)
 
 
 def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """The places of secrets in `value`. `is_named`: whether `value` is in an object whose name looks like a secret."""
+    """Yields the places of secrets in `value`. `is_named`: the name of an object around it suggests a secret."""
     if isinstance(value, str):
         if value and (is_named or hide(value) != value):
             yield ""
@@ -76,11 +76,11 @@ def masked(text: str) -> str:
 
 
 def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """A function that replaces secrets in a text by ***.
+    """Returns a function that replaces secrets in a text by ***.
 
-    The values of environment variables with secret names are secrets, and so are the parts of addresses that
-    `ADDRESSES` match. If such a value is the path of an existing file, or is shorter than `MIN_LENGTH`, it is no
-    secret. Each line of a value is a secret by itself.
+    If the name of an environment variable suggests a secret, each line of its value is a secret. The value is no secret
+    if it is the path of an existing file. A line is no secret if it is shorter than `MIN_LENGTH`. The parts of
+    addresses that `ADDRESSES` match are secrets, too.
     """
     values = set[str]()
     for name, value in environ.items():
@@ -128,6 +128,6 @@ def tuning() -> frozenset[str]:
 
 
 def kept(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that a record keeps, sorted by name. A secret in a value is `***`."""
+    """Returns the environment variables for a record, sorted by name. Secrets in values are replaced by ***."""
     hide = masker(environ)
     return {name: hide(environ[name]) for name in sorted(tuning() & environ.keys())}

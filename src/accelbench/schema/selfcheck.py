@@ -18,7 +18,7 @@ SELFCHECK = "selfcheck.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """The smallest slow-down that `compare` detects in 80 % of all tries. Each side has `num_processes` processes."""
+    """The smallest slow-down that `compare` detects in 80 % of comparisons with `num_processes` processes per side."""
 
     num_processes: AtLeastOne
     slowdown: Share
@@ -26,7 +26,7 @@ class Detectable:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineError:
-    """The difference between the two sides when a cell is compared with itself."""
+    """The measured difference between two sides that run the same cell."""
 
     num_rounds: Count  # rounds of two processes
     low: Number  # lower end of the 95 % interval of the second side's speed over the first side's, minus 1
@@ -43,9 +43,9 @@ class SelfCheck:
     cells: Annotated[dict[str, MachineError], Meta(min_length=1)]  # name of a cell -> result of its rounds
 
     def detectable(self) -> dict[int, float]:
-        """Number of processes on each side -> smallest slow-down that is detected in 80 % of all tries.
+        """Maps the number of processes per side to the smallest slow-down that is detected in 80 % of all comparisons.
 
-        If cells have different slow-downs, the largest counts.
+        If cells have different slow-downs, the largest one is returned.
         """
         largest: dict[int, float] = {}
         for cell in self.cells.values():
@@ -61,14 +61,14 @@ class SelfCheck:
 
 
 def percent(share: float) -> str:
-    """A share as per cent, rounded up, such as `4.2 %` or `12 %`."""
+    """Formats a share as per cent, rounded up, such as `4.2 %` or `12 %`."""
     digits = 1 if share < 0.1 else 0
     steps = math.ceil(round(share * 100 * 10**digits, 6))  # rounded first: in binary, 4.1 may be 4.1000000001
     return f"{steps / 10**digits:.{digits}f} %"
 
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
-    """The entry of a machine in `folder`/selfcheck.json. None if the machine has no entry, or no readable one."""
+    """Reads the entry of a machine from `folder`/selfcheck.json. Returns None if there is no readable entry."""
     with suppress(RefusedError):
         return load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(digest(machine)[:12]))
     return None

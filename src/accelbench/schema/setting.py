@@ -24,7 +24,7 @@ class Setting:
 
 
 def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **texts: Any) -> Any:
-    """A field of a dataclass that is a setting. `texts`: other fields of `Setting`."""
+    """Declares a field of a dataclass that is a setting. `texts` are the remaining fields of `Setting`."""
     metadata = {KEY: Setting(help=help, **texts)}
     return dataclasses.field(default=default, default_factory=factory, metadata=metadata)
 
@@ -47,7 +47,7 @@ class Declared:
         return self.texts.column if isinstance(self.texts.column, str) else self.field.name
 
     def value(self, whole: Any) -> Any:
-        """The setting's value in an instance of the dataclass. None if the field that contains the setting is None."""
+        """Returns the setting's value in the instance `whole`. Returns None if the field that contains it is None."""
         for name in self.path.split("."):
             whole = None if whole is None else getattr(whole, name)
         return whole

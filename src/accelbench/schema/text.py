@@ -22,7 +22,7 @@ OUT_OF_MEMORY = (
 
 
 def clean(text: str) -> str:
-    """`text` without characters that control a terminal, reorder text or can't be encoded."""
+    """Returns `text` without the characters that control a terminal, reorder text or can't be encoded."""
     # A control character or a bidirectional override becomes a visible escape, such as `\x1b`. A lone surrogate becomes
     # U+FFFD. All other characters stay, also newline and tab. Cleaning twice equals cleaning once.
     # A printable text has no unsafe character. Most texts are printable, so this quick test comes first.
@@ -35,10 +35,10 @@ def one_line(text: str) -> str:
 
 
 def summary(text: str) -> str:
-    """The beginning of an exception's message, on one line.
+    """Returns the beginning of an exception's message, on one line.
 
-    It is the first line. If the first line is short or names no cause, the next lines are added. If the message
-    contains the traceback of another exception, only the last line is added.
+    The beginning is the first line. If it is short or names no cause, the next lines are added. If the message contains
+    a traceback, only the last line is added.
     """
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     if "Traceback (most recent call last)" in text:
@@ -51,7 +51,7 @@ def summary(text: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The exception's whole message, with *** for secrets. Empty if the exception can't make its message."""
+    """Returns the exception's whole message, with *** for secrets. Returns "" if the exception's `__str__` fails."""
     try:
         return masked(str(error)).strip()
     except Exception:
@@ -65,13 +65,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def beginning(text: str, most: int = MAX_TEXT) -> str:
-    """`clean(text)`. If it is longer than `most` characters, its beginning and an ellipsis."""
+    """Returns `clean(text)`. If it is longer than `most` characters, returns its beginning and an ellipsis."""
     cleaned = clean(text)
     return cleaned if len(cleaned) <= most else cleaned[: most - 1] + "…"
 
 
 def ending(text: str, most: int = MAX_TEXT) -> str:
-    """`clean(text)`. If it is longer than `most` characters, an ellipsis and its end."""
+    """Returns `clean(text)`. If it is longer than `most` characters, returns an ellipsis and its end."""
     cleaned = clean(text)
     return cleaned if len(cleaned) <= most else "…" + cleaned[1 - most :]
 

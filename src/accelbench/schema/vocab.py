@@ -1,4 +1,4 @@
-"""The words that settings and records use. On the command line and in files each member is written by its name."""
+"""The words that settings and records use. On the command line and in files, a member is written as its name."""
 
 from enum import StrEnum
 

@@ -23,11 +23,9 @@ class ModelSpec:
 
     # the network's name in labels and tables
     name: str = setting(help="name of the network, as accelbench, timm, torchvision or transformers calls it")
-    library: Library = setting(
-        Library.accelbench, "library that the network comes from; the setting model chooses it", column=True
-    )
+    library: Library = setting(Library.accelbench, "library of the network; the setting model decides it", column=True)
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
-    network: str | None = setting(None, "accelbench's own name of the network, if model.name is another name")
+    network: str | None = setting(None, "accelbench's name of the network, if model.name differs from it")
     factory: bool = setting(False, "whether model.target may be a function that is not annotated to return a network")
     weights: str = setting(
         Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
@@ -40,20 +38,20 @@ class ModelSpec:
     # for `custom`, a function of the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
     collate: str | None = setting(
-        None, "your own function that joins requests of one sample into a batch: collate([batch, ...])"
+        None, "your own function that makes a batch of requests with one sample each: collate([batch, ...])"
     )
     # for `transformers`, arguments of accelbench's own function that makes batches
     batch_args: dict[str, Any] = setting(
         factory=dict, help="arguments of model.batch; with -m, model.batch_args.seq_len=128,512 measures both"
     )
     # if empty, the network gets the keys that its `forward` takes
-    inputs: tuple[str, ...] = setting((), "keys of a batch whose values the network gets")
+    inputs: tuple[str, ...] = setting((), "keys of the batch whose values are the network's arguments")
     loss: str | None = setting(None, "your own loss function: loss(output, batch)")  # None: the loss of the task
-    metric: str | None = setting(None, "protocol=target: your own metric: metric(output, batch) -> mean of the batch")
+    metric: str | None = setting(None, "protocol=target: your own function metric(output, batch) -> mean of the batch")
     # If `samples` is None, the first dimension of the batch's first tensor counts. If `tokens` is None, there are none.
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
-    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function that gets the parameters")
+    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function, called with the parameters")
     learning_rate: Positive = setting(1e-3, "learning rate of adam, adamw or sgd")
     # true for example for an empty network, which shows the cost of a step
     constant: bool = setting(False, "whether the network's output may be the same for all inputs")
@@ -72,7 +70,7 @@ class ModelSpec:
 
     @property
     def word(self) -> str:
-        """The word of the setting `model` for this network: its name if it is accelbench's own, else the library."""
+        """The value of the setting `model` for this network: its name if it is accelbench's own, else the library."""
         return self.definition if self.library == Library.accelbench else self.library.value
 
     @property
@@ -82,12 +80,12 @@ class ModelSpec:
 
     @property
     def weights_file(self) -> str | None:
-        """The path of the user's file with the initial weights; None without such a file."""
+        """The path of the user's file with the initial weights. None if there is no such file."""
         return None if self.weights in list(Weights) else self.weights
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Setting -> dotted path of the user's own code in this setting, such as `model.loss` -> `nets.my_loss`."""
+        """Maps a setting to the dotted path of the user's code that it names: `model.loss` to `nets.my_loss`."""
         paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")}
         paths["target"] = self.definition if self.library in USERS_OWN else None
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
@@ -95,7 +93,7 @@ class ModelSpec:
 
     @property
     def counted_by(self) -> str | None:
-        """The end of a note: it names the user's function that counts samples. None if there is no such function."""
+        """The end of a note that names the user's function for counting samples. None if there is no such function."""
         return None if self.samples is None else f", counted by {self.samples}"
 
     def is_own(self, definition: str) -> bool:
@@ -112,12 +110,12 @@ class DataSpec:
     target: str | None = setting(None, "dotted path of your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
     path: str | None = setting(None, "path of your pictures (data=folder) or arrays (data=arrays)")
-    pipeline: Pipeline = setting(Pipeline.array, "how batches are made, and how they reach the step", column=True)
+    pipeline: Pipeline = setting(Pipeline.array, "how batches are made and given to the step", column=True)
     num_workers: AtLeastOne = setting(
         2, "data.pipeline=jpeg: processes that decode pictures", column=True, empty="with other pipelines"
     )
-    augment: Augment = setting(Augment.none, "how training images are varied on the device", column=True)
+    augment: Augment = setting(Augment.none, "how training images are randomly varied on the device", column=True)
     pinned: bool = setting(True, "device=gpu: whether batches are copied from pinned memory")
     train_images: AtLeastOne | None = setting(
-        None, "number of training images to use, beginning with the first. Default: all", column=True, empty="if unset"
+        None, "number of training images to use, counted from the first. Default: all", column=True, empty="if unset"
     )

@@ -1,9 +1,9 @@
-"""Every cell with its main figures, which the page's script draws, filters and lists.
+"""Collects every cell with its main figures. The page's script draws, filters and lists them.
 
 templates/columns.json describes the columns of the page's table. The `name` of a column is a column of `cells.csv`, or
 a key that `extension` adds. Its `kind` is word, number, count, percent (of a share), percent2 (two digits), time (may
-be estimated), or bar (a share that the table draws). The table first shows only the columns in `main`. The charts show
-the columns that have `better`. `series` lists columns: cells in one line of a chart have equal values in all of them.
+be estimated), or bar (a share that the table draws). At first, the table shows only the columns in `main`. The charts
+show the columns that have a key `better`. Cells with equal values in all columns of `series` form a line of a chart.
 """
 
 import json
@@ -66,7 +66,7 @@ class Cells:
 
 
 def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
-    """All cells of `sweeps`, in the order of the plans, each compared with the other cells of its job."""
+    """Collects all cells of `sweeps`, in the order of the plans. Compares the cells of a job with each other."""
     csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
     every = cells_in(sweeps)
     job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
@@ -79,7 +79,7 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
 
 
 def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
-    """The cell's name in its job, its speed over that of the job's fastest cell, and its command. None: no job."""
+    """Returns the cell's name in its job, its speed divided by the job's highest speed, its command, and so on."""
     if job is None:
         return dict.fromkeys(("job", "setting", "command", "share", "against"))
     return {
@@ -92,9 +92,10 @@ def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
 
 
 def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yields the comparison of each two cells of one job and batch.
+    """Yields a comparison for any two cells that have the same job and batch.
 
-    It has both keys, the ratio, its bounds, whether the cells were interleaved, how sure the ratio is, and why.
+    It has the keys of both cells, the ratio of their speeds, its bounds, whether the cells were interleaved, how sure
+    the ratio is, and why.
     """
     for job in jobs:
         for alike in grouped(job.answer.group.cells, lambda cell: cell.cell.batch_size).values():
@@ -105,12 +106,12 @@ def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def name_on_page(cell: MeasuredCell) -> str:
-    """The cell's unique name for the page's script. Two suites may have the same cell."""
+    """Returns the cell's unique name for the page's script. It has the folder, as two suites may have the same cell."""
     return f"{cell.folder}/{cell.name}"
 
 
 def extension(cell: MeasuredCell) -> Row:
-    """Values of a cell that the page needs besides its row of `cells.csv`: names, options, outcome, remarks."""
+    """Returns what the page needs of a cell besides its row in `cells.csv`: names, options, outcome and remarks."""
     row = cell.row
     measured = cell.record.measurement if cell.record else None
     return {

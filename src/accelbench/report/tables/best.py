@@ -15,11 +15,11 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 from accelbench.schema.vocab import Mode
 
 NOTE = (
-    "The best cells by each known criterion. A cell's speed counts all its processes. Its other figures are from the "
-    "process nearest to this speed. ± is half of the speed's 95 % interval. Doubts: how many doubts the cell has. The "
-    "table of every cell has their text."
+    "The best cells by each known criterion. A cell's speed is computed from all its processes. Its other figures are "
+    "from the process nearest to this speed. ± is half of the speed's 95 % interval. Doubts: how many doubts the cell "
+    "has. The table of every cell has their text."
 )
-COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: those of both cells together."
+COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: the number for both cells."
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 
@@ -59,7 +59,7 @@ OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """The cells that are best by a criterion other than speed, for each model and mode; None if there are none."""
+    """Lists the cells that are best by another criterion than speed. Returns None if there are no such cells."""
     chosen: list[Choice] = []
     for answer in answers:
         chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]
@@ -67,7 +67,7 @@ def by_criterion(answers: Sequence[Answer]) -> Table | None:
 
 
 def of_jobs(jobs: Sequence[Job]) -> Table | None:
-    """A row for each job: its largest gain over the reference; if it has no gains, its fastest cell."""
+    """Makes a row for each job. It shows the job's largest gain, or its fastest cell if the job has no gains."""
     columns: list[Column[Job]] = [
         Column("job", lambda job: job.name),
         Column("setting", lambda job: job.choice),

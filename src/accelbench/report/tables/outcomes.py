@@ -1,4 +1,4 @@
-"""The outcomes of planned cells: the devices that were measured, the cells that are not ok, and the reasons."""
+"""Lists the outcomes of planned cells: the measured devices, the cells that are not ok, and the reasons."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
 
 
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
-    """A row for each reason why cells are not ok, unexpected failures first; None if all cells are ok."""
+    """Makes a row for each reason why cells are not ok, unexpected failures first. Returns None if all cells are ok."""
     bad = (cell for cell in cells_in(sweeps) if not cell.is_ok)
     groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
     same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
@@ -46,7 +46,7 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
 
 
 def failures(sweeps: Sequence[Sweep]) -> Table | None:
-    """Each process that failed unexpectedly, with the last line of its error; None if none did."""
+    """Lists the processes that failed unexpectedly, with the last line of the error. Returns None if none failed."""
     planned = [process for sweep in sweeps for process in sweep.planned]
     failed = [process for process in planned if process.outcome in UNEXPECTED]
     return tabulate("Failed, process by process", FAILURE_COLUMNS, failed) if failed else None
@@ -58,7 +58,7 @@ def _last_line(process: Process) -> str | None:
 
 
 def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
-    """The measured devices with their names: `cpu: AMD EPYC`. The headline explains why others are missing."""
+    """Returns the measured devices with their names: `cpu: AMD EPYC`. The headline explains why a device is missing."""
     names: dict[Device, dict[str, None]] = {}
     for cell in cells_in(sweeps):
         if cell.is_ok:

@@ -1,4 +1,4 @@
-"""Pairs of cells that differ in only one setting: their speeds, and, for two devices, accuracies over seeds."""
+"""Compares pairs of cells that differ in only one setting, by speed. Compares the accuracies of two devices, too."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,8 +16,8 @@ from accelbench.schema.vocab import Mode
 from accelbench.stats.means import MeanDifference, mean_difference
 
 ERROR = (
-    "Output error compares an output with the output of the same weights in plain fp32 on the CPU. It is the norm of "
-    "their difference, as a share of the fp32 output's norm."
+    "Output error: the output is compared with the output of the same weights in plain fp32 on the CPU. The error is "
+    "the norm of their difference, divided by the norm of the fp32 output."
 )
 # Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01
@@ -46,7 +46,7 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
 
 
 def verdict(difference: MeanDifference) -> str:
-    """`equal` if the interval lies within the margin, `different` if it does not contain zero, else `undecided`."""
+    """Returns `equal` if the interval is within the margin, else `different` if it excludes zero, else `undecided`."""
     # This test of equivalence is conservative: TOST (Schuirmann 1987) uses the 90 % interval.
     if difference.low > -MARGIN and difference.high < MARGIN:
         return f"equal within {100 * MARGIN:g} point"
@@ -54,7 +54,7 @@ def verdict(difference: MeanDifference) -> str:
 
 
 def accuracies(sweep: Sweep) -> Table | None:
-    """Each pair of devices that trained the same settings with `MIN_SEEDS` seeds or more; None without pairs."""
+    """Compares any two devices that trained the same settings with at least `MIN_SEEDS` seeds. None without pairs."""
     trained = [process for process in sweep.planned if process.is_ok and process.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []

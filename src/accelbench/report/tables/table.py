@@ -1,4 +1,4 @@
-"""Tables as columns with a heading, a value and a format: the same for HTML, markdown and the terminal."""
+"""Defines tables by columns with a heading, a value and a format. HTML, markdown and the terminal show these tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True)
 class Entry:
-    """The text in one cell of a table, and the number or text to sort by (None: unknown)."""
+    """The text in one cell of a table, and the number or text to sort by. Its key is None if the value is unknown."""
 
     text: str
     key: float | str | None
@@ -34,7 +34,7 @@ def word(value: object) -> Entry:
 
 
 def number(value: Value, digits: int = 3) -> Entry:
-    """An entry that is a number, shown with `digits` significant digits."""
+    """Returns an entry with a number. Its text has `digits` significant digits."""
     known = float(value) if value is not None else None
     return Entry(significant(known, digits), known)
 
@@ -51,15 +51,15 @@ def percent(share: Value) -> Entry:
 
 
 def speed(cell: MeasuredCell) -> Entry:
-    """An entry for a column of samples/s. If the cell's speed has another unit, the unit is added."""
+    """Returns an entry for a column of samples/s. If the cell's speed has a different unit, the unit is added."""
     return Entry(speed_text(cell.cell, cell.speed).removesuffix(" samples/s"), cell.speed)
 
 
 @dataclass(frozen=True)
 class Column(Generic[Subject]):
-    """A column of a table: its heading, the function that computes its value from the row's subject, and its format.
+    """A column of a table. It has a heading, a function that computes the value from the row's subject, and a format.
 
-    Instead of a function, it may have a name. The value is then `subject.number(name)`.
+    Instead of the function, it may have a name. Then the value is `subject.number(name)`.
     """
 
     heading: str
@@ -116,7 +116,7 @@ def tabulate(
 def tabulate_known(
     title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
 ) -> Table | None:
-    """The table without the columns that hold no known value; None without subjects."""
+    """Makes a table without the columns in which all values are unknown. Returns None if there are no subjects."""
     made = tabulate(title, columns, subjects, notes)
     keep = [i for i in range(len(columns)) if any(row[i].text != UNKNOWN for row in made.rows)]
     headings = [made.headings[i] for i in keep]
@@ -130,7 +130,7 @@ WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 def rendered(table: Table, width: int) -> RichTable:
     """`table` for rich, `width` columns wide.
 
-    If the table is too wide, the column is narrowed whose width most exceeds its longest word.
+    If the table is too wide, columns are narrowed: first the column whose width exceeds its longest word the most.
     """
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
