@@ -120,7 +120,7 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(model=ModelSpec(name="pets_cnn")), "not 28 x 28: use data=cats_vs_dogs"),
         (make_cell(model=ModelSpec(name="rnn"), data=DataSpec(name="mine-12345678")), None),  # known once prepared
         (make_cell(model=dataclasses.replace(OWN, loss="my.loss"), protocol=Protocol.fit), "model.loss: protocol=fit"),
-        (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT joins no processes on CPUs"),
+        (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT can't connect processes on CPUs"),
         (make_cell(device=Device.tpu, devices=2, xla_processes=True), None),
         (optional(mode=Mode.train, freeze=True), "freeze=true: makes the weights constant"),
         (optional("tpu", compile=True), "compile=true: XLA compiles every network anyway"),
@@ -148,7 +148,10 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (keras(STEPS, data=RESIDENT, mode=Mode.train), "use data.pipeline=host, or engine.steps_per_execution=1"),
         # Requests
         (serving(device=Device.gpu, devices=2), "protocol=server serves requests on one device: use devices=1"),
-        (serving(engine=Engine.keras, keras=STEPS), "steps_per_execution=2: protocol=server computes each batch"),
+        (
+            serving(engine=Engine.keras, keras=STEPS),
+            "steps_per_execution=2: protocol=server computes one batch per call",
+        ),
         (serving(engine=Engine.keras, keras=JAX), None),
         (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
         (serving(device=Device.xla_cpu, server=Server(workers=2)), "device=xla_cpu runs one instance"),

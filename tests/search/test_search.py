@@ -123,7 +123,7 @@ def test_equal_cells_end_with_the_budget_and_no_claim(searched):
     status, text, race = searched([make_cell(threads=threads) for threads in (1, 2)], goal)
     assert status == 0
     assert re.search(r"It is [0-9.]+ times as fast as .* \(can't tell: too few processes in full\)", text)
-    assert "To go on: the same command with out=runs/mine" in text
+    assert "To go on: run the same command with out=runs/mine" in text
     assert len(race.processes) == 8
     assert "fastest so far, " in text
     assert {cell.outcome for cell in race.cells} == {RaceOutcome.leads, RaceOutcome.left}
@@ -174,9 +174,12 @@ def test_plain_pytorch_in_fp32_is_tried_first(searched):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ([make_cell()], "--search: these settings make one cell: give lists of values"),
+        ([make_cell()], "--search: these settings make only one cell: give lists of values"),
         ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides the number of processes"),
-        ([make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)], "protocol=fit: times no single steps"),
+        (
+            [make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)],
+            "protocol=fit: does not time single steps",
+        ),
         ([make_cell(protocol=Protocol.server, batch_size=size) for size in (1, 8)], "protocol=server: --search comp"),
     ],
 )

@@ -16,7 +16,7 @@ from fakes import make_cell, make_options
 from search.test_search import written
 
 OPTIONS = make_options(out="runs/mine")
-NO_RATE = "no rate is within 50 ms: requests"
+NO_RATE = "no rate is within 50 ms: even one request at a time"
 
 
 def settings(*sizes, fault="serve", **changes):
@@ -50,7 +50,7 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     assert "To go on" not in text
     assert "mlp-cpu-fp32-b8-infer-server-400rps-" in text
     assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
-    assert re.search(r"Not probed \(in brackets: requests/s if all are there at once\): .*\(100\)", text)
+    assert re.search(r"Not probed \(in brackets: requests/s if all arrive at once\): .*\(100\)", text)
     assert len({probe.seed for probe in best.probes}) == len(best.probes)
     assert len(sweep.records) == len(written(project)) == len(best.probes) + 1 + 2  # alone, and offline for each
     before = written(project)
@@ -77,10 +77,10 @@ def test_each_workload_needs_a_rate(searched):
 def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
     status, text = searched(settings(8), budget_s=45.0)
     assert status == 0, text
-    assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
+    assert "To go on: run the same command with out=runs/mine; it has a new budget" in text
     first = written(project)
     status, text = searched(settings(8), budget_s=4.0)
-    assert "To go on: the same command with out=runs/mine and a longer --budget: no probe fitted" in text
+    assert "To go on: run the same command with out=runs/mine and a longer --budget: no probe fitted" in text
     assert first == written(project)
     status, text = searched(settings(8))
     assert "To go on" not in text
@@ -90,7 +90,7 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("serve slowly", f"{NO_RATE} one after another took 60.0 ms (p50)"),
+        ("serve slowly", f"{NO_RATE} took 60.0 ms (p50)"),
         ("raise", "failed: ValueError: a bad layer with a second line"),
     ],
 )

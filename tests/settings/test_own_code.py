@@ -77,7 +77,7 @@ def test_data_are_named_after_where_they_are(here):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("folder", None, 64), "data.path: it is missing: data=folder needs the path of a folder with"),
+        (("folder", None, 64), "data.path: it is missing. data=folder needs the path of a folder that has"),
         (("folder", "nowhere", 64), "data.path=nowhere: there is no such folder"),
         (("folder", "my images.npz", 64), "data.path=my images.npz: there is no such folder"),
         (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),

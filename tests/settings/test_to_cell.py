@@ -81,7 +81,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         (["server.rate=9"], "server.rate=9: has no effect with protocol=window: use protocol=server"),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: workers share the threads: use at most "),
-        ([*SERVED, "server.rate=9"], "server.percentile=99: takes 651 requests, and .* use server.duration_s=73"),
+        ([*SERVED, "server.rate=9"], "server.percentile=99: needs 651 requests, but .* use server.duration_s=73"),
         (["target.accuracy=0.9"], "target.accuracy=0.9: has no effect with protocol=window: use protocol=target"),
         (["protocol=target"], "protocol=target: needs target.accuracy, the accuracy to reach"),
         ([*TARGET, "target.value=1"], "target.value: has no effect with target.metric=accuracy: use target.acc"),

@@ -1,4 +1,4 @@
-"""The common part of both searches: each runs alone on the machine, and each process leaves a record."""
+"""The common part of both searches. A search runs alone on the machine. Each of its processes leaves a record."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -37,11 +37,11 @@ class BaseSearch:
         self.records: dict[str, Record] = {}  # name -> record, in the order of the processes
 
     def race(self) -> None:
-        """Runs processes until the best is decided, or the time is up."""
+        """Runs processes until the best cell is known, or the time is up."""
         raise NotImplementedError
 
     def show(self) -> int:
-        """Prints the answer, and returns the exit status: 1 if there is no answer."""
+        """Prints the answer. Returns the exit status, which is 1 if there is no answer."""
         raise NotImplementedError
 
     def run(self, what: str) -> None:
@@ -54,7 +54,7 @@ class BaseSearch:
             self.race()
 
     def earlier(self, items: Sequence[Planned]) -> dict[str, Record]:
-        """The records of these processes that earlier searches left in this folder, by name."""
+        """Returns the records of these processes, by name, if earlier searches in this folder made them."""
         done, _ = run.known(self.context, items)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
         records = {}
@@ -68,7 +68,7 @@ class BaseSearch:
         return sum(record.wall_s for record in self.records.values())
 
     def write_plan(self, records: Iterable[Record]) -> None:
-        """Writes a plan of the skipped cells and of these records. The report shows what a plan names."""
+        """Writes a plan with the skipped cells and with these records. The report shows only what the plan names."""
         published = [WantedCell(record.cell, record.name, record.label) for record in records]
         self.context.write_plan([*self.skipped, *published])
 
@@ -76,12 +76,12 @@ class BaseSearch:
 def search_alone(
     context: SweepContext, cells: Sequence[Cell], what: str, begin: Callable[[Prepared], BaseSearch]
 ) -> int:
-    """Plans `cells`, runs the search that `begin` makes, prints its answer, and returns the exit status.
+    """Plans `cells`, and runs the search that `begin` returns. Prints its answer, and returns the exit status.
 
-    Raises UserError: the user sets a number of processes, but the search decides it.
+    Raises UserError: the user sets the number of processes, but the search has to decide it.
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError(f"repeat, repeats: {what} decides the number of processes: leave both out")
+        raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both out")
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers

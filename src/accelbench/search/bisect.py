@@ -53,7 +53,7 @@ class Commit:
 
 
 def git(*words: object) -> str:
-    """The output of a git command, run without hooks of the repository. Raises RefusedError: the command failed."""
+    """Runs a git command without the repository's hooks. Returns its output. Raises RefusedError: the command fails."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     try:
         done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables())
@@ -66,7 +66,7 @@ def git(*words: object) -> str:
 
 
 def commits(good: str, bad: str) -> list[Commit]:
-    """GOOD, and the commits of BAD's branch after it up to BAD, the oldest first. Raises UserError: there are none."""
+    """Lists GOOD and the commits after it on BAD's branch up to BAD, oldest first. Raises UserError: there are none."""
     # Only first parents: a commit of a merged branch may lack changes that BAD's branch had at that time.
     hashes = []
     for name, word in (("GOOD", good), ("BAD", bad)):
@@ -95,7 +95,7 @@ class Side:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Moves the working folder and Python's path into the worktree, also for hosts that start in the block."""
+        """Moves the working folder and Python's path into the worktree. Hosts that start in the block get both, too."""
         here = Path.cwd()
         path = sys.path[:]
         try:
@@ -107,7 +107,7 @@ class Side:
             sys.path[:] = path
 
     def _moved(self, path: Path) -> Path | None:
-        """The same folder in the worktree; None if it is not there, such as a virtual environment."""
+        """Returns the same folder in the worktree. Returns None if it is not there, such as a virtual environment."""
         path = resolved(path)
         if path == PACKAGE.parent or not path.is_relative_to(self.top):
             return None
@@ -115,7 +115,7 @@ class Side:
         return moved if moved.is_dir() else None
 
     def prepare(self, cell: Cell) -> None:
-        """Plans the cell. Raises UserError: it can't run, or none of its code is in the commit."""
+        """Plans the cell. Raises UserError: the cell can't run, or none of its code is in the commit."""
         with self.inside():
             check_request([cell])
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
@@ -130,7 +130,7 @@ class Side:
 
 @contextmanager
 def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
-    """A worktree of a commit, with its own hosts. After SIGKILL the worktree stays; `git worktree prune` removes it."""
+    """Makes a worktree of a commit, with its own hosts. If SIGKILL leaves it, `git worktree prune` removes it."""
     top = resolved(Path(git("rev-parse", "--show-toplevel")))
     with scratch_folder() as scratch, Hosts() as hosts:
         folder = scratch / commit.short
@@ -145,7 +145,7 @@ def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
 def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> int:
     """Finds the first commit after GOOD that makes a cell slower.
 
-    Prints the result of each measured commit and the answer. Returns the exit status: 1 if no commit is found.
+    Prints the result of each measured commit, and the answer. Returns the exit status: 1 if no commit is found.
 
     Args:
         listed: GOOD and the commits after it, the oldest first; see `commits`.
@@ -184,7 +184,7 @@ class _Bisection:
     results: dict[str, str] = field(default_factory=dict)  # hash of a measured commit -> its result in words
 
     def search(self, left: list[Commit]) -> tuple[str, bool]:
-        """The answer, and whether it names a single commit. `left`: the commits after GOOD; the last one is BAD."""
+        """Returns the answer, and whether it names a single commit. `left` has the commits after GOOD, up to BAD."""
         bad = left[-1]
         is_slower, slowdown = self._test(bad, MARGIN, len(left))
         result = self.results[bad.hash]
@@ -215,9 +215,9 @@ class _Bisection:
         return "\n".join(lines), False
 
     def _test(self, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
-        """Whether a commit is slower than GOOD by more than `share` (None: undecided), and the ratio.
+        """Compares a commit with GOOD. Returns whether it is slower by more than `share`, and the ratio of speeds.
 
-        The ratio is None if the commit can't run.
+        The first value is None if this is undecided. The ratio is None if the commit can't run.
         """
         context = self.good.context
         context.say(f"{commit.short} beside {self.good.commit.short}: {counted(num_left, 'commit')} left")
@@ -236,7 +236,7 @@ class _Bisection:
         return is_slower, ratio
 
     def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
-        """Runs interleaved processes of both commits until the interval of their ratio excludes `1 - share`."""
+        """Runs interleaved processes of both commits until the interval of the ratio of speeds excludes `1 - share`."""
         sides = (self.good, side)
         names = (self.good.commit.short, side.commit.short)
         for one in sides:

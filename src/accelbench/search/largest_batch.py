@@ -1,6 +1,6 @@
-"""Finds the largest batch that fits in memory. Each try is a process with one step and its own record.
+"""Finds the largest batch that fits in memory. Each try is a process that runs one step and leaves a record.
 
-The peak memory of small batches gives an estimate of the limit. Large batches are tried only near it.
+The largest batch is estimated from the peak memory of small batches. Large batches are tried only near the estimate.
 """
 
 import io
@@ -38,7 +38,7 @@ GROWTH = 4  # factor from one try to the next without an estimate; within the li
 
 @dataclass
 class Tries:
-    """The batches that were tried, whether they fit, and which to try next."""
+    """Records the batches that were tried and whether they fit. Chooses the next batch to try."""
 
     start: int
     most: int = MAX_BATCH
@@ -56,11 +56,11 @@ class Tries:
             self.peaks[batch] = peak
 
     def next(self) -> int | None:
-        """The batch to try next; None if the limit is found.
+        """Returns the batch to try next. Returns None if the largest batch is found.
 
-        With an estimate of the limit, it is just below or above the estimate. Otherwise it is a larger batch, or one
-        between the largest batch that fits and the smallest that does not. If the first batch does not fit, it is
-        halved until a batch fits.
+        If there is an estimate, the next batch is just below or above it. Otherwise the next batch is a larger one. If
+        a larger batch did not fit, it is between the largest batch that fits and the smallest that does not. If the
+        first batch does not fit, it is halved until a batch fits.
         """
         largest, smallest = self.largest, self.smallest
         if largest is None:
@@ -76,7 +76,7 @@ class Tries:
         return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
 
     def guess(self) -> int | None:
-        """The largest batch that should fit, by a line through the peaks; None without an estimate."""
+        """Estimates the largest batch that fits, by a line through the peaks. Returns None if this is not possible."""
         if self.memory is None or len(self.peaks) < 2:
             return None
         small, large = min(self.peaks), max(self.peaks)
@@ -102,10 +102,10 @@ class Tries:
 def find(
     cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float, most: int = MAX_BATCH
 ) -> int:
-    """Searches for the largest batch, starting with the cell's. Prints it, and returns the exit status.
+    """Searches for the largest batch, and begins with the cell's batch. Prints the result. Returns the exit status.
 
-    A batch does not fit if memory ran out or the process was killed. Any other failure ends the search. A try begins
-    only if it can end within `budget_s`.
+    A batch does not fit if memory ran out or the process was killed. Any other failure ends the search. A batch is
+    tried only if this can end within `budget_s`.
 
     Raises UserError: this machine skips the cell, or the cell's batch is larger than `most`.
     """
@@ -117,7 +117,7 @@ def find(
         counts = read_counts(data_of([cell], place)[1])
         most = min(most, counts["train" if cell.mode == Mode.train else "test"])
     if cell.batch_size > most:
-        raise UserError(f"batch_size={cell.batch_size}: is above the largest batch to try: use at most {most}")
+        raise UserError(f"batch_size={cell.batch_size}: is larger than the largest batch to try: use at most {most}")
     memory = look(cell.device).memory_bytes
     if memory is not None and cell.device == Device.cpu:  # other programs use a part of it
         memory = min(memory, psutil.virtual_memory().available)

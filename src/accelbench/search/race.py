@@ -1,8 +1,8 @@
-"""Finds the best of many cells within a time budget: successive halving, then a comparison of the last two.
+"""Finds the best of many cells within a time budget, by successive halving and a comparison of the last two cells.
 
-Every cell gets one short process. In each round, the slower half drops out, and each remaining cell gets another short
-process (successive halving: Jamieson and Talwalkar, AISTATS 2016). The last two cells are measured in full,
-interleaved, until a comparison (docs/comparing.md) decides between them.
+Every cell first runs one short process. Then, in each round, the slower half of the cells drops out, and the others run
+one more short process (successive halving: Jamieson and Talwalkar, AISTATS 2016). The last two cells are measured in
+full, interleaved, until a comparison (docs/comparing.md) decides which is better.
 """
 
 import math
@@ -60,16 +60,16 @@ class Goal:
     per_batch: bool  # whether to find the best cell for each batch size
 
     def short(self, cell: Cell) -> Cell:
-        """The cell with a short window. If its protocol has no window, or if energy is measured, the cell itself."""
+        """Returns the cell with a short window. If it has no window, or energy is measured, it is unchanged."""
         if cell.protocol != Protocol.window or self.by == "energy":
             return cell
         return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
     def value(self, record: Record) -> float | None:
-        """The value that is compared: samples/s, ms of the median step, or J/sample.
+        """Returns the value by which cells are compared: samples/s, milliseconds of the median step, or J/sample.
 
-        None unless the record is ok and complete. Raises UserError: the search is for energy, and this machine can't
-        measure it.
+        Returns None if the record is not ok or not complete. Raises UserError: the search is for energy, and this
+        machine can't measure energy.
         """
         measured = record.measurement
         if record.status != Status.ok or measured is None or measured.is_partial:
@@ -84,7 +84,7 @@ class Goal:
         return joules
 
     def turned(self, value: float) -> float:
-        """Turns a value into one that is higher for a better cell, or back: the reciprocal of latency and energy."""
+        """Takes the reciprocal of latency and energy, so that higher is better. A second call undoes the first."""
         return value if self.by == "throughput" else 1 / value
 
 
@@ -114,13 +114,13 @@ class Candidate:
 
 @dataclass
 class Race:
-    """The race of cells that do the same work. The first cell is tried before all others."""
+    """A race of cells that do the same work. The first cell is tried first."""
 
     candidates: Sequence[Candidate]
     goal: Goal
 
     def run(self) -> Iterator[tuple[Candidate, bool]]:
-        """Yields the cell of the next process, and whether it is a full process. Ends when the best is decided."""
+        """Yields the cell of the next process, and whether it is a full process. Ends when the best cell is known."""
         for candidate in self.candidates:
             yield candidate, False
         generator = random.Random(0)
@@ -141,7 +141,7 @@ class Race:
                     yield candidate, True
 
     def add(self, candidate: Candidate, is_full: bool, process: ComparedProcess) -> None:
-        """Adds a process of a cell. A process without rates failed."""
+        """Adds a process of a cell. If the process has no rates, it failed."""
         candidate.outcome = RaceOutcome.failed
         if process.rates:
             (candidate.full if is_full else candidate.short).append(process)
@@ -150,25 +150,25 @@ class Race:
 
     @property
     def left(self) -> list[Candidate]:
-        """The cells that may be the best, the best so far first."""
+        """The cells that may still be the best. The cell that is best so far comes first."""
         left = [candidate for candidate in self.candidates if candidate.outcome == RaceOutcome.left]
         return sorted(left, key=lambda candidate: -candidate.value)
 
     @property
     def leader(self) -> Candidate | None:
-        """The cell to recommend; None if no cell has enough processes."""
+        """The cell to recommend. None if no cell has enough processes."""
         best = next(iter(self.left), None)
         return best if best and len(best.short + best.full) >= MIN_LEAD else None
 
     @property
     def ratio(self) -> SpeedRatio | None:
-        """The best cell's speed over the next one's, from full processes; None if only one cell is left."""
+        """The best cell's speed divided by the second cell's, from full processes. None if only one cell is left."""
         last = self.left[:NUM_LAST]
         return compare_processes(last[1].full, last[0].full) if len(last) == NUM_LAST else None
 
     @property
     def is_decided(self) -> bool:
-        """Whether the best cell is decided, or no cell can be the best."""
+        """Whether the race is over: the best cell is known, or no cell is left that may be the best."""
         ratio = self.ratio
         if ratio is None:
             return not self.left or self.leader is not None
@@ -187,11 +187,11 @@ class Race:
         return RaceOutcome.dropped if is_beaten else candidate.outcome
 
     def sentences(self) -> Iterator[str]:
-        """The best cell, how sure it is, and the untried cells."""
+        """Yields sentences on the best cell, on how sure this is, and on the cells that were not tried."""
         leader = self.leader
         if leader is None:
             name = self.candidates[0].item.label
-            yield f"{name} and others: no cell within the limits has enough processes to be recommended."
+            yield f"{name} and others: no cell can be recommended, because none within the limits has enough processes."
         else:
             how = BEST[self.goal.by] if self.is_decided else f"{BEST[self.goal.by]} so far"
             unit, size = self._unit()
@@ -204,7 +204,7 @@ class Race:
             yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
 
     def _lead(self) -> str:
-        """How much better the leader is than the next cell, and how sure it is."""
+        """Says how much better the best cell is than the second cell, and how sure this is."""
         ratio, left = self.ratio, self.left
         if ratio is None:
             return "No other cell is left"
@@ -218,7 +218,7 @@ class Race:
         return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})"
 
     def _unit(self) -> tuple[str, int]:
-        """The unit to show, and the factor that turns a value into this unit."""
+        """Returns the unit to show, and the factor that converts a value to this unit."""
         if self.goal.by == "throughput":
             size, unit = speed_unit(self.candidates[0].item.cell)
             return unit, size
@@ -233,20 +233,20 @@ def search(
     hosts: Hosts,
     now: Clock = time.monotonic,
 ) -> int:
-    """Searches for the best of `cells`, prints the answer and returns the exit status.
+    """Searches for the best of `cells`. Prints the answer, and returns the exit status.
 
-    Every process has a record, as in a sweep. Records that are already there count.
+    Every process leaves a record, as in a sweep. Records of earlier searches in the same folder are used.
 
     Args:
-        now: the clock of the budget, in seconds.
+        now: the clock for the budget, in seconds.
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
-        raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
+        raise UserError("--search: these settings make only one cell: give lists of values, such as batch_size=1,8,32")
     if (goal.by == "latency" or goal.latency_ms) and any(cell.protocol == Protocol.fit for cell in cells):
-        raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
+        raise UserError("protocol=fit: does not time single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
     return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal, now))
@@ -350,7 +350,7 @@ class _Search(BaseSearch):
         )
 
     def show(self) -> int:
-        """Prints the answer, and returns the exit status. Raises UserError: no cell was tried."""
+        """Prints the answer, and returns the exit status. Raises UserError: no process was measured."""
         console = self.context.console
         folder = shown(self.context.folder)
         if self.races and not self.records:
@@ -367,11 +367,11 @@ class _Search(BaseSearch):
         say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self.took_s())})")
         say(console, f"A page to share: accelbench report {folder}")
         if any(race.untried or not race.is_decided for race in self.races):
-            say(console, f"To go on: the same command with out={folder}, which has a new budget then")
+            say(console, f"To go on: run the same command with out={folder}; it has a new budget")
         return 0 if all(race.leader for race in self.races) else 1
 
 
 def _plainness(item: Planned) -> tuple[object, ...]:
-    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the most similar cell."""
+    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the cell most similar to it."""
     cell = item.cell
     return cell.engine != Engine.pytorch, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size

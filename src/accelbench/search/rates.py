@@ -1,7 +1,7 @@
-"""Chooses the next probe in a search for the highest rate within a limit: its setting, its rate and its duration.
+"""Chooses the setting, the rate and the duration of the next probe in a search for the highest rate within a limit.
 
-A probe is a process that serves requests at one rate. This module uses no records and no clocks, so tests can simulate
-whole searches. Probes on both sides of the highest rate contain the most information together (`stats/requests.py`).
+A probe is a process that serves requests at one rate. This module uses neither records nor clocks, so tests can
+simulate whole searches. The highest rate is known best with probes on both sides of it (`stats/requests.py`).
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Candidate:
 
     @property
     def rate(self) -> float:
-        """An estimate of the highest rate within the limit. Without a probe: the offline throughput."""
+        """An estimate of the highest rate within the limit. If there is no probe yet, it is the offline throughput."""
         joined = rate_at_limit(self.probes, self.item.cell.server.percentile)
         if joined is not None:
             return joined.rate
@@ -67,7 +67,7 @@ class Candidate:
         return high <= TOLERANCE * low
 
     def next(self, left_s: float) -> tuple[float, float] | None:
-        """The rate and the seconds of the next probe; None if it does not fit into the remaining time."""
+        """Returns the rate and the seconds of the next probe. Returns None if it does not fit into `left_s`."""
         if not self.probes:
             rate = self.offline / 2
             seconds = FIRST_PART * left_s
@@ -79,7 +79,7 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """A rate just below or above the highest rate within the limit: on the side with fewer requests so far."""
+        """Returns a rate just below or just above the highest rate, on the side that has had fewer requests."""
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)
         near = [probe for probe in self.probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]

@@ -1,4 +1,4 @@
-"""Finds the most requests per second within a latency limit, and the setting for it, with probes at several rates."""
+"""Finds the highest rate of requests within a latency limit, and its setting. Settings are probed at several rates."""
 
 import time
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ def search(
     hosts: Hosts,
     now: Clock = time.monotonic,
 ) -> int:
-    """Searches for the most requests per second within the limit, prints the answer, and returns the exit status.
+    """Searches for the highest rate of requests within the limit. Prints the answer, and returns the exit status.
 
-    Each probe has a record, as a cell of a sweep has. Records that are already there count.
+    Each probe leaves a record, as in a sweep. Records of earlier searches in the same folder are used.
 
     Args:
-        now: the clock of the budget, in seconds.
+        now: the clock for the budget, in seconds.
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
@@ -68,7 +68,7 @@ class _Search(BaseSearch):
         self.is_done = all([self._race(items, num - i) for i, items in enumerate(self.works)])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
-        """Searches settings that do the same work, in an equal part of the time left. Returns whether it finished."""
+        """Searches among `items`, which do the same work, in its part of the time left. Returns whether it finished."""
         ends_s = self.now() + (self.ends_s - self.now()) / num_left
         racing = []
         for item in items:
@@ -103,7 +103,7 @@ class _Search(BaseSearch):
             candidate.num_invalid = MAX_INVALID
 
     def _earlier(self, item: Planned) -> dict[str, Record]:
-        """The records of this setting's probes that earlier searches left in this folder, by name."""
+        """Returns the records of this setting's probes, by name, if earlier searches in this folder made them."""
         probes = list[Planned]()
         for wanted in self.context.earlier:
             cell = replace(wanted.cell, timeout_s=item.cell.timeout_s)  # a record has the rest of its budget
@@ -114,9 +114,9 @@ class _Search(BaseSearch):
         return records
 
     def _offline(self, item: Planned, ends_s: float) -> float | None:
-        """Requests/s if all requests are issued at the start.
+        """Measures the requests/s if all requests are issued at the start.
 
-        None if this can't be measured, or if even a single request takes longer than the limit.
+        Returns None if this can't be measured, or if even a single request takes longer than the limit.
         """
         asked = item.cell.server
         server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
@@ -126,20 +126,20 @@ class _Search(BaseSearch):
             if quantile.percentile <= asked.percentile and 1e3 * (quantile.low or 0.0) > asked.latency_ms:
                 took = f"took {significant(1e3 * (quantile.seconds or 0.0))} ms (p{quantile.percentile:g})"
                 self.context.say(
-                    f"{item.label}: no rate is within {asked.latency_ms:g} ms: requests one after another {took}"
+                    f"{item.label}: no rate is within {asked.latency_ms:g} ms: even one request at a time {took}"
                 )
                 return None
         serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server), ends_s))
         return serving.served_per_s if serving else None
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
-        """A process of a setting. Its name has the setting's words and its own rate."""
+        """Makes a process of a setting. The name of the process has the setting's words and the process's rate."""
         cell = replace(item.cell, **changes)
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
     def _measure(self, item: Planned, ends_s: float) -> Record:
-        """The record of a process: from this search, or from an earlier search in this folder, or measured now."""
+        """Returns the record of a process. It is measured unless this search or an earlier one here has measured it."""
         if item.record_name in self.records:  # settings may share a process
             return self.records[item.record_name]
         record = self.earlier([item]).get(item.record_name)
@@ -181,13 +181,13 @@ class _Search(BaseSearch):
             if not candidate.tried
         ]
         if untried:
-            say(console, f"Not probed (in brackets: requests/s if all are there at once): {', '.join(untried)}")
+            say(console, f"Not probed (in brackets: requests/s if all arrive at once): {', '.join(untried)}")
         say(console, f"Records: {folder} ({duration(self.took_s())} of measuring)")
         if ours:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
-            budget = ", which has a new budget then" if self.has_probed else " and a longer --budget: no probe fitted"
-            say(console, f"To go on: the same command with out={folder}{budget}")
+            budget = "; it has a new budget" if self.has_probed else " and a longer --budget: no probe fitted"
+            say(console, f"To go on: run the same command with out={folder}{budget}")
         num_works = len(self.works)
         num_lacking = num_works - len({capacity.what for capacity in ours if capacity.low})
         if num_works and num_lacking <= 0:
@@ -212,6 +212,6 @@ COLUMNS = [
 
 
 def _serving(record: Record) -> Serving | None:
-    """The requests of an ok and undisturbed process; None for others."""
+    """Returns the requests of a process. Returns None if the process is not ok, or was disturbed."""
     is_fine = record.status == Status.ok and not why_disturbed(record)
     return record.measurement.serving if record.measurement and is_fine else None

@@ -1,4 +1,4 @@
-"""Measures the cells of an answer again, interleaved, until it is sure which of two cells is faster."""
+"""Measures two cells of an answer again, interleaved, until it is sure which of them is faster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 @dataclass(frozen=True)
 class Question:
-    """Whether the best cell of a model and mode is faster than the cell that it is compared with.
+    """The question whether a job's best cell is faster than the cell that it is compared with.
 
-    Which of the cells is `first` does not depend on their speeds.
+    Which of the two cells is `first` does not depend on their speeds.
     """
 
     first: Process
@@ -43,7 +43,7 @@ class Question:
 
     @property
     def tracking(self) -> str:
-        """The setting `tracking` for the question's records: `none` if no tracker got the records of its cells."""
+        """The setting `tracking` for the question's records: `none` if its cells' records were not tracked."""
         return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
 
     @property
@@ -52,9 +52,9 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """The open questions that fit into `budget_s` together, sorted by cost, then by the ratio of speeds.
+    """Returns open questions that together fit into `budget_s`. They are sorted by cost, then by the ratio of speeds.
 
-    A question that was answered stays in the list. So a repeated call chooses the same questions.
+    Questions that an earlier call answered are returned, too. So a repeated call chooses the same questions.
     """
     possible = []
     for group in groups(cells_of(process for one in sweeps for process in one.planned)):
@@ -74,7 +74,7 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
     """Answers each question in its own folder below `folder`, and returns the records.
 
-    Records of an earlier call count if cells, machine and code are the same.
+    Uses the records of an earlier call if cells, machine and code are the same.
     """
     folder.mkdir(exist_ok=True)
     records = []

@@ -1,4 +1,4 @@
-"""Yields batches of requests. They arrive at random times, or come from a client that waits for each answer."""
+"""Yields batches of requests. The requests arrive at random times, or a client sends one after each answer."""
 
 import contextlib
 import fcntl
@@ -35,7 +35,7 @@ TIME_LIMIT = "the cell's time limit"
 
 
 def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: float) -> Batches:
-    """Yields the batches of queries of `size` samples, one query after another.
+    """Yields batches of queries, one query after another. A query has `size` samples.
 
     The iteration ends when `duration_s` seconds are over and at least `least` queries were made. It also ends when
     `time.perf_counter()` reaches `until_s`.
@@ -50,11 +50,11 @@ def queries(size: int, max_batch: int, least: int, duration_s: float, until_s: f
 
 
 def due_ns(num: int, rate: float, seed: int) -> Times:
-    """The times at which `num` requests are due, in nanoseconds and rising order. The mean rate is `rate` per second.
+    """Returns the nanoseconds at which `num` requests are due, in rising order. The mean rate is `rate` per second.
 
-    The requests arrive as in a Poisson process, but their number is fixed, so that every run has exactly the requested
-    rate. Then the times are sorted uniform random numbers (Ross, Stochastic Processes, theorem 2.3.1). In a plain
-    Poisson process, the rate would vary by a share of 1 / sqrt(num).
+    The requests arrive as in a Poisson process whose number of events is fixed, so that every run has exactly the
+    requested rate. Their times are uniform random numbers that are sorted (Ross, Stochastic Processes, theorem 2.3.1).
+    In a plain Poisson process, the rate would have a relative standard deviation of 1 / sqrt(num).
     """
     times = np.random.default_rng(seed).random(num)
     times.sort()
@@ -62,7 +62,7 @@ def due_ns(num: int, rate: float, seed: int) -> Times:
 
 
 def num_requests(server: Server) -> int:
-    """The number of requests in `server.duration_s`. Raises UserError if it is more than `MAX_REQUESTS`."""
+    """Returns the number of requests in `server.duration_s`. Raises UserError if it is more than `MAX_REQUESTS`."""
     if (num := server.rate * server.duration_s) > MAX_REQUESTS:
         # 0.995, because .3g may round up by 0.5 %
         shorter = f"use server.duration_s={0.995 * MAX_REQUESTS / server.rate:.3g} or less"
@@ -71,10 +71,10 @@ def num_requests(server: Server) -> int:
 
 
 class Arrivals:
-    """Requests that a generator process issues.
+    """Receives the requests that a generator process issues.
 
-    The process starts when this object is created. It issues requests while `batches` is iterated. It ends when the
-    context ends.
+    The process starts when this object is created. It issues requests while the caller iterates over `batches`. It ends
+    when the context ends.
     """
 
     def __init__(self, server: Server, seed: int, until_s: float) -> None:
@@ -112,8 +112,8 @@ class Arrivals:
     def batches(self, max_batch: int) -> Batches:
         """Yields batches as Triton's dynamic batcher does.
 
-        A batch is ready when it is full, or when its oldest request has waited for `max_delay_ms`. The iteration ends
-        early if the queue surely grows, because more time would not change the result.
+        A batch is yielded when it is full, or when its oldest request has waited for `max_delay_ms`. The iteration ends
+        early if the queue is sure to grow without limit, because more time would not change the result.
         """
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
@@ -146,7 +146,7 @@ class Arrivals:
             self._is_closed = True
 
     def _ends(self, now: int, waiting: int) -> bool:
-        """Whether the run ends early: its time is over, or the queue surely grows (checked every `CHECK_NS`)."""
+        """Returns whether the run ends early: the time limit is reached, or the queue is sure to grow without limit."""
         at_s, waited = self._checks
         if at_s and now < at_s[-1] * 1e9 + CHECK_NS:
             return False
@@ -163,10 +163,10 @@ class Arrivals:
         return self.ended_early is not None
 
     def times(self, num_answered: int) -> tuple[Times, Times]:
-        """When each request was due, and when it was issued.
+        """Returns the times at which requests were due, and the times at which they were issued.
 
-        If the run ended early, some requests have no answer. If such a request has waited for no longer than the
-        latency limit, it is left out.
+        If the run ended early, some requests have no answer. Such a request is left out if it has not yet waited longer
+        than the latency limit.
         """
         num = num_answered
         if self.ended_early:
@@ -175,7 +175,7 @@ class Arrivals:
         return self.due[:num].copy(), self._times[1, :num].copy()
 
     def death(self) -> str | None:
-        """A message if the process ended too early, else None. Call this method after the end of the context."""
+        """Returns a message if the process ended too early, else None. Call this method after the context has ended."""
         code = self._process.returncode
         num = len(self.due)
         # If the run ended early, the context has killed the process.
