@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The type of this package. It keeps `accelbench.compare` the function, although there is a folder compare/."""
+    """The type of this package. It makes sure that `accelbench.compare` is the function, not the folder compare/."""
 
     @property
     def compare(self) -> Any:
@@ -54,7 +54,7 @@ class _Package(ModuleType):
 
     @compare.setter
     def compare(self, folder: ModuleType) -> None:
-        """Does nothing when Python sets `compare` to the folder. `from accelbench.compare import ...` still works."""
+        """Ignores Python's attempt to set `compare` to the folder. `from accelbench.compare import ...` still works."""
 
 
 sys.modules[__name__].__class__ = _Package

@@ -17,7 +17,7 @@ def path(tmp_path):
 def test_what_unpacks_to_too_much_is_refused(path):
     with pytest.raises(DataError, match=r"too large \(1,000,000 bytes\)"):
         Zip(path, 999_999).read("1.jpg")
-    with pytest.raises(DataError, match=r"a.zip: unpacks to 1,000,000 bytes, over 100 times its own"):
+    with pytest.raises(DataError, match=r"a.zip: unpacks to 1,000,000 bytes, above 100 times its size"):
         Zip(path).names()
 
 

@@ -1,11 +1,11 @@
-"""Joins the processes of each cell into one speed, and compares the speeds of two cells.
+"""Computes one speed from the processes of each cell, and compares the speeds of two cells.
 
-Report, terminal and Python interface show these numbers.
+The report, the terminal and the Python interface show these numbers.
 
-A cell has a process for each repeat and seed. Its speed is the median of their speeds. If the cell has `MIN_PROCESSES`
-processes or more, its speed is their geometric mean, as in `accelbench compare`: then the ratio of two cells' speeds
-equals the ratio whose interval decides which cell is faster. Some processes were run later to confirm an answer. If a
-cell has `MIN_PROCESSES` of these, its speed counts only these.
+A cell has a process for each repeat and seed. The cell's speed is the median speed of its processes. With
+`MIN_PROCESSES` processes or more, it is their geometric mean, because `accelbench compare` computes its ratio, and the
+ratio's interval, from geometric means. Some processes were run later to confirm an answer. If a cell has at least
+`MIN_PROCESSES` of these, its speed is computed from these only.
 """
 
 import math
@@ -28,9 +28,9 @@ from accelbench.schema.vocab import Protocol, Provenance
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
-# Columns of cells.csv: the key of the cell, and the number of processes that its speed counts.
+# Columns of cells.csv: the key of the cell, and the number of processes from which its speed is computed.
 CELL, NUM_PROCESSES = "cell", "num_processes"
-COUNTS = "counts"  # a column of processes.csv: whether the cell's speed counts this process
+COUNTS = "counts"  # a column of processes.csv: whether this process is used for the cell's speed
 # Columns that grow with the speed, and columns that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
@@ -38,37 +38,37 @@ AGAINST_SPEED = ("cost_per_million_samples",)
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCell(Process):
-    """A cell, and the speed computed from the processes that count.
+    """A cell, and its speed, which is computed from the processes in `counted`.
 
-    The cell also has the fields of a `Process`. They are copied from its typical process: the process whose speed is
-    nearest to the cell's speed. If no process is ok, they are copied from a process that is not ok.
+    The fields of `Process` are copied from the cell's typical process: the process whose speed is nearest to the cell's
+    speed. If no process is ok, they are copied from a process that is not ok.
 
-    `low` and `high` are the ends of the speed's 95 % interval. If one process counts, this is the interval of that
-    process. If a few processes count, it spans their intervals. If the speed is a geometric mean, it is the interval of
-    that mean.
+    `low` and `high` are the ends of the speed's 95 % interval. If `counted` is one process, this is the interval of its
+    speed. If `counted` is a few processes, it spans their intervals. If the speed is a geometric mean, it is the
+    interval of that mean.
     """
 
     processes: Sequence[Process]  # all processes of the cell, from any folder, also those that are not ok
-    counted: Sequence[Process] = ()  # the processes in the speed; empty if none is ok
+    counted: Sequence[Process] = ()  # the processes from which the speed is computed; empty if none is ok
     speed: float | None = None  # the published samples/s; None if none is ok
     low: float | None = None
     high: float | None = None
 
     @property
     def num_processes(self) -> int:
-        """How many processes the speed counts."""
+        """The number of processes from which the speed is computed."""
         return len(self.counted)
 
     @property
     def competes(self) -> bool:
-        """Whether answers compare the cell's speed with other speeds. Short processes of a search do not compete."""
+        """Is true if answers compare the cell with others: it has a speed, and is not a short process of a search."""
         return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:
         """The cell's row of `cells.csv`.
 
-        It is the row of the typical process, with the cell's own speed and the figures computed from that speed.
+        It is the row of the typical process, but the speed, and the figures computed from it, are those of the cell.
         """
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         if self.is_older:
@@ -91,7 +91,7 @@ class MeasuredCell(Process):
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """A cache, since a comparison takes long: another cell's `measured_key` -> its comparison with this cell."""
+        """Caches slow comparisons: `measured_key` of a second cell -> the comparison of this cell with the second."""
         return {}
 
     @cached_property
@@ -103,11 +103,11 @@ class MeasuredCell(Process):
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
-    """Groups processes of any outcome, from any sweep, into cells.
+    """Groups processes into cells. The processes may have any outcome, and may come from several sweeps.
 
     A process was either planned by a sweep, or run later to confirm an answer. Cells without a planned process are left
     out. If several sweeps planned a cell, the result has the cell once for each of these sweeps, with the same numbers.
-    If cells differ only in code, weights or data, all but the latest cell are marked as older.
+    If cells differ only in code, weights or data, all of them except the latest are marked as older.
     """
     every = list(processes)
     keys = _keys(every)
@@ -125,7 +125,7 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
-    """The rows of `processes.csv`: a row for each process of the cells. It has the columns of `cells.csv`."""
+    """Yields a row of `processes.csv` for each process of the cells, with the columns that `cells.csv` has."""
     for cell in cells:
         for process in cell.processes:
             if process.folder == cell.folder:
@@ -133,10 +133,10 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """The key of each process's cell.
+    """Returns a key for each process: the key of its cell.
 
-    A process that ended before it read its data has no data digest. It gets the key of the latest process with the same
-    code, or if it has no record, the key of the latest process with the same settings.
+    A process that ended before it read its data has no data digest. If it has a record, it gets the key of the latest
+    process with the same code. If not, it gets the key of the latest process with the same settings.
     """
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
@@ -150,9 +150,9 @@ def _keys(processes: Sequence[Process]) -> list[str]:
 
 
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
-    """The processes that the cell's speed counts.
+    """Returns the processes from which the cell's speed is computed.
 
-    They are all ok processes. If enough of these ran to confirm an answer, they are only the confirming ones.
+    These are all ok processes. But if `MIN_PROCESSES` of them were run to confirm an answer, only those are returned.
     """
     # A record may lie in two folders: where it was measured, and where it was merged.
     ok = {
@@ -165,7 +165,7 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
 
 
 def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
-    """The cell as a part of the sweep in `folder`. If none of its processes in that folder is ok, it is not ok."""
+    """Returns the cell as a part of the sweep in `folder`. It is ok only if a process in that folder is ok."""
     here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
     ok = [process for process in here if process.is_ok]
     shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
@@ -204,7 +204,7 @@ def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap(Judgement):
-    """The ratio of the first cell's speed to the second's, and how sure the ratio is."""
+    """The first cell's speed divided by the second cell's speed, and how sure this ratio is."""
 
     first: MeasuredCell
     second: MeasuredCell
@@ -218,7 +218,7 @@ class Gap(Judgement):
     def bounds(self) -> tuple[float, float] | None:
         """The 95 % interval of the ratio.
 
-        If the ratio has none, its bounds are computed from the intervals of both cells. None if a cell has no interval.
+        If it is unknown, it is computed from the intervals of both speeds. None if one of these is also unknown.
         """
         if self.low is not None and self.high is not None:
             return self.low, self.high
@@ -228,12 +228,12 @@ class Gap(Judgement):
 
     @property
     def how_sure(self) -> str:
-        """How sure the ratio is, with the reason, such as `can't tell: the intervals overlap`."""
+        """How sure the ratio is, and why, such as `can't tell: the intervals overlap`."""
         return f"{self.word}: {self.reason}" if self.reason else self.word.value
 
     @property
     def is_told(self) -> bool:
-        """Whether one cell is surely or likely faster than the other."""
+        """Is true if one of the cells is surely or likely faster."""
         return self.word in (Word.sure, Word.likely)
 
     @property
@@ -243,9 +243,9 @@ class Gap(Judgement):
 
 
 def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """The ratio of the speed of `first` to the speed of `second`. Both must have a speed.
+    """Divides the speed of `first` by the speed of `second`. Both cells must have a speed.
 
-    If the two cells are swapped, the ratio is inverted, but it is as sure as before.
+    If the two cells are swapped, the ratio becomes its reciprocal, and is equally sure.
     """
     key = second.measured_key
     if key not in first.judged:

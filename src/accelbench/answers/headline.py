@@ -1,4 +1,4 @@
-"""Sentences about all cells together: doubts, missing numbers and stand-in data."""
+"""Sentences about all cells together: which numbers are in doubt or missing, and which data sets were replaced."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ class Line(NamedTuple):
 
 
 def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """The lines of the headline, without empty ones.
+    """Returns the lines of the headline. A line without text is left out.
 
-    `cells` are all cells, also those without numbers. `published` compares the answers with published numbers.
+    `cells` includes cells without numbers. `published` is a text that compares the answers with published numbers.
     """
     lines = [
         Line("In doubt", _in_doubt(cells)),
@@ -36,7 +36,7 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
 
 
 def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
-    """A sentence for each workload that served requests, and one for each that was trained to a target."""
+    """Returns a sentence for each workload that served requests, then one for each that was trained to a target."""
     served = [f"{capacity.what}: {capacity.sentence}." for capacity in best_settings(capacities(cells))]
     return [*served, *(answer.brief if is_brief else answer.sentence for answer in target_answers(cells))]
 
@@ -55,7 +55,7 @@ def missing(cells: Sequence[MeasuredCell]) -> str:
 
 
 def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
-    """Outcome and its reason, which may be empty -> the number of cells without numbers."""
+    """Counts the cells without numbers: (outcome, reason) -> number of cells. The reason may be empty."""
     reasons: Counter[tuple[str, str]] = Counter()
     for cell in cells:
         if not cell.is_ok:
@@ -65,7 +65,7 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """How many cells are in doubt, why, and which data sets had a stand-in. Empty if nothing was measured."""
+    """Says how many cells are in doubt, why, and which data sets had a stand-in. Empty if no cell is ok."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
@@ -75,13 +75,13 @@ def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
     are = f"are in doubt ({why})" if doubted else "are in doubt"
     text = f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')} {are}."
     if names := stand_ins(cells):
-        hold = "speeds hold for data of these shapes, accuracies don't"
+        hold = "speeds are valid for data of these shapes, accuracies are not"
         text += f" Stand-ins were measured instead of {', '.join(names)}: {hold}."
     return text
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
-    """Tip, such as `Tip for 3 cells: try allocator=jemalloc` -> the labels of these cells."""
+    """Returns a dict: tip, such as `Tip for 3 cells: try allocator=jemalloc` -> labels of the cells that it is for."""
     labels_of: dict[str, list[str]] = {}
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
@@ -90,7 +90,7 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
-    """Data set -> a warning that a stand-in was measured in its place. Real data sets are left out."""
+    """Returns a dict: data set with a stand-in -> a warning that the stand-in was measured instead."""
     sources: dict[str, str] = {}
     for cell in cells:
         data = cell.record.data if cell.record and cell.measurement else None
@@ -98,7 +98,7 @@ def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
             sources.setdefault(data.name, data.source)
     return {
         name: f"NOT {name.upper()}: a stand-in ({source}) was measured. Its accuracies and losses are not "
-        f"{name.upper()}'s: do not compare them with published ones. Its times can be compared only where they are "
-        "estimated for as many samples."
+        f"{name.upper()}'s: do not compare them with published ones. Compare its times only with times that "
+        "are for the same number of samples."
         for name, source in sources.items()
     }

@@ -1,4 +1,4 @@
-"""Jobs: a job is a model in one mode, such as `mlp train`, with the gains of settings over a reference setting."""
+"""A job is a model in one mode, such as `mlp train`. It has the gains of its settings over a reference setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from accelbench.schema.vocab import Protocol
 
 
 class Job(NamedTuple):
-    """A job and its name. No other job has this name."""
+    """A job with a unique name."""
 
     answer: Answer
     name: str
@@ -24,7 +24,8 @@ class Job(NamedTuple):
     def gain(self) -> Gap:
         """The largest gain that is sure or likely.
 
-        If there is none, the first undecided gain that may be above 1. If there is none either, the largest gain.
+        If no gain is sure or likely, it is the largest undecided gain that may be above 1. If there is no such gain
+        either, it is the largest of all.
         """
         if self.answer.best:
             return self.answer.best
@@ -34,18 +35,18 @@ class Job(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """The batch of `cell`, such as ` b128`; empty if the job has only one batch size."""
+        """The batch size of `cell` as text, such as ` b128`. Empty if the job has only one batch size."""
         several = len({cell.cell.batch_size for cell in self.answer.group.cells}) > 1
         return f" b{self.cell.cell.batch_size}" if several else ""
 
     @property
     def cell(self) -> MeasuredCell:
-        """The cell with the `gain`; if the job has no gains, the fastest cell."""
+        """The cell that has the `gain`. If the job has no gains, it is the fastest cell."""
         return self.gain.first if self.gains else self.answer.fastest
 
     @property
     def reference(self) -> MeasuredCell | None:
-        """The cell that `cell` is compared with; None if the job has no gains."""
+        """The cell that `cell` is compared with. None if the job has no gains."""
         return self.gain.second if self.gains else None
 
     @property
@@ -60,16 +61,16 @@ class Job(NamedTuple):
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
-    """The jobs, those with gains first.
+    """Returns the jobs: first jobs with a sure or likely gain, then jobs with other gains, then jobs without gains.
 
-    Jobs with a sure or likely gain come before jobs with other gains. Within both, the largest gain comes first.
+    Within each kind, the job with the largest gain comes first.
     """
     named = [Job(answer, name) for answer, name in zip(answers, _names(answers), strict=True)]
     return sorted(named, key=lambda job: (not job.gains, job.answer.best is None, -job.gain.ratio if job.gains else 0))
 
 
 def _names(answers: Sequence[Answer]) -> list[str]:
-    """Names such as `mlp train` and `cnn fit`. If jobs have the same name, their data or pipeline is added to it."""
+    """Returns names such as `mlp train` and `cnn fit`. If two names are equal, details such as the data are added."""
     names = []
     details = []
     for answer in answers:
@@ -87,14 +88,14 @@ def _names(answers: Sequence[Answer]) -> list[str]:
 
 
 def reference_text(every: Sequence[Job]) -> str:
-    """What the references of all jobs with gains have in common, such as `PyTorch fp32 on CPU`."""
+    """Names the reference, such as `PyTorch fp32 on CPU`. If the jobs' references differ, the text is general."""
     references = [(job, gain.second) for job in every for gain in job.gains]
     names = {f"{job.name_of(cell)} on {DEVICES[cell.cell.device]}" for job, cell in references}
     return names.pop() if len(names) == 1 else "what was asked for first"
 
 
 def kind_of(gap: Gap) -> str:
-    """The engine of the first cell. If the second cell ran on another device, the first cell's device is added."""
+    """Names the engine of the first cell. If the two cells ran on different devices, also names the first's device."""
     cell = gap.first.cell
     on = "" if cell.device == gap.second.cell.device else f" on {DEVICES[cell.device]}"
     return ENGINES[cell.engine] + on

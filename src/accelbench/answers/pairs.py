@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """The cell of `alike` with the base value; None if no cell has it. The cells differ only in this setting."""
+        """Returns the cell with the base value, or None. The cells in `alike` differ only in this setting."""
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -103,15 +103,15 @@ class Pair:
 
     @property
     def what(self) -> str:
-        """The work of both cells, with the settings of the base, such as `mlp infer, cpu fp32 b16`."""
+        """The work of both cells, and the settings of the base, such as `mlp infer, cpu fp32 b16`."""
         work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
         return f"{work}, {short_text(self.base, has_engines=False)}"
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Pairs each cell with the cell that has the base value of the axis and equals it in all other settings.
+    """Pairs each cell with the cell that has the base value of the axis. All other settings of the two are equal.
 
-    The cells of a pair ran on one machine with the same packages. Trainings of one epoch are left out, since their
+    The cells of a pair ran on one machine with the same packages. Trainings of one epoch are left out, because their
     speed includes compilation.
     """
     groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
@@ -131,7 +131,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 
 
 def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """The ratios that are sure or likely: a list of speed-ups over the base, and a list of slow-downs."""
+    """Returns two lists: the sure or likely ratios above 1, and the reciprocals of the other sure or likely ratios."""
     ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 
@@ -158,5 +158,5 @@ def summary(alike: Sequence[Pair], value: str, base: str) -> str:
 
 
 def span(ratios: Sequence[float], digits: int = 3) -> str:
-    """The smallest and the largest ratio, such as `1.28 to 3.39`; empty if there are no ratios."""
+    """Returns the smallest and the largest ratio as text, such as `1.28 to 3.39`. Empty if there are no ratios."""
     return " to ".join(dict.fromkeys(significant(end(ratios), digits) for end in (min, max))) if ratios else ""

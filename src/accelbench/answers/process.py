@@ -1,4 +1,4 @@
-"""A planned process with its record and its row of numbers. All answers are computed from processes."""
+"""A planned process, its record, and the numbers of the record as a row. All answers are computed from processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from accelbench.stats.order_statistics import median
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
-OLDER, WHY_OLDER = "older", "measured again since, with other code, weights or data"
+OLDER, WHY_OLDER = "older", "measured again later, with different code, weights or data"
 # Settings that differ between the processes of one cell.
 PROCESS_SETTINGS = ("repeat", "seed")
 SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
@@ -49,7 +49,7 @@ class Process:
         return cls(**named, costs=costs or {}, folder=folder)
 
     def without_samples(self) -> "Process":
-        """A copy that keeps the computed results and drops the raw samples, which would fill the memory."""
+        """Returns a copy without the raw samples, which would fill the memory. Results computed from them are kept."""
         for name in COMPUTED:
             getattr(self, name)  # computes and caches the property; `changed` keeps cached properties
         record = self.record
@@ -61,7 +61,7 @@ class Process:
         return made
 
     def with_ceilings(self, ceilings: Ceilings) -> "Process":
-        """A copy of an ok process. Its record's ceilings (peak rates of the device) are replaced by these ceilings."""
+        """Returns a copy of an ok process, in whose record the ceilings (peak rates of the device) are replaced."""
         assert self.record is not None
         environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
         record = changed(self.record, environment=environment)
@@ -69,22 +69,22 @@ class Process:
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:
-        """The data of the process that a comparison needs; None without a record."""
+        """The part of the record that a comparison needs. None if there is no record."""
         return record_sets.ComparedProcess.of(self.record) if self.record else None
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """The environment of its record; empty without one."""
+        """The environment of its record. Empty if there is no record."""
         return self.record.environment if self.record else {}
 
     @property
     def measurement(self) -> Measurement | None:
-        """The measurement of its record; None without one, or if the process ended too early."""
+        """The measurement of its record. None if there is no record, or if the process ended before it measured."""
         return self.record.measurement if self.record else None
 
     @property
     def outcome(self) -> str:
-        """The record's status word, `older`, `disturbed`, `not readable` or `not run yet`."""
+        """The status of the record, or one of these: `older`, `disturbed`, `not readable`, `not run yet`."""
         if self.is_older:
             return OLDER
         if self.compared is not None:
@@ -93,12 +93,12 @@ class Process:
 
     @property
     def disturbed(self) -> str | None:
-        """The load that disturbed an ok process; None if none did. Numbers of a disturbed process are not published."""
+        """The load that disturbed an ok process, or None. Numbers of a disturbed process are not published."""
         return self.compared.disturbed if self.compared else None
 
     @cached_property
     def rough_speed(self) -> float | None:
-        """The samples/s or requests/s of a disturbed process. They are shown, but no answer uses them."""
+        """The samples/s or requests/s of a disturbed process, else None. They are shown, but no answer uses them."""
         if not self.disturbed or self.measurement is None:
             return None
         if self.measurement.serving is not None:
@@ -108,7 +108,7 @@ class Process:
 
     @property
     def reason(self) -> str | None:
-        """Why the outcome is not `ok`; None if the outcome is ok, or if the process has not run."""
+        """Why the outcome is not `ok`. None if the outcome is `ok`, or if the process has not run yet."""
         if self.is_older:
             return WHY_OLDER
         return (self.record.reason or self.disturbed) if self.record else self.problem
@@ -161,12 +161,12 @@ class Process:
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """All settings except `settings`, and the data digest. Equal for cells that differ only in `settings`."""
+        """Returns all settings but `settings`, and the data digest: equal for cells that differ only in `settings`."""
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
     def data_digest(self) -> str | None:
-        """The digest of the data that the process read; None if the process ended before it read data."""
+        """The digest of the data that the process read. None if it ended before it read data."""
         return self.record.data.digest if self.record and self.record.data else None
 
     @cached_property
@@ -180,17 +180,17 @@ class Process:
 
     @cached_property
     def history_key(self) -> str:
-        """A key of the cell, its machine, packages and variables. A change of its code or data does not change it."""
+        """A key of the cell, its machine, packages and environment variables, but not of its code and data."""
         return digest([self.settings_key, self._in_environment(PLACE)])
 
     @cached_property
     def ran_key(self) -> str:
-        """A key of the cell, its machine, packages, variables and code. A change of its data does not change it."""
+        """A key of the cell, its machine, packages, environment variables and code, but not of its data."""
         return digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property
     def measured_key(self) -> str:
-        """The key of the process's cell: equal for processes of the same cell, different for all others.
+        """The key of the process's cell. Two processes have the same key if, and only if, they belong to one cell.
 
         Processes of one cell have the same settings except `PROCESS_SETTINGS`. They ran on one machine, or on equal
         nodes of a cluster, with equal packages, environment variables, data, measuring code, user's code and weights.
@@ -199,7 +199,7 @@ class Process:
 
     @cached_property
     def workload_key(self) -> str:
-        """A key that is equal for cells that do the same work, whatever their `CHOSEN_SETTINGS` are."""
+        """A key that is equal for cells that do the same work. It does not depend on their `CHOSEN_SETTINGS`."""
         return digest(self.all_but(*CHOSEN_SETTINGS))
 
     @cached_property
@@ -210,7 +210,7 @@ class Process:
 
     @cached_property
     def device_key(self) -> str:
-        """A key of the device, the machine, the packages and the code of the probe; empty without a record."""
+        """A key of the device, the machine, the packages and the probe's code. Empty if there is no record."""
         code = self.environment.get("probe_code", self.environment.get("code"))
         return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 

@@ -42,7 +42,7 @@ class Group:
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
     reference: tuple[object, ...]  # the `setting_key` of the cell that was asked for first
-    where: str = ""  # how it differs from other groups of its workload, such as the machine; empty for an only group
+    where: str = ""  # what distinguishes it from other groups of its workload, such as the machine; may be empty
 
     @property
     def what(self) -> str:
@@ -56,7 +56,7 @@ class Group:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each setting except the fastest setting, at any batch size. The fastest comes first."""
+        """The fastest cell (of any batch size) of every setting except the fastest setting, sorted by speed."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell.cell), cell)
@@ -64,15 +64,15 @@ class Group:
 
     @cached_property
     def references(self) -> dict[int, MeasuredCell]:
-        """Batch size -> the reference cell of that size, if there is one."""
+        """Batch size -> the reference cell of that size. Sizes without a reference cell are left out."""
         return {cell.cell.batch_size: cell for cell in self.cells if self.is_reference(cell)}
 
     @cached_property
     def rival(self) -> MeasuredCell | None:
-        """The cell that the fastest cell is compared with; None if there is no such cell.
+        """The cell that the fastest cell is compared with. None if there is no such cell.
 
-        It is the reference of the same batch size. If there is none, it is the fastest other cell of this batch size.
-        If the group has only one setting, it is the fastest cell of another batch size.
+        It is the reference cell of the same batch size. If that is missing, it is the second-fastest cell of this batch
+        size. If the group has only one setting, it is the second-fastest cell of the group.
         """
         others = self.cells[1:]
         if self.others:
@@ -81,26 +81,26 @@ class Group:
 
     @property
     def lead(self) -> Gap | None:
-        """The ratio of the fastest cell's speed to its rival's; None without a rival."""
+        """The fastest cell's speed divided by its rival's speed. None without a rival."""
         return gap(self.fastest, self.rival) if self.rival else None
 
     def is_reference(self, cell: MeasuredCell) -> bool:
-        """Whether other cells of the same batch size are compared with this cell."""
+        """Is true if the other cells of the same batch size are compared with this cell."""
         return setting_key(cell.cell) == self.reference
 
     def gain(self, cell: MeasuredCell) -> Gap | None:
-        """The cell's speed divided by the speed of the reference at the same batch size.
+        """Divides the cell's speed by the speed of the reference cell of the same batch size.
 
-        None if there is no such reference, or if the cell itself is the reference.
+        Returns None if there is no such reference cell, or if the cell itself is the reference cell.
         """
         reference = self.references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
 
     @cached_property
     def gains(self) -> list[Gap]:
-        """The gain of each setting except the reference, the largest first.
+        """The gain of each setting except the reference, the largest gain first.
 
-        It is the gain at the setting's fastest batch size for which the reference was measured, too.
+        It is the gain at the batch size at which the setting is fastest, among those that have a reference cell.
         """
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
@@ -110,7 +110,7 @@ class Group:
         return sorted(by_setting.values(), key=lambda gain: -gain.ratio)
 
     def within(self, limit: Limit | None) -> "Group | None":
-        """The group with only those cells whose latency is known and within the limit. None if no cell is left."""
+        """Returns the group without cells whose latency is unknown or above the limit. None if no cell is left."""
         if limit is None:
             return self
         inside = [cell for cell in self.cells if (cell.number(limit.column) or float("inf")) <= limit.ms]
@@ -132,12 +132,12 @@ class Group:
         return environment_names(self.cells)
 
     def setting(self, cell: MeasuredCell) -> str:
-        """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
+        """Names the cell's settings except the batch, such as `bf16 openvino`, and the device if there are several."""
         device = cell.cell.device.value if self.has_devices else None
         return " ".join(filter(None, [device, cell.cell.precision.value, self._choice(cell)]))
 
     def short_text(self, cell: MeasuredCell) -> str:
-        """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
+        """Names the cell's settings, such as `cpu bf16 b32, channels_last`, and its engine if there are several."""
         environment = self.environments.get(cell.measured_key)
         return short_text(cell, has_engines=self.has_engines, environment=environment)
 
@@ -154,22 +154,22 @@ class Group:
 
 
 def setting_key(cell: Cell) -> tuple[object, ...]:
-    """Equal for cells of one job that differ only in the batch size."""
+    """Returns a key that is equal for cells of one job that differ only in the batch size."""
     setting = cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras, cell.threads
     return *setting, cell.python
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
-    """The groups of cells with comparable speeds, in the order of their first cells."""
+    """Returns the groups of cells with comparable speeds. They have the order of their first cells in `cells`."""
     return [group for group, _ in alike(cell for cell in cells if cell.competes)]
 
 
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """Groups cells, and returns each group with its original cells.
+    """Groups the cells that did the same work, and returns each group with its original cells.
 
-    `plain` removes settings from a cell. The cells of a group then differ only in `CHOSEN_SETTINGS`.
+    `plain` removes the settings in which compared cells may differ, in addition to `CHOSEN_SETTINGS`.
     """
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
@@ -192,7 +192,7 @@ def alike(
 
 
 def _told_apart(made: Iterable[Group]) -> list[Group]:
-    """The same groups. If several groups have the same `what`, each gets a `where` that distinguishes it."""
+    """Returns the same groups. Groups with the same `what` get a `where`, which distinguishes them."""
     made = list(made)
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
@@ -202,7 +202,7 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """What distinguishes a group from `alike` groups: its machine; else settings and packages; else the day."""
+    """Says how a group differs from `alike` ones: in its machine; on one machine, in settings, packages or the day."""
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
@@ -229,7 +229,7 @@ def _machine(group: Group) -> str:
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
-    """The best cells of a group, each with the criteria that it is best by, such as `throughput, latency`."""
+    """Returns the cells that are best by a criterion, each with all its criteria, such as `throughput, latency`."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
         choices_of = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]

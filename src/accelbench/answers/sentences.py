@@ -1,4 +1,4 @@
-"""Answers: for each model and mode the fastest setting, its gain, and how sure the gain is."""
+"""Answers. An answer names the fastest setting of one model and mode, its gain, and how sure the gain is."""
 
 import shlex
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """The data, their pipeline, and what differs from other answers, such as `random 3x224x224 host`."""
+        """The data and their pipeline, such as `random 3x224x224 host`, and what distinguishes the group (`where`)."""
         return ", ".join(filter(None, [data_text(self.fastest), self.group.where]))
 
     @property
@@ -63,29 +63,29 @@ class Answer:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of each other setting, the fastest first.
+        """The fastest cell of every setting except the fastest setting, sorted by speed.
 
-        If there is only one setting, these are the cells of its other batch sizes.
+        If there is only one setting, these are all its cells except the fastest.
         """
         return self.group.others or self.group.cells[1:]
 
     @property
     def lead(self) -> Gap | None:
-        """The ratio of the fastest cell's speed to its rival's (`Group.rival`); None without a rival."""
+        """The fastest cell's speed divided by the speed of its rival (`Group.rival`). None without a rival."""
         return self.group.lead
 
     @property
     def best(self) -> Gap | None:
-        """The largest sure or likely gain over a reference; None if no setting has one."""
+        """The largest gain above 1 that is sure or likely. None if there is no such gain."""
         return next((gain for gain in self.group.gains if gain.is_told and gain.ratio > 1), None)
 
     @property
     def command(self) -> str | None:
-        """The command that measures the fastest cell again; None if it would be long."""
+        """The command that measures the fastest cell again. None if it would be too long."""
         return self.command_of(self.fastest)
 
     def command_of(self, cell: MeasuredCell) -> str | None:
-        """The command that measures a cell of the group again; None if it would be long."""
+        """Returns the command that measures a cell of the group again. None if it would be too long."""
         machine = cell.environment.get("machine", {})
         has_others = bool(machine.get("gpus") or machine.get("tpus"))
         words = command_words(cell.cell, names_cpu=has_others)
@@ -93,12 +93,12 @@ class Answer:
 
     @property
     def gives(self) -> str:
-        """The speed of the fastest, as a sentence."""
+        """A sentence with the speed of the fastest cell."""
         return f"{self.group.text(self.fastest)} gives {self.rate}{self._latency}."
 
     @property
     def sentence(self) -> str:
-        """A sentence: the fastest setting, its gain over the next setting, and how sure this gain is."""
+        """A sentence that names the fastest setting, its speed divided by the rival's, and how sure this ratio is."""
         within = "" if self.limit is None else f" within {self.limit}"
         first = self.group.text(self.fastest)
         rate = self.rate + self._latency
@@ -119,12 +119,12 @@ class Answer:
 
     @property
     def remark(self) -> str:
-        """How far the fastest cell's output differs from fp32's. Empty unless its precision is lower than fp32."""
+        """Says how far the fastest cell's output is from the fp32 output. Empty unless its precision is below fp32."""
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
         return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
     def larger_batch(self, planned: Iterable[Process]) -> str:
-        """Reports that a larger batch may be faster, if the fastest cell has the largest planned batch; else empty."""
+        """Says that a larger batch may be faster. Empty unless the fastest cell has the largest planned batch."""
         fastest = self.fastest.cell
         alike = [
             process.cell
@@ -163,9 +163,9 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """The cell's gain over the reference of its batch, and how sure it is.
+    """Returns the cell's gain over the reference cell of its batch size, and how sure the gain is.
 
-    Empty if it is unknown, or if the group has only one setting.
+    Returns `reference` for the reference cell. Empty if the gain is unknown, or if the group has only one setting.
     """
     if group.others and group.is_reference(cell):
         return REFERENCE
@@ -174,9 +174,9 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
-    """An answer for each model and mode, the most important first (`importance`).
+    """Returns an answer for each model and mode. The most important answer comes first (see `importance`).
 
-    Only cells within the `limit` count.
+    Cells whose latency is unknown or above the `limit` are left out.
     """
     inside = [group.within(limit) for group in groups(cells)]
     made = [Answer(group, limit) for group in inside if group is not None]
@@ -184,7 +184,7 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """A sort key for answers: large gains of settings first, then large gains of batch sizes, then the rest."""
+    """Returns a sort key. Sure or likely leads come first: first leads over settings, then leads over batch sizes."""
     lead = answer.lead
     if lead is None:
         return True, True, True, 0.0

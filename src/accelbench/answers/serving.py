@@ -1,7 +1,7 @@
-"""How many requests per second each setting serves within a limit. Every surface shows these numbers.
+"""How many requests per second each setting serves within a latency limit. All reports show these numbers.
 
-A probe is a process that served requests at one rate. All probes of a setting together give the rate at which its
-latency percentile reaches the limit (`stats/requests.py`).
+A probe is a process that served requests at one rate. The rate at which a setting's latency reaches the limit is
+estimated from all probes of the setting (`stats/requests.py`).
 """
 
 import math
@@ -25,20 +25,20 @@ UNKNOWN_LOAD = 0.01
 
 
 def setting_of(cell: Cell) -> Cell:
-    """The cell without the settings that differ between its probes: rate, duration, seed and repeat."""
+    """Returns the cell without the settings in which its probes differ: rate, duration, seed and repeat."""
     server = replace(cell.server, rate=Server.rate, duration_s=Server.duration_s)
     return replace(cell, seed=0, repeat=0, server=server)
 
 
 def work_of(cell: Cell) -> Cell:
-    """The cell without rate, duration, seed, repeat and batching. Cells that are compared are then equal."""
+    """Returns the cell without rate, duration, seed, repeat and batching, in which compared cells may differ."""
     asked = cell.server
     server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
     return replace(setting_of(cell), server=server)
 
 
 def probe_of(serving: Serving, server: Server) -> requests.Probe:
-    """The evidence of one probe about the highest rate within the limit."""
+    """Returns what one probe shows about the highest rate within the limit."""
     verdict = serving.verdict or Verdict.unknown
     num_missed = serving.num_missed or 0
     load = UNKNOWN_LOAD
@@ -85,7 +85,7 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """A column of `cells.csv`, for the probe whose rate is nearest to `low`; None if the value is unknown."""
+        """Returns a value of `cells.csv` for the probe whose rate is nearest to `low`. None if the value is unknown."""
         if (low := self.low) is None:
             return None
         nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
@@ -93,7 +93,7 @@ class Capacity:
 
     @property
     def rates_text(self) -> str:
-        """The requests per second, such as `412 to 431` or `at least 412`; empty if nothing is sure."""
+        """The requests per second, such as `412 to 431` or `at least 412`. Empty if no bound is known."""
         low = significant(self.low)
         high = significant(self.high)
         if self.low is None:
@@ -102,7 +102,7 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """How sure the rates are, with the reason, such as a confirmation with another seed, or invalid probes."""
+        """How sure the rates are, and why: whether a second seed confirmed them, and how many probes were invalid."""
         if self.low is None and self.high is None:
             return Verdict.unknown
         passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]
@@ -135,7 +135,7 @@ class Capacity:
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
-    """The capacity of each setting. Comparable settings are adjacent, the best first."""
+    """Returns the capacity of each setting. Comparable settings are adjacent, and the best of them comes first."""
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
         by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
@@ -153,7 +153,7 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
 
 
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
-    """The capacity of one setting; None if none of its processes is ok."""
+    """Computes the capacity of one setting. Returns None if none of its processes is ok."""
     probes: dict[Hashable, Probe] = {}  # several sweeps may have the cell
     invalid: set[Hashable] = set()
     for cell in cells:

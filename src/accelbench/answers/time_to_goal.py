@@ -1,7 +1,7 @@
-"""How long trainings take to a target. Report, terminal and Python interface show these numbers.
+"""How long trainings take to reach a target. The report, the terminal and the Python interface show these numbers.
 
-A setting is trained with several seeds. Each training is a run. A run that misses the target counts as slower than
-every run that reaches it. So the median and its interval can be computed with such runs, too (`stats/arrivals.py`).
+A setting is trained with several seeds. Each training is a run. A run that misses the target is ranked as slower than
+every run that reaches it. So the median and its interval are computed from all runs (`stats/arrivals.py`).
 """
 
 import math
@@ -22,8 +22,8 @@ from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Span, Stat
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
-MIN_SEEDS = 6  # of each setting: with fewer seeds, the median has no interval
-MIN_LIKELY = 3  # of each setting: another seed may take twice as long
+MIN_SEEDS = 6  # of each setting; with fewer seeds, the median has no interval
+MIN_LIKELY = 3  # of each setting; fewer seeds decide nothing, as one seed may take twice as long as another
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """Seconds that a run took without reaching the target. inf if the run reached the target, or failed."""
+        """The seconds that a run took without reaching the target. inf if it reached the target, or if it failed."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -48,9 +48,9 @@ class Run:
 
     @property
     def spans_s(self) -> dict[str, float]:
-        """Part of the training, such as evaluations -> its seconds until the target was reached.
+        """Part of the training, such as evaluations -> the seconds that it took until the target was reached.
 
-        Compilation is a part of its own. Empty if the run did not reach the target.
+        Compilation is a separate part. The result is empty if the run did not reach the target.
         """
         if self.training is None or math.isinf(self.seconds):
             return {}
@@ -74,7 +74,7 @@ class Setting:
 
     @property
     def times(self) -> list[float]:
-        """The seconds of each run; inf if it did not reach the target."""
+        """The seconds of each run. inf for a run that did not reach the target."""
         return [run.seconds for run in self.runs]
 
     @property
@@ -84,7 +84,7 @@ class Setting:
 
     @property
     def num_added(self) -> int:
-        """How many seeds a later sweep added, perhaps after a look at the first results."""
+        """The number of seeds that a later sweep added, perhaps after the user saw the first results."""
         sweeps = [run.training.planned_in for run in self.runs if run.training]
         return sum(sweep != sweeps[0] for sweep in sweeps)
 
@@ -92,19 +92,19 @@ class Setting:
     def budget_s(self) -> float:
         """The shortest time after which a run ended without reaching the target.
 
-        If no run ended so, the longest time to the target. If no run reached the target either, inf.
+        If there is no such run, it is the longest time to the target. If no run reached the target either, it is inf.
         """
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
 
     @property
     def median_s(self) -> float:
-        """The median of `times`; may be inf. If the number of runs is even, the larger of the two middle times."""
+        """The median of `times`, which may be inf. If the number of runs is even, it is the larger middle time."""
         return median_high(self.times)
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """The exact 95 % interval of the median; its upper end may be inf. None if there are fewer than six seeds."""
+        """The exact 95 % interval of the median. Its upper end may be inf. None if there are fewer than six seeds."""
         return arrivals.median_interval(self.times)
 
     @property
@@ -113,13 +113,13 @@ class Setting:
         return next(run for run in self.runs if run.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
-        """The median of a column of `cells.csv`; None if it is unknown for half of the runs."""
+        """Returns the median of a column of `cells.csv` over the runs. None if half of the values are unknown."""
         values = [run.process.number(column) for run in self.runs]
         middle = median_high(math.inf if value is None else value for value in values)
         return middle if math.isfinite(middle) else None
 
     def seconds_text(self, seconds: float) -> str:
-        """Seconds as text, such as `12.1`, or `> 41.0` if the run did not reach the target."""
+        """Formats seconds, such as `12.1`. For inf (the target was not reached), returns a bound, such as `> 41.0`."""
         if math.isfinite(seconds):
             return significant(seconds)
         return f"> {significant(self.budget_s)}" if math.isfinite(self.budget_s) else "> any"
@@ -131,9 +131,9 @@ class Setting:
 
     @property
     def interval_text(self) -> str:
-        """The interval as text, such as `9.80 to 14.0`, or `9.80 to > 41.0`.
+        """The interval of the median as text, such as `9.80 to 14.0`, or `9.80 to > 41.0`.
 
-        Empty if there are too few seeds, or if no run reached the target.
+        Empty if there are fewer than six seeds, or if no run reached the target.
         """
         return " to ".join(map(self.seconds_text, self.interval)) if self.interval and self.num_arrived else ""
 
@@ -148,7 +148,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:
-    """The second setting's time to the target divided by the first's, and how sure this ratio is."""
+    """The second setting's time to the target divided by the first setting's time, and how sure this ratio is."""
 
     second: Setting
     found: arrivals.ArrivalRatio  # the second setting's times divided by the first's
@@ -157,17 +157,17 @@ class Lead:
 
     @property
     def ratio_text(self) -> str:
-        """The ratio in words, such as `1.31 times as fast`. If too few runs reached the target, it has no number."""
+        """The ratio in words, such as `1.31 times as fast`. If too few runs reached the target, it is `faster`."""
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
     def text(self) -> str:
-        """The ratio with the second setting, such as `1.31 times as fast as bf16 b32`."""
+        """The ratio and the name of the second setting, such as `1.31 times as fast as bf16 b32`."""
         return f"{self.ratio_text} {'than' if self.found.ratio is None else 'as'} {self.second.name}"
 
     @property
     def how_sure(self) -> str:
-        """How sure the ratio is, such as `1.12 to 1.52; likely: fewer than 6 seeds`; without bounds if unknown."""
+        """How sure the ratio is, such as `1.12 to 1.52; likely: fewer than 6 seeds`. Unknown bounds are left out."""
         low, high = self.found.low, self.found.high
         how = f"{self.word}: {self.why}" if self.why else self.word.value
         if low is None:
@@ -187,19 +187,19 @@ class TargetAnswer:
 
     @property
     def fastest(self) -> Setting | None:
-        """The fastest setting that counts; None if no run reached the target."""
+        """The fastest setting that is not refused. None if no run of such a setting reached the target."""
         first = self.settings[0]
         return None if first.refused or not first.num_arrived else first
 
     @cached_property
     def leads(self) -> list[Lead]:
-        """The fastest setting compared with each other setting that counts, in the order of `settings`."""
+        """Compares the fastest setting with every other setting that is not refused, in the order of `settings`."""
         first = self.fastest
         return [_lead(first, setting) for setting in self.settings[1:] if first and not setting.refused]
 
     @property
     def sentence(self) -> str:
-        """A sentence: the fastest setting, its lead, how sure this lead is, and why other settings do not count."""
+        """A sentence that names the fastest setting, its lead, how sure the lead is, and why settings are refused."""
         parts = []
         first = self.fastest
         if first is None:
@@ -219,7 +219,7 @@ class TargetAnswer:
 
     @property
     def brief(self) -> str:
-        """The sentence without intervals, seeds and reasons. If no run reached the target, the whole sentence."""
+        """The sentence without intervals, seeds and reasons. If no run reached the target, it is not shortened."""
         if self.fastest is None:
             return self.sentence
         leads = [f"{lead.text} ({lead.word})" for lead in self.leads[:1]]
@@ -227,7 +227,7 @@ class TargetAnswer:
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
-    """An answer for each network, data set and target, on each machine with its packages."""
+    """Returns an answer for each combination of network, data set, target, machine and packages."""
     made = []
     for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), _plain):
         settings = list(_settings(group, of_work))
@@ -239,7 +239,7 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
 
 
 def _plain(cell: Cell) -> Cell:
-    """The cell without its learning rate. Cells that are compared with each other are then equal."""
+    """Returns the cell without its learning rate, in which compared cells may differ."""
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
@@ -260,9 +260,9 @@ def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
-    """The runs of a setting, and why it can't be the fastest; empty if it can.
+    """Returns the runs of a setting, and the reason why it can't be the fastest. The reason is empty if it can.
 
-    If the runs have a fixed length, their mean must reach the target.
+    If the runs have a fixed length, the mean of their last evaluations must surely be beyond the target.
     """
     runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
@@ -283,7 +283,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares the seeds that both settings have, since only these ran interleaved."""
+    """Compares two settings by the seeds that both have, because only these runs were interleaved."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]

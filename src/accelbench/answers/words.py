@@ -1,4 +1,4 @@
-"""Words for a cell's workload and settings. Every surface shows the same words."""
+"""Words for a cell's workload and settings. All reports and interfaces show the same words."""
 
 import re
 from collections.abc import Iterable
@@ -25,13 +25,13 @@ DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xl
 
 
 def model_text(process: Process) -> str:
-    """The model's name, with its arguments unless conf/ fixes them, as it does for accelbench's own networks."""
+    """Returns the model's name and arguments. For accelbench's own networks, it is only the name."""
     arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 
 
 def data_text(process: Process) -> str:
-    """The data, the input's shape, and an unusual pipeline or protocol."""
+    """Names the data and the input's shape, and the pipeline and the protocol if they are unusual."""
     row, cell = process.row, process.cell
     data = str(row["data"]) + (f" ({cell.model.batch.rpartition('.')[2]})" if cell.model.batch else "")
     if row["stand_in"]:
@@ -41,7 +41,7 @@ def data_text(process: Process) -> str:
 
 
 def feeding_text(process: Process) -> str:
-    """An unusual pipeline or protocol, such as `jpeg flip fit`; else empty."""
+    """Names the pipeline and the protocol if they are unusual, such as `jpeg flip fit`. Empty if neither is."""
     cell = process.cell
     words = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
     if cell.data.pipeline != vocab.Pipeline.array:
@@ -64,7 +64,7 @@ def workload_text(process: Process) -> str:
 
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
-    """`measured_key` -> the name of the cell's environment, such as `torch 2.9.1`; empty if there is only one."""
+    """Returns `measured_key` -> the environment's name, such as `torch 2.9.1`. It is empty if there is only one."""
     environments = {
         process.measured_key: (process.cell.python, process.record.environment)
         for process in processes
@@ -74,10 +74,9 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 
 
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """A cell's engine if there are several, and its options, such as `pytorch, channels_last`.
+    """Names a cell's engine and options, such as `pytorch, channels_last`. Names PyTorch only if `has_engines`.
 
-    `environment` is the name of the cell's Python environment, if there are several. If it is None, the environment's
-    folder is named.
+    `environment` is the name of the cell's Python environment. If it is None, the environment's folder is named.
     """
     row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
@@ -85,15 +84,15 @@ def choice_text(process: Process, *, has_engines: bool, environment: str | None 
 
 
 def short_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
+    """Names a cell's settings, such as `cpu bf16 b32, channels_last`. `choice_text` explains the arguments."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
     return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines, environment=environment)]))
 
 
 def setting_name(process: Process, *, beside: Process, environment: str | None = None) -> str:
-    """Engine, precision and options, such as `OpenVINO int8, freeze`.
+    """Names a cell's engine, precision and options, such as `OpenVINO int8, freeze`.
 
-    If `beside` ran on another device, the device is added. `choice_text` explains `environment`.
+    Names its device if `beside` ran on a different device. `choice_text` explains `environment`.
     """
     row = process.row | ({"python": environment} if environment else {})
     cell = process.cell
@@ -103,12 +102,12 @@ def setting_name(process: Process, *, beside: Process, environment: str | None =
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:
-    """Units per sample, and the unit of the cell's speed, such as `(32, "tokens/s")`."""
+    """Returns (number of units in a sample, unit of the cell's speed), such as `(32, "tokens/s")`."""
     return (cell.generate.new_tokens, "tokens/s") if cell.mode == vocab.Mode.generate else (1, "samples/s")
 
 
 def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
-    """The speed of a cell in its unit, such as `401 samples/s`; of several speeds, `13.5 to 14.5 samples/s`."""
+    """Formats a speed of a cell, such as `401 samples/s`, or several, such as `13.5 to 14.5 samples/s`."""
     size, unit = speed_unit(cell)
     if all(rate is None for rate in rates):
         return UNKNOWN
@@ -134,9 +133,9 @@ def token_times(row: Row) -> str:
 
 
 def options_text(row: Row) -> str | None:
-    """The options in a row of `cells.csv` that are on, such as `channels_last + compile`; None if all are off.
+    """Names the options in a row of `cells.csv` that are on, such as `channels_last + compile`. None if all are off.
 
-    Several devices and another engine than PyTorch count as options.
+    It also names several devices, a number of threads, a Python environment, and any engine except PyTorch.
     """
     enabled = [switches_text(row)]
     if row["scaling"] is not None:
@@ -152,7 +151,7 @@ def options_text(row: Row) -> str | None:
 
 
 def switches_text(row: Row) -> str:
-    """The options of `schema.cell.Options` that are on; empty if all are off."""
+    """Names the options of `schema.cell.Options` that are on. Empty if all are off."""
     enabled = [name for name in FLAGS if row[name]]
     if row["allocator"] != vocab.Allocator.default:
         enabled.append(str(row["allocator"]))
@@ -174,7 +173,7 @@ def engine_text(row: Row) -> str:
 
 
 def setting_words(cell: Cell, label: str) -> list[str]:
-    """The engine, the device, the precision, the batch, and all other words of the label but model and mode."""
+    """Returns the label's words without model and mode: engine, device, precision, batch, then all other words."""
     engine = cell.engine.value
     batch = f"b{cell.batch_size}"
     before, _, others = label.partition(f"-{cell.precision}-{batch}-{cell.mode}")

@@ -1,6 +1,6 @@
-"""A bundle: a zip file with the records of a folder and the tables made from them. Equal content gives equal bytes.
+"""A bundle is a zip file with the records of a folder and their tables. Equal records give equal bytes.
 
-`SHA256SUMS` lists each file with its SHA-256; `sha256sum -c` can check it.
+Its file `SHA256SUMS` lists the SHA-256 of all other files. `sha256sum -c` can check them.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
     Args:
         folder: folder of the records.
         sweeps: the sweeps that were read from it.
-        also: name in the bundle -> path of a further file.
+        also: additional files: name in the bundle -> path.
 
     Raises OSError: `out` can't be written. Raises UserError: `out` exists, or a record or another file can't be read.
     """
@@ -67,7 +67,7 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
 
 
 def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]]:
-    """Yields the name in the bundle and the path of each file: files of the sweeps and of sweeps that confirm them."""
+    """Yields (name in the bundle, path) for each file of the sweeps, and of later sweeps that confirm their answers."""
     # Left out: records that the report does not show, for example records of earlier plans.
     processes = [process for sweep in sweeps for process in sweep.processes]
     records = [process.path for process in processes if process.path and process.record]

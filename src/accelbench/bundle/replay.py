@@ -1,4 +1,4 @@
-"""Measures again what a bundle claims: compares each claimed pair of cells as `compare --run` does."""
+"""Checks the claims of a bundle on this machine: measures and compares both cells of a claim, like `compare --run`."""
 
 import math
 import random
@@ -35,12 +35,12 @@ from accelbench.sweep.interleaved import shuffled_runs
 
 LONGEST = 0.1  # maximum duration of a process, as a share of the budget
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
-MAX_NAMED = 3  # claims that are named for one reason why they are not measured
+MAX_NAMED = 3  # for each reason why claims are not measured: the largest number of claims that are named
 HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "not measured"
 
 
 class Claim(NamedTuple):
-    """A claim about two cells: the ratio of the first cell's speed to the second cell's speed."""
+    """The claimed ratio of two cells: the first cell's speed divided by the second cell's speed."""
 
     what: str
     cells: tuple[Cell, Cell]
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
 
 def key_of(cell: Cell) -> str:
-    """A text that is equal for all processes of one cell with one seed."""
+    """Returns a text that is equal for the processes of a cell that have the same seed."""
     return replace(cell, repeat=0).id
 
 
@@ -60,7 +60,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         budget_s: maximum duration in seconds.
         trusts: whether cells may call code that they name.
 
-    Returns: the exit status: 1 if a claim does not hold, or if no claim could be decided.
+    Returns the exit status. It is 1 if a claim does not hold, or if no claim holds.
 
     Raises UserError: there is no such bundle, or something in it is wrong.
     """
@@ -100,7 +100,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """The claims of a bundle: first the largest gain of each group over its reference, then the second largest."""
+    """Returns the claims of a bundle: first the largest gain of every group, then the second largest gains, etc."""
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
@@ -118,7 +118,7 @@ def _claims(group: Group) -> Iterator[Claim]:
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
-    """Why a cell is not measured here. None if it is measured."""
+    """Returns the reason why a cell can't be measured here, or None."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
     for name, num in (("threads", cell.threads), ("server.workers", cell.num_instances)):
@@ -139,9 +139,9 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 def _measured(
     claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
 ) -> tuple[str, str, str]:
-    """Compares both cells as `compare --run` does.
+    """Measures and compares the two cells of a claim, like `compare --run`.
 
-    Returns the finding, the ratio on this machine, and the reason if there is no ratio.
+    Returns the finding, the ratio on this machine, and the reason why there is no ratio (empty if there is one).
     """
     limit_s = max(1.0, math.ceil(LONGEST * budget_s))
     first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)

@@ -1,4 +1,4 @@
-"""Checks a bundle: whether it is whole, and whether its tables follow from its records."""
+"""Checks that a bundle is complete, and that its tables follow from its records."""
 
 import csv
 import hashlib
@@ -26,7 +26,7 @@ NOT_SHOWN = (
 
 @dataclass
 class Verified:
-    """The result of a check: sentences about correct parts (`shown`), about problems, and notes for the reader."""
+    """The result of a check: sentences about what is right (`shown`), about problems, and other notes."""
 
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ def verify(path: Path) -> Verified:
 
 
 def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
-    """Writes the files below `place`. Returns the tables: name -> text."""
+    """Unpacks the files into the folder `place`. Returns the tables: name -> text."""
     names = archive.names()
     if SUMS not in names or not any(name.startswith(f"{RESULTS}/") for name in names):
         raise UserError(f"{archive.path}: not a bundle of accelbench: it has no {SUMS}, or no {RESULTS}/")
@@ -91,7 +91,7 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
 
 
 def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
-    """Compares a published table (`theirs`) with the one that follows from the records (`ours`)."""
+    """Compares the bundle's table (`theirs`) with the table that is computed from its records (`ours`)."""
     try:
         rows, published = (list(csv.DictReader(io.StringIO(text))) for text in (ours, theirs))
     except csv.Error as error:

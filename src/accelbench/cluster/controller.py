@@ -1,12 +1,12 @@
-"""A sweep whose cells are measured by the jobs of a cluster.
+"""Measures the cells of a sweep in the jobs of a cluster.
 
 The controller divides the cells among jobs, shows records as they arrive, and collects them in the sweep's folder. It
 measures nothing. Each node decides which cells can't run there, because it may have devices that this machine lacks.
 
-The controller and its jobs share a folder on the shared file system. Only its owner can read it. It contains:
+The controller and its jobs share a folder on the shared file system. Only its owner can read the folder. It contains:
 
     .accelbench/runs/mine/<round>/part-<n>.json        the cells of a job
-    .accelbench/runs/mine/<round>/part-<n>/finished/   records that the job has finished; work/ has unfinished ones
+    .accelbench/runs/mine/<round>/part-<n>/finished/   finished records of the job; unfinished ones are in work/
     .accelbench/runs/mine/<round>/part-<n>.problem     why the job could not continue
     .accelbench/runs/mine/<round>/jobs.json            the jobs
 """
@@ -48,7 +48,7 @@ POLL_S = 5.0
 
 @dataclass(frozen=True)
 class Need:
-    """The devices that a cell needs on its node. Cells of devices that share a CPU need one `cpu`."""
+    """The devices that a cell needs on its node. If its devices are parts of one CPU, it needs one `cpu`."""
 
     device: Device
     num: int
@@ -62,7 +62,7 @@ class Need:
 
 
 class ClusterEngine(ABC):
-    """A scheduler with the user's settings for it. Each method may raise a UserError with the reason."""
+    """A scheduler and the user's settings for it. If a method fails, it raises a UserError with the reason."""
 
     name: str  # name in messages
     num_jobs: int  # maximum number of jobs for a group of cells
@@ -73,14 +73,14 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Job -> its state, for each job that may still measure. Includes other jobs with the name `job_name`."""
+        """Returns job -> state for the jobs that may still measure: any of `jobs`, and any with the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
         """Ends the jobs."""
 
     def last_words(self, spread: Path, job: str) -> str:
-        """The reason why a job ended, from its log, and the path of the log. Empty if the log has no reason.
+        """Returns the reason in a job's log why it ended, and the path of the log. Empty if the log has no reason.
 
         `spread`: the folder of the job's round.
         """
@@ -91,7 +91,7 @@ class ClusterEngine(ABC):
 
 
 def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
-    """Divides cells among at most `num` jobs. If there are enough repeats, all cells of a repeat go to one job."""
+    """Divides cells among at most `num` jobs. With enough repeats, all cells of a repeat go to the same job."""
     repeats = list(dict.fromkeys(cell.repeat for cell in cells))
     parts: list[list[Cell]] = [[] for _ in range(min(num, len(cells)))]
     for number, cell in enumerate(cells):
@@ -101,7 +101,7 @@ def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
 
 
 def shared_folder(place: Workplace, folder: Path) -> Path:
-    """The folder that the controller of the sweep in `folder` shares with its jobs. runs/ may be a link."""
+    """Returns the folder that the controller shares with its jobs. `folder`: of the sweep. runs/ may be a link."""
     real = resolved(folder)
     for name in RECORD_FOLDERS:
         if real.is_relative_to(parent := resolved(place.root / name)):
@@ -111,7 +111,7 @@ def shared_folder(place: Workplace, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Round:
-    """The folder of the jobs that one start of a sweep has submitted."""
+    """The jobs that one start of a sweep has submitted, and their folder."""
 
     folder: Path
 
@@ -129,11 +129,11 @@ class Round:
         return []
 
     def records(self) -> set[Path]:
-        """The files of the records that the round's jobs have finished."""
+        """Returns the files of all finished records of the round's jobs."""
         return {path for part in self.parts() for path in finished(part).glob(RECORDS)}
 
     def unfinished_jobs(self) -> list[str]:
-        """The jobs that have unfinished cells, in the order in which they were submitted."""
+        """Returns the jobs that have unfinished cells, in the order in which the jobs were submitted."""
         parts = [self.folder / f"part-{number}.json" for number in range(len(self.parts()))]
         num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in parts]
         return [job for job, num in zip(self.jobs(), num_left, strict=False) if num]
@@ -148,7 +148,7 @@ class Controller:
         self._is_merged = True  # whether the sweep's folder has all files of the jobs
 
     def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-        """Measures each cell that has no record. Returns the records of all cells that have one. Raises BusyError."""
+        """Measures the cells without a record. Returns all records, also those of earlier starts. Raises BusyError."""
         self.context, self.ready, self.delivery = context, ready, delivery
         self.folder = shared_folder(context.place, context.folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class Controller:
         return last if last and self._states(last) else None
 
     def _submit(self, todo: Sequence[Cell]) -> Round:
-        """Submits jobs for the cells, and writes each to disk at once. If one can't be submitted, all are cancelled."""
+        """Submits jobs for the cells, and writes each job's name to disk at once. If a job is refused, cancels all."""
         self._forget_round()  # none of its jobs runs, and its records were collected
         new = Round(self.folder / f"round-{secrets.token_hex(4)}")
         new.folder.mkdir(mode=0o700)
@@ -223,7 +223,7 @@ class Controller:
         return new
 
     def _cancel(self, spread: Round) -> None:
-        """Ends the jobs of the round, including those that were not written to disk. Prints a failure."""
+        """Cancels the jobs of the round, including jobs that were not written to disk. If that fails, says so."""
         try:
             self.engine.cancel(list(dict.fromkeys([*spread.jobs(), *self._states(spread)])))
         except UserError as error:
@@ -243,7 +243,7 @@ class Controller:
             self._problems = listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
     def _wait(self, spread: Round) -> None:
-        """Waits until no job of the round runs or will run. Delivers records as they arrive."""
+        """Waits until all jobs of the round have ended. Delivers each record when it arrives."""
         collected = {path.name for path in self.context.folder.glob(RECORDS)}
         shown_before = {path for path in spread.records() if path.name in collected}
         wanted = {cell_id for path in spread.parts() for cell_id in read_json(path)["labels"]}
@@ -267,8 +267,8 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
-        """Collects finished records in the sweep's folder and writes a plan. Returns cell id -> valid record."""
-        # Other records are moved away, since new ones will have their names.
+        """Merges finished records into the sweep's folder, and writes a plan. Returns cell id -> valid record."""
+        # Records that are not valid are moved away, because new records will have the same names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
@@ -299,7 +299,7 @@ class Controller:
         return done
 
     def _is_of_today(self, record: Record) -> bool:
-        """Whether the record would have the same identity on its node with the present code and data."""
+        """Is true if a new run on the record's node would have the record's identity: code and data are the same."""
         here = self.ready.fingerprints[record.cell.engine]
         there = record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}

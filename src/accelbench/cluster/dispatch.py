@@ -1,4 +1,4 @@
-"""Measures a sweep on this machine or in the jobs of a cluster, as its setting `executor` asks."""
+"""Measures a sweep on this machine or in the jobs of a cluster. The setting `executor` decides where."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def run(
     hosts: Hosts,
     show: Callable[[SweepResult], None] | None = None,
 ) -> SweepResult:
-    """Runs the cells of each data set, as `sweep.run.run` does. If `options` name a cluster, its jobs measure them.
+    """Does the same as `sweep.run.run`. But if `options` name a cluster, jobs of the cluster measure the cells.
 
     Raises UserError: some cells have no record.
     """
@@ -47,7 +47,7 @@ def run(
 
 
 def engine_of(executor: ExecutorConfig) -> ClusterEngine | None:
-    """The engine of the cluster that the user has chosen; None for this machine.
+    """Returns the engine of the cluster that the user has chosen, or None for this machine.
 
     Raises UserError: its package is not installed, or the cluster does not answer.
     """

@@ -1,4 +1,4 @@
-"""A job of a cluster measures its part of a sweep on its node. A requeued job continues after its finished cells."""
+"""A job of a cluster. It measures its part of a sweep on its node. If it is requeued, it skips the finished cells."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ PROBLEM = ".problem"  # suffix of the file with the reason why a job could not c
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The input of a job, kept as JSON. Each cell is in one job only."""
+    """The input of a job, as a JSON file. Each cell is in only one job."""
 
     sweep_id: str
     project: str  # current folder of the controller, from which the job finds the project
@@ -41,7 +41,7 @@ class Part:
 
 
 def finished(part: Path) -> Path:
-    """The folder of the records that the job of a part has finished."""
+    """Returns the folder of the finished records of a part's job."""
     return part.with_suffix("") / "finished"
 
 

@@ -26,7 +26,7 @@ THREADS = "OMP_NUM_THREADS"  # Ray sets this variable to the CPUs of a task; wit
 
 
 class RayEngine(ClusterEngine):
-    """Starts tasks that take a whole node. If a node is lost, Ray repeats its task. Tasks end with their controller."""
+    """Starts tasks that take whole nodes. If a node is lost, Ray repeats its task. Tasks end with the controller."""
 
     name = "Ray"
 
@@ -84,7 +84,7 @@ class RayEngine(ClusterEngine):
 
 
 def _start_on_loopback() -> None:
-    """Starts Ray on the loopback address only, without its dashboard, which would run jobs of any user."""
+    """Starts Ray on the loopback address only. Ray's dashboard is not started, as it would run jobs of any user."""
     ray.init(address=LOCAL, include_dashboard=False, **QUIET)
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()

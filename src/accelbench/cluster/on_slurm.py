@@ -27,7 +27,7 @@ PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
 class SlurmEngine(ClusterEngine):
-    """Submits jobs that have a node to themselves. If a node is lost, Slurm requeues its job."""
+    """Submits jobs that do not share their node. If a node is lost, Slurm requeues its job."""
 
     name = "Slurm"
 
@@ -60,9 +60,9 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, the state of each of `jobs` is `UNKNOWN`.
+        """See the base class. If Slurm does not answer, the result says that all `jobs` are in the state `UNKNOWN`.
 
-        If `jobs` is empty, the state of `job_name` is `UNKNOWN`.
+        If Slurm does not answer and `jobs` is empty, it says this of `job_name`.
         """
         # squeue lists all jobs of the user. With job numbers, it would list none if it has forgotten one of them.
         command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
@@ -98,7 +98,7 @@ class SlurmEngine(ClusterEngine):
 class SlurmPart(submitit.helpers.Checkpointable):
     """The object that submitit pickles. It runs a part of a sweep.
 
-    Its job is requeued at the time limit, and if it is preempted.
+    Slurm requeues its job when the job reaches its time limit, and when it is preempted.
     """
 
     def __call__(self, path: str) -> None:

@@ -50,7 +50,7 @@ class Encoded:
 def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
     """Opens a .npy file of uint8 for rows of the shape `shape`.
 
-    The caller writes the bytes of one row after another. So the rows need not fit into memory together.
+    The caller writes the rows as bytes, one after another. So all rows together may be larger than the memory.
     """
     with path.open("wb") as file:
         start = _write_head(file, (0, *shape))
@@ -67,24 +67,24 @@ def _write_head(file: BinaryIO, shape: tuple[int, ...]) -> int:
 
 
 def label_type(num_classes: int) -> type[np.integer[Any]]:
-    """The type of labels: uint8, or int64 for more than 256 classes."""
+    """Returns the type of labels: uint8, or int64 if there are more than 256 classes."""
     return np.uint8 if num_classes <= 256 else np.int64
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:
-    """The file of an array of a split. `kind`: `images`, `labels`, `encoded` or `ends` (see `Encoded`)."""
+    """Returns the file of an array of a split. `kind`: `images`, `labels`, `encoded` or `ends` (see `Encoded`)."""
     return folder / f"{split}_{kind}.npy"
 
 
 def how_to_prepare(folder: Path) -> str:
-    """The end of a message: how to prepare the data set of `folder` again."""
+    """Says how to prepare the data set in `folder` again. The text is the end of a message."""
     removed = f"remove {folder}: the next run prepares it again"
     return removed if project_folder() is None else f"prepare it with: dvc repro data@{folder.name}"
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """A context for reading a file. Turns an error into a DataError that names the file and what the user can do."""
+    """Turns an error while a file is read into a DataError. It names the file, and says what the user can do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -94,7 +94,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
-    """Maps a split, or its first `num` images, into memory. If the arrays are changed, the files stay unchanged.
+    """Maps a split, or its first `num` images, into memory. Changes of the arrays do not change the files.
 
     Raises DataError: the split is not readable. Raises UnsupportedError: the split has fewer than `num` images.
     """
@@ -108,7 +108,7 @@ def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
 def load_encoded(folder: Path, split: str) -> Encoded:
     """Maps the picture files of a split into memory. Raises UnsupportedError: the data set has only decoded arrays."""
     if not array_path(folder, split, "encoded").exists():
-        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
+        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} has only decoded arrays; use data.pipeline=array")
     ends = _map(folder, split, "ends").astype(np.int64)
     return Encoded(_map(folder, split, "encoded"), ends, _map(folder, split, "labels"))
 
@@ -127,12 +127,12 @@ def _map(folder: Path, split: str, kind: str) -> NDArray[np.uint8]:
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """The digest of a manifest without its entries `digest` and `source`. Equal data may have several sources."""
+    """Computes the digest of a manifest without `digest` and `source`, because equal data may have several sources."""
     return digest({key: value for key, value in manifest.items() if key not in ("digest", "source")})
 
 
 def read_manifest(folder: Path) -> Data:
-    """The description of the data set in `folder` for records. For random images, the folder need not exist.
+    """Returns the description that records have of the data set in `folder`. For random images, no folder is needed.
 
     Raises DataError: the manifest is missing or was altered.
     """
@@ -165,7 +165,7 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 
 def read_classes(folder: Path) -> list[str]:
-    """The names of the classes, in the order of their labels. Empty for random images."""
+    """Returns the names of the classes in the order of their labels. Empty for random images."""
     return list(_counts(folder).get("train", ()))
 
 

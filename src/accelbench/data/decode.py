@@ -26,7 +26,7 @@ def decode(content: bytes, side: int) -> NDArray[np.uint8]:
 
     Returns: uint8, side x side x 3.
 
-    Raises DataError: `content` is no picture, or only a part of one.
+    Raises DataError: `content` is not a picture, or the picture is incomplete.
     """
     if not content:
         raise DataError("empty")

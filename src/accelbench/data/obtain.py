@@ -1,4 +1,4 @@
-"""Obtains a data set from the user's files, else from a download, else draws a stand-in that is marked as such."""
+"""Obtains a data set from the user's files, else from a download. If that fails, draws a stand-in, marked as such."""
 
 import hashlib
 import importlib
@@ -105,7 +105,7 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet(DataSet):
-    """A data set of original files. They are the user's files, else downloaded files, else a stand-in."""
+    """A data set that is read from the user's files, else from downloaded files. If that fails, it is a stand-in."""
 
     title: str  # name in messages
     home: str
@@ -120,7 +120,7 @@ class FileSet(DataSet):
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays. With `auto`, they come from files in `home`, else from a download, else the stand-in."""
+        """Writes the arrays. `auto` reads them from files in `home`, else from a download, else draws the stand-in."""
         if source not in ("auto", "download"):
             is_private = source.startswith(("/", "~"))  # the manifest then has only the file's name
             shown = Path(source).name if is_private else source
@@ -146,24 +146,24 @@ class FileSet(DataSet):
         title = f"{self.title}, {how}"
         if obtained.part:
             title = f"{obtained.part} of {title}"
-            obtained = replace(obtained, stand_in_reason="max_images asks for a part of the set")
+            obtained = replace(obtained, stand_in_reason="max_images selects only a part of the data set")
         return replace(obtained, classes=self.classes, source=title)
 
 
 def names() -> list[str]:
-    """The names of the data sets. Each set is one module of `accelbench.data.sets`; no module is imported."""
+    """Returns the names of the data sets, which are the modules of `accelbench.data.sets`. Imports none of them."""
     return sorted(module.name for module in pkgutil.iter_modules(sets.__path__))
 
 
 def find(name: str) -> DataSet:
-    """The data set of the module `name`. Raises UnknownChoiceError: there is no such module."""
+    """Returns the data set of the module `name`. Raises UnknownChoiceError: there is no such module."""
     if name not in names():
         raise UnknownChoiceError("data", name, names())
     return cast(DataSet, importlib.import_module(f"{sets.__name__}.{name}").DATA_SET)
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """The source of a data set and the result of `listed`. If either changes, DVC prepares the data set again."""
+    """Returns a data set's source and the result of `listed`. If one of them changes, DVC prepares the set again."""
     home = find(name).home
     # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():
@@ -172,11 +172,11 @@ def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
 
 
 def listed(place: Path, source: str, flag: str) -> dict[str, Any]:
-    """The number of files at `place`, and a digest of their names, sizes and times of change.
+    """Returns the number of files at `place`, and a digest of their names, sizes and times of change.
 
-    Contents are checked when the files are read. `source`: the place, as the user wrote it.
+    The contents are only checked when the files are read. `source` is the place as the user wrote it.
 
-    Raises UserError: the files can't be listed; the message begins with `flag`.
+    Raises UserError: the files can't be listed. The message begins with `flag`.
     """
     files = []
     try:

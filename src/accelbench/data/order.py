@@ -19,14 +19,14 @@ MAX_RANDOM_BYTES = 512 << 20
 
 
 def num_drawn_ahead(num_bytes: int) -> int:
-    """How many random batches are drawn ahead, if a batch has `num_bytes`."""
+    """Returns how many random batches of `num_bytes` each are drawn ahead."""
     return max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
 
 
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
-    """Divides the indices of `num` samples into a part to train on and a part to evaluate on. Each part is ascending.
+    """Divides the indices of `num` samples into those to train on and those to evaluate on. Both parts are ascending.
 
-    The division is the same for all seeds and settings. Otherwise, two settings would aim at different targets.
+    The parts are the same for all seeds and settings. Otherwise, two settings would aim at different targets.
 
     Args:
         share: the share of the samples to evaluate on.
@@ -44,18 +44,18 @@ def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
 
 
 class Order:
-    """Batches, as indices of samples.
+    """Yields batches, as indices of samples.
 
     An iterator makes one pass over the data. If `endless` is true, it makes one pass after another. If `shuffle` is
     true, each pass has a new order, which depends only on `seed` and on the number of the pass.
 
     Args:
         num: number of samples.
-        last: what to do with a short last batch of a pass. `pad` is for devices that compile each shape anew. With it,
-            the feed later fills the batch up with black images labelled -1. Endless passes drop a short batch.
-        part: (index, number): every batch is divided into `number` equal parts, and only the part `index` is yielded. A
-            short batch that is not divisible by `number` is dropped.
-        among: indices of `num` samples in a larger data set; the batches consist of these.
+        last: what to do with the last batch of a pass if it is short. `pad` is for devices that compile each shape
+            separately: the feed later adds black images labelled -1. If `endless` is true, the batch is dropped.
+        part: (index, number). Every batch is divided into `number` equal parts, and only the part `index` is yielded. A
+            short batch is dropped if it can't be divided by `number`.
+        among: indices of `num` samples in a larger data set. If they are given, the batches are made of these.
 
     Raises UnsupportedError: the data set has fewer samples than a batch.
     """
@@ -93,7 +93,7 @@ class Order:
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass, over all parts, without padding. If endless, the samples of the data set."""
+        """The number of samples in one pass, of all parts, without padding. If `endless` is true, it is `num`."""
         return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
 
     def __iter__(self) -> Iterator[Indices]:
@@ -102,7 +102,7 @@ class Order:
             yield from self.one_epoch()
 
     def epochs(self) -> Iterator[Indices]:
-        """Yields the indices of each pass as one array. Iterating over the object gives the same indices in batches."""
+        """Yields the indices of each pass as one array. Iterating over the object yields them in batches."""
         yield np.concatenate(list(self.one_epoch()))
         while self.endless:
             yield np.concatenate(list(self.one_epoch()))

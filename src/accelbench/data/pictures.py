@@ -48,7 +48,7 @@ class Folder:
     path: Path
 
     def names(self) -> list[str]:
-        """The names of all files and links below the folder. Raises DataError: a folder below it can't be read."""
+        """Returns the names of all files and links below the folder. Raises DataError: a folder can't be read."""
 
         def refuse(error: OSError) -> None:
             raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
@@ -60,7 +60,7 @@ class Folder:
         return [path.relative_to(self.path).as_posix() for path in paths]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file. Raises DataError: it is too large, or not a file. Raises OSError: the disk fails."""
+        """Returns the bytes of a file. Raises DataError: it is too large or no file. Raises OSError: the disk fails."""
         path = self.path / name
         if not path.is_file():
             raise DataError("not a file, but a folder, a device or a link to nothing")
@@ -70,7 +70,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Zip:
-    """The files in a zip archive. They are not unpacked onto the disk, so no name can do harm."""
+    """The files in a zip archive. They are not unpacked onto the disk, so their names can do no harm."""
 
     path: Path
     max_file_bytes: int = MAX_FILE_BYTES
@@ -80,18 +80,18 @@ class Zip:
         return zipfile.ZipFile(self.path)
 
     def names(self) -> list[str]:
-        """The names of the files. Raises DataError: this is no zip archive, or a decompression bomb."""
+        """Returns the names of the files. Raises DataError: this is not a zip archive, or is a decompression bomb."""
         try:
             members = self._archive.infolist()
         except DAMAGED as error:
             raise DataError(f"{self.path.name}: not a readable zip archive ({error})") from error
         num_bytes = sum(member.file_size for member in members)
         if num_bytes > MAX_UNPACKED * self.path.stat().st_size:
-            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, over {MAX_UNPACKED} times its own size")
+            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, above {MAX_UNPACKED} times its size")
         return [member.filename for member in members if not member.is_dir()]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file. Several threads may read. Raises DataError: it is damaged or too large."""
+        """Returns the bytes of a file. Is safe in threads. Raises DataError: the file is damaged or too large."""
         _check_size(self._archive.getinfo(name).file_size, self.max_file_bytes)
         try:
             return self._archive.read(name)
@@ -108,7 +108,7 @@ def _check_size(num_bytes: int, most: int) -> None:
 
 
 def open_source(path: Path) -> Source:
-    """The pictures of a folder or of a zip archive. Raises DataError: `path` is neither."""
+    """Opens a folder or a zip archive of pictures. Raises DataError: `path` is neither."""
     if path.is_dir():
         return Folder(path)
     if not path.is_file():
@@ -133,9 +133,9 @@ Layout = tuple[list[str], list[Picture], dict[str, str]]
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     """Finds the pictures of each class, and their splits if there are folders for training and testing.
 
-    If `classes` are given, the nearest folder with the name of a class (`Cat`, `cats`) decides the class of a picture,
-    else the beginning of the file's name (`cat.0.jpg`). If `classes` is None, each folder is a class. The folders of
-    classes are directly in the source, or in its folders for training and testing.
+    If `classes` are given, the nearest folder that is named after a class (`Cat`, `cats`) decides the class of a
+    picture. If there is none, the beginning of the file's name (`cat.0.jpg`) decides. If `classes` is None, each folder
+    is a class. These folders are directly in the source, or in its folders for training and testing.
 
     Raises DataError: there are fewer than two classes.
     """
@@ -189,10 +189,10 @@ def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
 
 
 def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
-    """Divides pictures into training and test set: the same share of each class, in a seeded random order.
+    """Divides pictures at random into training and test set. Of each class, the test set gets the same share.
 
-    If the path of a picture names a split, the picture stays in this split. The result depends on the names, not on the
-    order of `pictures`.
+    If the path of a picture names a split, the picture stays in this split. The result does not depend on the order of
+    `pictures`, and is the same for the same names and seed.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
@@ -209,15 +209,15 @@ def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Pict
 
 
 def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
-    """Converts the pictures of `source` into arrays in `folder`. Many pictures need no more memory than few.
+    """Converts the pictures of `source` into arrays in `folder`. Does not need more memory for more pictures.
 
     `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg`, it also gets the bytes of the picture
     files (`Encoded`).
 
     Args:
-        classes: names in lower case and singular, in the order of their labels; None: the folders' names.
+        classes: names in lower case and singular, in the order of their labels. None means the names of the folders.
         side: height and width of the images.
-        max_images: number of pictures to use, in random order, with the same share of each split; 0: all pictures.
+        max_images: how many pictures are used. They are chosen at random, the same share of each split. 0 means all.
 
     Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
     """
@@ -250,14 +250,14 @@ def _write(
     side: int,
     names: dict[bytes, str],
 ) -> None:
-    """Writes the good pictures of a split. In each refused picture, notes the reason, such as being a copy.
+    """Writes the pictures of a split that are not refused. In the refused pictures, notes the reason.
 
-    `names`: digest of a file -> name of the first picture with this digest. Copies are refused, because with a copy in
-    each split, training pictures would leak into the test set.
+    `names`: digest of a file -> name of the first picture with this digest. Copies are refused. Otherwise, the training
+    set might contain a copy of a test picture.
     """
 
     def read(picture: Picture) -> tuple[bytes, bytes] | None:
-        """The bytes of the file and of its pixels. Pillow releases the GIL, so there is a thread for each core."""
+        """Returns the bytes of the file and of its pixels. It runs in several threads, as Pillow releases the GIL."""
         try:
             content = source.read(picture.name)
             return content, decode(content, side).tobytes()
@@ -294,7 +294,7 @@ def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[st
     for split, pictures in splits.items():
         labels = {picture.label for picture in pictures}
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
-            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives inside are not read"
+            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
 
 
