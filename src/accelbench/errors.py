@@ -17,8 +17,8 @@ REFUSED = frozenset(
 
 LIKE = 0.66  # a word counts as a misspelling of another if they are at least this similar: about two of three letters
 MAX_WORD = 60  # characters of a word that are compared
-# Lines `ours < others`: our words, and other tools' words for them, in small letters, with `_` for all other signs.
-# A word may have several meanings. A meaning counts if it is among the choices, or if it has a blank, `=` or `-`.
+# Entries `ours<others`: our word and other tools' words for it in lower case, with `_` for all signs. A word of another
+# tool may have several meanings. A meaning is used if it is among the choices, or if it contains a blank, `=` or `-`.
 OTHER_WORDS = """
 gpu<cuda,cuda_0,gpu_0,nvidia,0;
 cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;

@@ -61,7 +61,7 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
         "No other setting with this batch is within 100 ms (p99)" in told
     )
     assert re.search(r"cost of a million .* 1.01", told)
-    assert "Cost of a million samples: cpu at 3.6 an hour (set by the user)." in told
+    assert "Costs are computed from these prices: cpu at 3.6 an hour (set by the user)." in told
     assert "1 cell not counted: p99 is unknown below 662 single steps" in told
     assert main(["report", "--price-per-hour", "3.6"]) == 0
     (table,) = (here / "runs").rglob("cells.csv")

@@ -112,7 +112,7 @@ class Prepared:
         return {**environment, "node": self.node} if self.node else environment
 
     def process(self, cell: Cell, label: str = "") -> Planned:
-        """An additional process of the cell, beside the planned ones."""
+        """Plans one more process of the cell."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
     def changed_file(self, cell: Cell, identity: str) -> Path | None:

@@ -59,7 +59,7 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
 
 
 class CellFacts(Asked):
-    """The facts of a cell on the device of a report."""
+    """The facts that the rules need about a cell and about the device that `report` describes."""
 
     places = {
         **{field.name: f"options.{field.name}" for field in fields(Options)},

@@ -33,7 +33,7 @@ from accelbench.schema.vocab import Device, Status
 END_S = 10.0
 # Seconds that the host waits for the other processes' answers after one process of a cell has failed.
 LATE_S = 1.0
-STACK_S = 0.3  # seconds in which a hung process prints its call stack
+STACK_S = 0.3  # seconds in which a hung process can print its call stack
 LOCALHOST = "127.0.0.1"
 READ_BYTES = 1 << 18  # bytes read from the end of a log; more than is kept, so that no secret is cut before masking
 HUNG_SIZE = 1000  # characters kept of the output of a hung cell; its call stacks are more useful

@@ -55,13 +55,13 @@ def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
     columns = ("cost_per_million_samples", "cost_per_million_requests")
     priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
-    return [f"Cost of a million samples: {', '.join(texts)} (set by the user)."] if texts else []
+    return [f"Costs are computed from these prices: {', '.join(texts)} (set by the user)."] if texts else []
 
 
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
 ) -> float | None:
-    """Returns the joules of the device per sample in the steady state, without idle power. Returns None if unknown.
+    """Returns the device's joules per sample in the steady state, minus its idle power. Returns None if unknown.
 
     If whole epochs ran, the steady state is all epochs except the first, without the pauses between epochs. A CPU's
     counter (RAPL) measures the processor packages, but neither the memory nor the mainboard. A GPU's counter (NVML)
@@ -89,7 +89,7 @@ def joules_within(
     idle_w: Mapping[str, float],
     spans: Iterable[tuple[float, float]],
 ) -> float | None:
-    """Returns the joules of all `spans` together, without idle power. Returns None if unknown.
+    """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown.
 
     A span is the begin and the end of an interval, in seconds since the machine started.
     """

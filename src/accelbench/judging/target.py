@@ -56,7 +56,7 @@ def low_s(training: TargetTraining) -> float:
 
 
 def joules(record: Record, measured: Measurement) -> float | None:
-    """Returns the device's joules until the target, without idle power. Returns None if unknown.
+    """Returns the device's joules until the target, minus its idle power. Returns None if unknown.
 
     The interval begins when the process starts, and ends when the target is reached.
     """

@@ -71,7 +71,7 @@ class Images:
         """Raises UserError if the output of the first step must be logits, but is something else.
 
         Any output is allowed if the network reconstructs images. In training, any output is allowed if the user has set
-        `model.loss`; in inference, if `model.output=any`.
+        `model.loss`. In inference, any output is allowed if `model.output=any`.
         """
         takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
         if not (takes_any or self.task.reconstructs):

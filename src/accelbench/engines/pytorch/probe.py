@@ -165,7 +165,7 @@ def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Returns the bytes per second from pinned host memory to a CUDA GPU, and back. Other devices: (None, None)."""
+    """Returns the bytes per second from pinned host memory to a CUDA GPU, and back. Both are None on other devices."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -176,7 +176,7 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Returns the seconds to launch one operator, or to record it on XLA. The wait for the result does not count.
+    """Returns the seconds to launch one operator, without the wait for its result. XLA only records the operator.
 
     All operators change the same number one after another.
     """

@@ -117,7 +117,7 @@ class Ranks(RankGroup):
         return self.total(torch.tensor(float(holds))) > 0
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Runs as many steps as the first rank announces, again and again. Returns when it announces 0 steps."""
+        """Runs as many steps as the first rank announces, and repeats this until the first rank announces 0 steps."""
         while num_steps := self.begin(0):
             for _ in range(num_steps):
                 step.compute(step.copy_in(step.fetch()))
