@@ -98,7 +98,7 @@ def complaint(words, capsys, project):
         ),
         (
             "optimizer=sgd",
-            "optimizer: takes no value, but has settings of its own: optimizer.scale. Did you mean model.",
+            "optimizer: is a section, which takes no value. Its settings are optimizer.scale. Did you mean model.",
         ),
         ("-m model.input_shape=3,32,32", "model.input_shape: should be a list: 'model.input_shape=[3,32,32]'"),
         ("batch_size=0", "batch_size=0: should be at least 1"),
@@ -117,7 +117,7 @@ def complaint(words, capsys, project):
         ("bets", "bets: unknown command. Did you mean best? Choose from: run, plan,"),
         ("-m batch_size=range(1,1000000)", "batch_size=range(1,1000000): makes more than 10,000 cells"),
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
-        ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
+        ("-m repeats=1,2", "repeats: applies to a whole sweep: give it only one value"),
         ("-m hydra/sweeper=nope seed=0,1", "hydra/sweeper=nope: unknown hydra/sweeper. Choose from: accelbench, basic"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
@@ -205,10 +205,10 @@ def test_a_slip_names_the_words_to_type(words, typed, capsys, own):
 def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):
     (here / "params.yaml").write_text("train: {suites: 3}\n")
     told = complaint(["-m", "suite=mnist_networks"], capsys, here)
-    assert "a project's params.yaml with suites" in told
+    assert "found no params.yaml with suites" in told
     (here / "runs").write_text("theirs")
     assert main(["model=mlp", "tracking=none"]) == 2
-    assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
+    assert "runs: is a file, but should be the folder of the records" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_gone_is_named_and_no_width_hides_what_is_printed(capsys, here, monkeypatch):
@@ -394,7 +394,7 @@ FEW = "data.train_images=97", "data.train_images=97: mnist has only 96 training 
 def test_a_comparison_of_which_one_side_is_skipped_measures_nothing(flags, other, why, faulty, capsys):
     words = f"tracking=none data=mnist out=runs/c{' mode=train' * (not flags)}"
     assert main(["compare", "--run", words, f"{words} {other}", *flags.split()]) == 2 * ("fail-if" in flags)
-    assert f"Can't tell which is faster: B is skipped, so nothing is measured: {why}" in capsys.readouterr().out
+    assert f"Can't tell which is faster. B is skipped, so nothing is measured: {why}" in capsys.readouterr().out
     assert not (faulty / "runs/c").exists()
 
 

@@ -111,4 +111,4 @@ def test_a_launcher_that_runs_cells_side_by_side_is_refused(project, capsys, lau
 
 def test_a_suite_goes_without_a_sweeper_of_someone_elses(project, capsys):
     assert main(["-m", "suite=mnist_networks", "hydra/sweeper=basic"]) == 2
-    assert "hydra/sweeper=basic: chooses values, but a suite lists them" in capsys.readouterr().err
+    assert "hydra/sweeper=basic: can't be combined with suite=" in capsys.readouterr().err

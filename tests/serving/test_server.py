@@ -155,7 +155,7 @@ def test_late_requests_make_the_run_invalid():
     server = Server(rate=100.0, latency_ms=50.0)
     assert list(serving._lateness(due, due + 400_000, server)) == []
     (late,) = serving._lateness(due, due + 600_000, server)
-    assert late.startswith("requests were issued 0.6 ms late (p99), more than 0.5 ms")
+    assert late.startswith("requests were issued 0.6 ms late (p99), above the limit of 0.5 ms")
     assert "should have arrived in" in list(serving._lateness(due, due * 2, server))[1]
     few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
     assert list(serving._lateness(due, few_late, server)) == []

@@ -212,7 +212,7 @@ def test_an_environment_variable_is_no_value_of_a_setting(project, monkeypatch, 
     with pytest.raises(Exception) as raised:  # noqa: PT011
         compose(words)
     told = str(user_error_behind(raised.value))
-    assert told.startswith(f"{setting}: records and reports show the values of settings")
+    assert told.startswith(f"{setting}: records and reports would show")
     assert "q8ZpL2xVw7" not in told + "".join(capsys.readouterr())
 
 

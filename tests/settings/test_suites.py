@@ -93,9 +93,9 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
             {"quick": ["seed=3", "batchsize=3"]},
             "quick, line 2: batchsize=3: unknown setting. Did you mean batch_size=3?",
         ),
-        ({"quick": ["out=runs/a"]}, "quick, line 1: out=runs/a: not in a suite. Choose from: engine, device,"),
-        ({"quick": ["data=random"]}, "quick, line 1: data=random: the suite's `data` names its data set"),
-        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: a suite has no settings of Hydra"),
+        ({"quick": ["out=runs/a"]}, "quick, line 1: out=runs/a: can't be set in a suite. Choose from: engine, device,"),
+        ({"quick": ["data=random"]}, "quick, line 1: data=random: leave it out: the suite's `data` names the data set"),
+        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: a suite can't set Hydra's own settings"),
         ({"quick": ["seed='3"]}, "quick, line 1: seed='3: not readable as words (No closing quotation)"),
     ],
 )
@@ -129,7 +129,7 @@ def test_combinations_are_those_of_hydra():
         (["seed=range(0,1e400)"], "seed=range(0,1e400): makes more than 10,000 cells: name fewer"),
         (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds and a step that is not 0"),
         (["seed=range(5,5)"], "seed=range(5,5): a range without a value"),
-        (["seed=interval(0,5)"], "seed=interval(0,5): an interval needs another hydra/sweeper: list values"),
+        (["seed=interval(0,5)"], "seed=interval(0,5): only some hydra/sweepers can search an interval: list values"),
     ],
 )
 def test_too_many_combinations_are_named_at_once(words, told):

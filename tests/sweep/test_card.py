@@ -69,7 +69,7 @@ def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes()
         "",
         "  ✓ checked: training, outputs   -v: how",
         "  - not observed: precision",
-        "  ! stand-in for mnist: the speed holds, the accuracy does not",
+        "  ! stand-in for mnist: the speed is valid, not the accuracy",
         "  ! an odd layer",
         "  runs/x/y.json",
         "",
@@ -179,6 +179,6 @@ def test_a_disturbed_cell_has_its_rough_speed_and_what_to_do():
     _, *told, _ = lines(card_of(beside.make_record(), waited_s=3.0))
     assert told == [
         "~3,200 samples/s, disturbed: others used 1.2 of 2 cores",
-        "no answer counts such a cell; waited 3 s for a quiet machine",
-        "→ on a machine that is never quiet, ACCELBENCH_BUSY=allowed lets such cells count",
+        "answers leave such a cell out; waited 3 s for a quiet machine",
+        "→ if a machine is never quiet, set ACCELBENCH_BUSY=allowed to use such cells",
     ]

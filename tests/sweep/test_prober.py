@@ -175,7 +175,8 @@ def test_it_is_taken_again_after_the_first_cell_and_in_the_next_sweep(load_count
 
 
 WITHOUT_UNITS = {"fp32": 90e9, "bf16": 15e9, "fp16": 2.4e9, "fp64": 44e9, "int8": 9e9}
-TOLD = "has no units here ({} against 90 GFLOP/s in fp32): expect its cells about {} times slower than fp32's, or more"
+RATES = "has no units on this device ({} against 90 GFLOP/s in fp32)"
+TOLD = f"{RATES}: expect its cells to be at least about {{}} times slower than in fp32"
 BF16, FP16 = f"bf16 {TOLD.format(15, 6)}", f"fp16 {TOLD.format(2.4, 38)}"
 
 

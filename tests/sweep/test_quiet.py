@@ -128,9 +128,9 @@ def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, m
     assert num_runs == 4
     assert machine.slept_s == 30  # how long the cells take is unknown
     assert outcomes(project) == ["disturbed"] * 4
-    assert f"  disturbed: {REASON}; no answer counts such a cell; waited 30 s for a quiet machine." in said
-    assert "  To measure again: the same command with out=runs/test retry=failed; on a machine" in said
-    assert "ACCELBENCH_BUSY=allowed lets such cells count" in said
+    assert f"  disturbed: {REASON}; answers leave such a cell out; waited 30 s for a quiet machine." in said
+    assert "  To measure again: the same command with out=runs/test retry=failed; if a machine" in said
+    assert "set ACCELBENCH_BUSY=allowed to use such cells" in said
     retried, num_runs, _ = loaded(cells, busy=0, retry=Retry.failed)
     assert (num_runs, outcomes(project)) == (4, ["ok"] * 4)
 

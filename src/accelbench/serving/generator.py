@@ -1,8 +1,8 @@
 """The process that issues requests. It issues each request when it is due, without waiting for answers (open loop).
 
 The process runs this file, which imports only the standard library. So it starts in some milliseconds, and no import of
-accelbench can delay a request. For each issued request, the process writes one byte to a pipe. The second argument is
-the pipe's file descriptor.
+accelbench can delay a request. For each issued request, the process writes one byte to a pipe. The pipe's file
+descriptor is the second argument on the command line.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ MAX_TOGETHER = 4096  # most requests that one write issues, so that the first of
 
 
 def main() -> None:
-    """Issues the requests of a file in shared memory. The first argument is its file descriptor.
+    """Issues requests at the times in a file in shared memory. The file's descriptor is the first argument.
 
-    The file has four rows of int64, in nanoseconds of CLOCK_MONOTONIC. The first row has the times when requests are
-    due. This row is complete when standard input has a line. The process writes the times when it has issued the
-    requests into the second row.
+    The file has four rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The first row has the time when each
+    request is due. The process begins when a line arrives on standard input, because the first row is then complete. It
+    writes into the second row when it issued each request.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Serves requests: joins them into batches, lets workers compute the batches, and keeps the times of each request."""
+"""Serves requests: groups them into batches, lets workers compute the batches, and keeps the times of each request."""
 
 import math
 import mmap
@@ -49,8 +49,8 @@ class Service:
 class Served:
     """The raw times of each request, in nanoseconds of CLOCK_MONOTONIC. If something did not happen, its time is -1.
 
-    With `protocol=multi_stream`, they are the times of queries instead of requests. If the run ended early, requests
-    without an answer are left out, unless they had waited for longer than the latency limit.
+    With `protocol=multi_stream`, the times belong to queries, not to requests. If the run ended early, a request
+    without an answer is left out, unless it had waited for longer than the latency limit.
     """
 
     due: Times
@@ -69,10 +69,11 @@ class Served:
 
 
 def serve(service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf) -> Served:
-    """Serves requests by `protocol`; see docs/serving.md. Ends at the latest when `time.perf_counter()` is `until_s`.
+    """Serves requests by `protocol` (see docs/serving.md), at the latest until `time.perf_counter()` is `until_s`.
 
-    If a worker raises an exception, it counts as an error of the requests. But if memory runs out, or if
-    `service.prepare` fails, the exception is raised. Raises RuntimeError if no request was answered.
+    If a worker raises an exception, the requests of its batch get an error, and serving continues. But if memory runs
+    out, or if `service.prepare` fails, this function raises the exception. Raises RuntimeError if no request was
+    answered.
     """
     # Only one worker if queries follow one another: a second worker would begin a query before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
@@ -131,16 +132,16 @@ def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: flo
 
 
 def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
-    """Yields defects if requests were issued too late, or at another rate than `server.rate`."""
+    """Yields a message if requests were issued too late, or at a rate that differs from `server.rate`."""
     if not len(due):
         return
     limit_ms = MAX_LATE * server.latency_ms
     percent = max(99.0, server.percentile)
     late_ms = np.percentile(issued - due, percent) / 1e6
     if late_ms > limit_ms:
-        advice = "use fewer threads to free a core, or a lower server.rate, or type `ulimit -r 1` first (real time)"
-        limit = f"{limit_ms:.3g} ms, 1 % of server.latency_ms"
-        yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), more than {limit}: {advice}"
+        advice = "use fewer threads to free a core, or lower server.rate, or get real-time priority by `ulimit -r 1`"
+        limit = f"{limit_ms:.3g} ms (1 % of server.latency_ms)"
+        yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), above the limit of {limit}: {advice}"
     asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
     if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
         yield f"{len(due)} requests should have arrived in {asked_s:.2f} s, but arrived in {offered_s:.2f} s"
@@ -164,7 +165,7 @@ class _Crew:
     def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
         """Prepares all workers, calls `wait`, then computes the batches.
 
-        If an exception is no error of a request (see `serve`), this method raises it.
+        If memory runs out, or if `service.prepare` fails, this method raises the exception.
         """
 
         def begin() -> None:
@@ -182,12 +183,12 @@ class _Crew:
             raise self._failure
 
     def times(self) -> tuple[Times, Times]:
-        """When each sample was dispatched, and when it was done; -1 if its batch failed."""
+        """Returns when each sample was dispatched and when it was done. The second time is -1 if its batch failed."""
         dispatched, done = self.answered[:, : sum(map(sum, self.nums))]  # workers take samples in order
         return dispatched.copy(), np.maximum(done, -1)
 
     def size_of(self, num: int) -> int:
-        """The size of the batch in which `num` samples are computed."""
+        """Returns the size to which a batch of `num` samples is padded."""
         sizes = self.service.sizes
         return sizes[bisect_left(sizes, num)] if sizes else num
 

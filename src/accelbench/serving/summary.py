@@ -21,10 +21,10 @@ ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one
 
 
 def summarised(served: Served, cell: Cell) -> Serving:
-    """The summary of the requests of `cell` for its record.
+    """Summarises the requests of `cell` for its record.
 
-    With `protocol=server`, bounds and verdict come from `stats.requests`, because slow answers come in clusters. If
-    queries follow one another, the interval of a percentile comes from `Sample.percentile_interval`. With
+    With `protocol=server`, slow answers come in clusters, so `stats.requests` computes the bounds and the verdict. If
+    queries follow one another, `Sample.percentile_interval` computes the interval of a percentile. With
     `protocol=offline`, there are no latencies, because all requests are due at once.
     """
     due = served.due
@@ -72,7 +72,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
 def write_times(rows: Sequence[Times], path: Path) -> str:
     """Writes the rows `ROWS` into a .npy file of int64 with the shape (4, requests). Returns the sha256 of the file.
 
-    If writing raises OSError, an older file stays unchanged.
+    If writing raises OSError, a file that was at `path` before stays unchanged.
     """
     with writing(path) as written:
         with written.open("wb") as file:
@@ -81,9 +81,9 @@ def write_times(rows: Sequence[Times], path: Path) -> str:
 
 
 def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:
-    """A percentile of the latencies of queries that follow one another, and the bounds of its interval, in ns.
+    """Returns a percentile of the latencies of successive queries, and the bounds of its interval, in ns.
 
-    If there are too few queries, or if a query failed, all three values are None.
+    Returns None for all three values if there are too few queries, or if a query failed.
     """
     if len(served.done) < num_requests_for(percent) or (served.done < 0).any():
         return None, None, None

@@ -15,10 +15,11 @@ LAUNCHER = "accelbench"
 
 
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
-    """Starts Hydra, which composes configurations from `words` and calls `measure`, or does what `flags` ask for.
+    """Starts Hydra, which composes configurations from `words` and passes them to `measure`.
 
-    `measure` gets the configurations and the folder of the records, and returns the samples/s of each configuration.
-    Raises UserError: a word is not a setting, or a setting has several values without -m.
+    `flags` are Hydra's own, such as --cfg. `measure` gets the configurations and the folder of the records. It returns
+    the samples/s of each configuration. Raises UserError if a word is not a setting, or if a setting has several values
+    without -m.
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
@@ -28,7 +29,7 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
     check_launcher(values.get("hydra/launcher", LAUNCHER))
     if {"suite", "hydra/sweeper"} <= set(values):
         raise UserError(
-            f"hydra/sweeper={values['hydra/sweeper']}: chooses values, but a suite lists them: leave one of the two out"
+            f"hydra/sweeper={values['hydra/sweeper']}: can't be combined with suite=: leave one of the two out"
         )
     main = hydra.main(config_path=str(workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates

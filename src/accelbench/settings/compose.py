@@ -39,7 +39,7 @@ Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """A sweep's cells, with repeats, and its options. Raises UserError: the configurations make no valid sweep."""
+    """Returns a sweep's cells, with repeats, and its options. Raises UserError if `configs` make no valid sweep."""
     pairs = []
     for run in configs:
         try:
@@ -50,7 +50,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
-            raise UserError(f"{names}: holds for a whole sweep: give it one value")
+            raise UserError(f"{names}: applies to a whole sweep: give it only one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
     options = replace(options, is_auto=any(one.is_auto for _, one in pairs))
     in_project = params.load(project.workplace().project)
@@ -61,7 +61,7 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 
 
 def check_read(configs: Iterable[config.RunConfig]) -> None:
-    """Raises a UserError if a typed setting has no effect in any of the cells."""
+    """Raises a UserError if the user typed a setting that affects none of the cells."""
     sentences: dict[str, str] = {}
     read: set[str] = set()
     for run in configs:
@@ -77,9 +77,10 @@ def check_read(configs: Iterable[config.RunConfig]) -> None:
 
 
 def compose(words: Sequence[str]) -> list[RunConfig]:
-    """The configurations for `words`: one, or with -m one for each combination of values.
+    """Returns the configuration that `words` describe. With -m, returns one for each combination of values.
 
-    Raises UserError: a word is not a setting, a value is not one of its choices, or there are too many combinations.
+    Raises UserError if a word is not a setting, if a value is not one of its setting's choices, or if there are too
+    many combinations.
     """
     ready = prepared([word for word in words if word not in MULTIRUN], bool(MULTIRUN & set(words)))
     with resolvers(), hydra.initialize_config_dir(str(project.workplace().conf), version_base="1.3"):
@@ -87,7 +88,7 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
-    """`words` in Hydra's syntax. Raises UserError: a word is not readable, or has several values without -m."""
+    """Returns `words` in Hydra's syntax. Raises UserError if a word is unreadable or has several values without -m."""
     for at, word in enumerate(words):
         text = " ".join([word, *takewhile(lambda following: not re.match(r"[-+~]|[^=]+=", following), words[at + 1 :])])
         if text != word and (written := config.mended(text)):
@@ -106,13 +107,13 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
 
 
 def asked(words: Sequence[str]) -> list[suites.Line]:
-    """The words for each cell that `words` ask for. Hydra must be initialised. Raises UserError."""
+    """Returns a line of words for each cell that `words` ask for. Hydra must be initialised. Raises UserError."""
     return list(suites.jobs_of(suites.lines_in(words, params.load(project.workplace().project))))
 
 
 @contextmanager
 def resolvers() -> Iterator[None]:
-    """Registers resolvers for conf/. Settings that records show can't use environment variables."""
+    """Registers the resolvers that conf/ uses. A setting that records show can't use an environment variable."""
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
@@ -123,7 +124,7 @@ def resolvers() -> Iterator[None]:
 
 
 def _device(values: Mapping[str, str]) -> list[str]:
-    """`device=auto` if the words leave the device open and this machine has a faster device than the CPU; else none."""
+    """Returns `device=auto` if the words leave the device open and this machine has a device faster than the CPU."""
     if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
@@ -131,12 +132,12 @@ def _device(values: Mapping[str, str]) -> list[str]:
 
 def _fastest_for(engine: str, executor: str) -> str:
     if executor != config.Executor.local:
-        raise UserError(f"device=auto: is what this machine has: with executor={executor}, name the device")
+        raise UserError(f"device=auto: means this machine's fastest device: with executor={executor}, name a device")
     return fastest_for(engine)
 
 
 def register_resolvers() -> None:
-    """Registers the resolvers of conf/: protocol -> its default mode, and engine -> its default device."""
+    """Registers the resolvers of conf/, such as the default mode of a protocol, or the default device of an engine."""
     modes = {protocol: (Mode.infer if protocol in SERVING else Mode.train).value for protocol in Protocol}
     OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
     OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
@@ -151,7 +152,7 @@ def register_resolvers() -> None:
 def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
     """Yields the configuration of each job. A job is a list of words. Hydra must be initialised.
 
-    Raises UserError: a value is wrong; the message names the line of params.yaml with it.
+    Raises UserError if a value is wrong. The message names the line of params.yaml that has the value.
     """
     parsed = cache(parse)
     files = _contents()
@@ -182,9 +183,10 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
 
 
 def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """A new configuration of `choices`.
+    """Makes a new configuration of `choices`.
 
-    Hydra takes 170 ms for a configuration. So each section in `ALONE` is composed once, and used for all choices.
+    Hydra takes 170 ms to compose a configuration. So each section in `ALONE` is composed only once, for all
+    configurations.
     """
     alone = [word for word in choices if word.partition("=")[0] in ALONE]
     config: DictConfig = copy.deepcopy(_composed(tuple(word for word in choices if word not in alone), files))
@@ -206,7 +208,7 @@ def _contents() -> Files:
 
 @lru_cache(maxsize=128)
 def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """The configuration that Hydra composes from the files. It is cached, so callers must not change it."""
+    """Lets Hydra compose a configuration from the files. The result is cached, so callers must not change it."""
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
@@ -219,7 +221,7 @@ def _is_value(word: str) -> bool:
 
 @cache  # it takes 60 ms, and Hydra copies it
 def structure() -> DictConfig:
-    """The schema for Hydra, the first of the defaults in conf/config.yaml. Callers must not change it."""
+    """Returns the schema for Hydra: the first default in conf/config.yaml. Callers must not change it."""
 
     def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
         OmegaConf.set_readonly(section, None)
@@ -233,13 +235,13 @@ def structure() -> DictConfig:
 
 
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """The value of an environment variable. Raises UserError: a record would keep the setting."""
+    """Returns an environment variable's value. Raises UserError if records would show the setting that uses it."""
     setting = _node_._get_full_key(None)
     if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
         return oc.env(name, *default)
     raise UserError(
-        f"{setting}=${{oc.env:{name}}}: records and reports show the values of settings, and a variable may hold a "
-        "secret: write the value, or, if it is a secret, let your code read the variable"
+        f"{setting}=${{oc.env:{name}}}: records and reports would show the variable's value, which may be a secret. "
+        "Write the value instead. If it is a secret, let your code read the variable"
     )
 
 
@@ -252,18 +254,18 @@ def words_in(text: str) -> list[str]:
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
-    """The cell that `words`, separated as in a shell, describe, and the options of its run.
+    """Returns the cell that `words` describe, and the options of its run. `words` are separated as in a shell.
 
-    Raises UserError: they describe no cell, several cells, or a cell without a speed; or they have a flag, repeats,
-    or an executor of a cluster.
+    Raises UserError if `words` describe no cell, several cells or a cell without a speed, or if they contain a flag,
+    repeats, or an executor of a cluster.
     """
     separate = words_in(words)
     for word in separate:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
-            raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
+            raise UserError(f"{word}: can't be part of a cell: leave it out. compare has --repeats N")
     (composed,) = compose(separate)
     config.check_local(composed.executor)
     if composed.protocol in SERVING - {Protocol.offline}:
-        raise UserError(f"protocol={composed.protocol}: has no speed to compare: use protocol=window, or offline")
+        raise UserError(f"protocol={composed.protocol}: gives no speed to compare: use protocol=window or offline")
     (cell,), options = cells_of([composed])
     return cell, options

@@ -1,4 +1,4 @@
-"""The schema of the configuration that Hydra composes. `to_cell` makes frozen cells of such a configuration.
+"""The schema of the configuration that Hydra composes. `to_cell` makes a frozen cell from a configuration.
 
 `schema/cell.py` and `schema/workload.py` declare the settings of a cell. This file declares all other settings. It does
 not import Hydra, so that help texts appear fast.
@@ -38,7 +38,7 @@ class OptimizerConfig:
     """How the learning rate grows with the batch size. A cell has only the resulting learning rate."""
 
     scale: LrScale = setting(
-        LrScale.none, "how the learning rate grows with batch_size; model.learning_rate is for model.batch_size"
+        LrScale.none, "how the learning rate grows with batch_size; model.learning_rate is the rate at model.batch_size"
     )
 
 
@@ -93,7 +93,7 @@ class TrackingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmConfig:
-    """The settings of executor=slurm, with submitit's names. None means Slurm's default. `nodes`: number of jobs."""
+    """The settings of executor=slurm, named as in submitit. None: Slurm's default. `nodes` is the number of jobs."""
 
     partition: str | None = setting(None, "partition of Slurm that runs the jobs, as in sbatch --partition")
     constraint: str | None = setting(None, "features that a node must have, such as h100, as in sbatch --constraint")
@@ -101,7 +101,7 @@ class SlurmConfig:
     qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
     time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
     nodes: AtLeastOne | None = setting(
-        None, "number of jobs, each alone on a node, that share the cells for the same device. Default: 1"
+        None, "number of jobs that share a device's cells; each job has its own node. Default: 1"
     )
     setup: list[str] = setting(
         factory=list, help='lines that the job\'s script runs before accelbench, such as ["module load cuda"]'
@@ -116,12 +116,12 @@ class RayConfig:
     """The settings of executor=ray."""
 
     address: str | None = setting(
-        None, "Ray cluster to use: auto joins this machine's, host:port another, local starts one here. Default: auto"
+        None, "Ray cluster: auto is this machine's, host:port is one elsewhere, local starts one here. Default: auto"
     )
     nodes: AtLeastOne | None = setting(
-        None, "number of tasks, each alone on a node, that share the cells for the same device. Default: 1"
+        None, "number of tasks that share a device's cells; each task has its own node. Default: 1"
     )
-    num_retries: Count | None = setting(None, "how often a task starts again after its node was lost. Default: 3")
+    num_retries: Count | None = setting(None, "how often a task is restarted after it lost its node. Default: 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,23 +148,21 @@ class RunConfig(Options, RunSettings):
     )
     model: ModelConfig = _group(ModelConfig, "the network, or the library that has it")
     data: DataConfig = _group(DataConfig, "the data set")
-    tracking: TrackingConfig = _group(
-        TrackingConfig, "where results are sent, besides the records: to MLflow, or nowhere"
-    )
+    tracking: TrackingConfig = _group(TrackingConfig, "whether the results are also sent to MLflow")
     executor: ExecutorConfig = _group(
         ExecutorConfig, "where cells are measured: on this machine, or in jobs of a cluster"
     )
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
-    repeats: AtLeastOne = setting(1, "fresh processes for each cell; every cell runs once before any cell runs again")
+    repeats: AtLeastOne = setting(1, "number of fresh processes for each cell; all cells run before one is repeated")
     suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
     profile: Profile | None = setting(None, "which lines of a suite are measured: quick or full")
-    out: str | None = setting(None, "folder of the records, under runs/; if it exists, its sweep continues")
+    out: str | None = setting(None, "folder for the records, under runs/; if the folder exists, its sweep continues")
     retry: Retry = setting(
-        Retry.none, "failed: cells of out= that failed, timed out, or were killed or disturbed run again"
+        Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
     )
     quiet_s: NotNegative = setting(
-        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: no repeat"
+        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: it is not repeated"
     )
     verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for the run. It is no setting.
@@ -189,7 +187,7 @@ LISTED = " `accelbench run --help` lists the settings."
 
 
 def settings_like(name: str, value: str) -> list[str]:
-    """Suggestions for an unknown setting and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
+    """Suggests settings for an unknown name and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
     last = name.lower().rpartition(".")[2].replace("-", "_")
     paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
     paths_like = other_words(name, PATHS) or paths.get(last) or with_value(last)
@@ -198,7 +196,7 @@ def settings_like(name: str, value: str) -> list[str]:
 
 
 def with_value(word: str) -> list[str]:
-    """Settings that have the word as a value: gpu -> device=gpu, half -> precision=fp16."""
+    """Suggests settings that accept the word as a value: gpu -> device=gpu, half -> precision=fp16."""
     for about in every_setting(workplace().conf):
         ours = other_words(word, about.choices)
         if ours and ours[0] in about.choices:
@@ -207,13 +205,13 @@ def with_value(word: str) -> list[str]:
 
 
 def check_known(name: str, value: str) -> None:
-    """Raises a UserError if there is no setting, and no section, of this name."""
+    """Raises a UserError if neither a setting nor a section has this name."""
     if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
         raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
 
 
 def mended(text: str) -> list[str]:
-    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`. Empty if it needs no correction."""
+    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`. Returns [] if it can't."""
     parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
     if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
@@ -234,7 +232,7 @@ def check_section(name: str, values: Iterable[Any]) -> None:
     if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
         inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
         hint = asking(other_words(name, PATHS))
-        raise UserError(f"{name}: takes no value, but has settings of its own: {inside}.{hint}")
+        raise UserError(f"{name}: is a section, which takes no value. Its settings are {inside}.{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,12 +253,12 @@ class SweepOptions:
     executor: ExecutorConfig = ExecutorConfig()
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
-    reference: Cell | None = None  # in its lines, other cells are compared with this cell's setting
-    ends_after_s: float | None = None  # seconds after the start of measuring; later, no cell starts
+    reference: Cell | None = None  # the sweep's lines compare other cells with this cell's setting
+    ends_after_s: float | None = None  # no cell starts later than this after the start of measuring
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """The names of options that differ, except options that depend on the suite or the device."""
+    """Names the options that differ between two sweeps, except options that depend on the suite or the device."""
     others = asdict(second)
     of_cells = ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
@@ -271,8 +269,8 @@ def check_local(executor: ExecutorConfig) -> None:
     """Raises a UserError if the executor measures on a cluster."""
     if executor.name != Executor.local:
         raise UserError(
-            f"executor={executor.name}: spreads the cells of `accelbench run` over a cluster; this measures on one "
-            "machine: use executor=local, in a job of its own"
+            f"executor={executor.name}: only `accelbench run` can measure on a cluster. This command measures on the "
+            "machine where it runs: use executor=local"
         )
 
 

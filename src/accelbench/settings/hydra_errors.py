@@ -15,9 +15,9 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError that caused it, or its translation.
+    """Returns the UserError that caused `error`, or a UserError that translates an error of Hydra or OmegaConf.
 
-    None if `error` is a defect of accelbench.
+    Returns None if `error` is a defect of accelbench.
     """
     chain = _chain(error)
     for cause in chain:
@@ -36,7 +36,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 
 def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
-    """Translates an error text of Hydra or OmegaConf, which has the setting in its own line. None for other texts."""
+    """Translates an error of Hydra or OmegaConf. A line of `text` names the setting. Returns None for other texts."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
@@ -62,13 +62,13 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
 
 
 def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
-    """A suggestion for an unknown value of a setting that chooses a file."""
+    """Suggests values or settings for `name`, an unknown value of the setting `group`, which chooses a file."""
     networks = words_for(name) if group == "model" else []
     return networks or meant_by(name, choices) or ANY.get(group, [])
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, its cause, the cause of its cause, and so on. Causes may form a circle, so each is listed once."""
+    """Lists the error, its cause, the cause of its cause, and so on. Causes may form a circle: none is listed twice."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

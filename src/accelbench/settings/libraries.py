@@ -26,7 +26,7 @@ ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["dat
 
 
 def words_for(name: str) -> list[str]:
-    """The settings for each network that `name` may mean, in a library or in the user's file. Empty if unknown.
+    """Suggests settings for each network of a library, or of the user, that `name` may mean. May return [].
 
     For example, resnet18 means `model=torchvision model.name=resnet18`. For transformers, the settings name only the
     architecture, such as bert for bert-base-uncased.
@@ -44,5 +44,5 @@ def words_for(name: str) -> list[str]:
 
 
 def typed_for(word: str) -> list[str]:
-    """A suggestion for a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
+    """Suggests settings for a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
     return mended(word) or with_value(word) or words_for(word)

@@ -21,11 +21,11 @@ MAX_NAME = 40  # characters of a name for the user's data
 def checked(run: RunConfig) -> RunConfig:
     """Checks the settings of the user's own network and data, and fills in their names and absolute paths.
 
-    The name of the user's data depends on their path and image size. So data with another path or image size are
-    prepared in another folder.
+    The name of the user's data depends on their path and image size. So each path and each image size has its own
+    folder of prepared data.
 
-    Raises UserError: a setting is malformed, or an argument of the user's code looks like a secret. Records would show
-    this secret.
+    Raises UserError if a setting is malformed, or if an argument of the user's code looks like a secret, which records
+    would show.
     """
     model = run.model
     data = run.data
@@ -56,7 +56,7 @@ def checked(run: RunConfig) -> RunConfig:
 
 
 def _weights(model: ModelConfig) -> str:
-    """`model.weights`, with an absolute path if it is a file. Raises UserError."""
+    """Returns `model.weights`, as an absolute path if it is a file. Raises UserError."""
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
         raise UserError(

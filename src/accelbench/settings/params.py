@@ -40,7 +40,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     suites: Section = {}
 
     def of_profile(self, value: Any, profile: str | None = None) -> Any:
-        """The value for a profile: a part of `value` if it lists the profiles, as in {quick: 50, full: 1000}."""
+        """Returns `value`, or the profile's part if `value` lists the profiles, as in {quick: 50, full: 1000}."""
         is_varied = isinstance(value, dict) and set(value) == set(Profile)
         return value[profile or self.profile] if is_varied else value
 
@@ -60,7 +60,7 @@ def load(project: Path | None) -> Params:
     for name in (*params.data, *params.suites):
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise UserError(
-                f"{PARAMS}: {one_line(name)}: becomes the name of a folder: use only letters, digits, _, - and ., and "
+                f"{PARAMS}: {one_line(name)}: is also the name of a folder: use only letters, digits, _, - and ., and "
                 "begin with a letter or a digit"
             )
     return params
@@ -84,10 +84,10 @@ def suite_names(project: Path | None) -> list[str]:
 
 
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
-    """The suites that a report on `folder` shows; None: all suites.
+    """Returns the suites that a report on `folder` reads. Returns None if it reads all suites.
 
-    A report on results/ shows the suites of params.yaml. A report on a suite's folder in results/ reads the same
-    suites, so that the numbers of the suite are equal in both reports.
+    A report on results/, or on a suite's folder in it, reads the suites of params.yaml. So the numbers of a suite are
+    equal in both reports.
     """
     if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
         return None
@@ -95,11 +95,9 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
 
 
 def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """The settings of the data set `name`, such as its `source`, for the profile `of_profile`.
+    """Returns the settings of the data set `name`, such as its `source`, for the profile `of_profile`.
 
-    If `of_profile` is None, the profile in params.yaml counts.
-
-    Raises UserError: params.yaml has no such data set.
+    If `of_profile` is None, the profile in params.yaml is used. Raises UserError if params.yaml has no such data set.
     """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
@@ -110,9 +108,9 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
 
 
 def confirm_s(project: Path | None) -> float:
-    """Seconds in which the best cells are measured again, in turns; 0: they are not measured again.
+    """Returns for how many seconds the best cells are measured again, in turns. If it is 0, they are not.
 
-    Raises UserError: the value in params.yaml is not a time.
+    Raises UserError if the value in params.yaml is not a time.
     """
     params = load(project)
     value = params.of_profile(params.confirm_s)
@@ -123,7 +121,7 @@ def confirm_s(project: Path | None) -> float:
 
 
 def report_extension(project: Path | None) -> Path | None:
-    """The Python file that adds to the project's report; None without one."""
+    """Returns the Python file that extends the project's report. Returns None if there is no such file."""
     name = load(project).report_extension
     return None if project is None or name is None else project / name
 

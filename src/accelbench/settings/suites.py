@@ -1,4 +1,4 @@
-"""Reads the words of a command line and the lines of a suite in params.yaml. Puts them into Hydra's syntax."""
+"""Translates the words of a command line, and the lines of a suite in params.yaml, into Hydra's syntax."""
 
 import math
 import re
@@ -60,13 +60,13 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:
-    """The lines of the suite that `words` name. If `words` name no suite, one line with the words.
+    """Returns the lines of the suite that `words` name. If they name no suite, returns `words` as the only line.
 
-    If a setting has values in several places, the first of these places counts: `words`, the suite's `override`, the
-    line, `always`, the profile.
+    If several places set a setting, the first of these places is used: `words`, the suite's `override`, the line,
+    `always`, the profile.
 
-    Raises UserError: the suite or the profile is unknown, or the suite is malformed. The message names the line and the
-    word.
+    Raises UserError if the suite or the profile is unknown, or if the suite is malformed. The message names the line
+    and the word.
     """
     values = given_in(words)
     profile = values.get("profile") or params.profile
@@ -81,7 +81,7 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
             )
         return [Line(words)]
     if not params.suites:
-        where = f"neither this folder nor one above it has a project's {PARAMS} with suites"
+        where = f"found no {PARAMS} with suites in this folder or above it"
         raise UserError(f"suite={name}: {where}: type `accelbench init` to make a project with suites")
     if name not in params.suites:
         raise UnknownChoiceError("suite", name, params.suites)
@@ -106,7 +106,7 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
 
 
 def read_suite(params: Params, name: str) -> Suite:
-    """The suite `name`. Raises UserError: the suite has unknown keys, or values of a wrong type."""
+    """Reads the suite `name`. Raises UserError if it has unknown keys, or values of a wrong type."""
     try:
         return typed(Suite, params.suites[name], f"suites.{name}")
     except ValueError as error:
@@ -118,7 +118,7 @@ def read_suite(params: Params, name: str) -> Suite:
 
 
 def _words(text: str | None, where: str) -> dict[str, str]:
-    """Setting -> its word in a line of params.yaml. Raises UserError: the line is malformed."""
+    """Maps each setting in a line of params.yaml to its word. Raises UserError if the line is malformed."""
     try:
         words = shlex.split(text or "")
     except ValueError as error:
@@ -132,9 +132,9 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
         try:
             (name,) = given_in([word])
             if name.split(".")[0] not in AXES:
-                raise UserError(f"{word}: not in a suite. Choose from: {', '.join(AXES)}.")
+                raise UserError(f"{word}: can't be set in a suite. Choose from: {', '.join(AXES)}.")
             if name == "data":
-                raise UserError(f"{word}: the suite's `data` names its data set")
+                raise UserError(f"{word}: leave it out: the suite's `data` names the data set")
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
         word_of[name] = word
@@ -142,7 +142,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The words for a suite's `override`. A null sets nothing. A list means several values, or one list (`LISTS`)."""
+    """Returns the words for a suite's `override`. A null gives no word, a list several values, or one in `LISTS`."""
     words = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -161,8 +161,8 @@ def _word(value: Any) -> str:
 
 
 def readable(word: str) -> str:
-    """`word` in Hydra's syntax. A path gets quotes if Hydra can't read the path without quotes."""
-    # A comma in a path may also separate values. So a setting with several values gets quotes only if its path exists.
+    """Returns `word` in Hydra's syntax. Puts quotes around a path that Hydra can't read without them."""
+    # A comma may be part of a path, or separate several values. So the text is quoted only if such a path exists.
     name, _, path = word.partition("=")
     if name == "suite" or (
         name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)
@@ -175,7 +175,7 @@ def readable(word: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` as a quoted value for Hydra, which may have any characters."""
+    """Puts `text`, which may have any characters, into quotes for Hydra."""
     escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
     return f"'{escaped}'"
 
@@ -190,20 +190,20 @@ def with_arguments_added(words: list[str]) -> list[str]:
 
 
 def parse(word: str) -> Override:
-    """`word` as Hydra's parser reads it. Raises UserError: the word is not of the form `name=value`."""
+    """Parses `word` with Hydra's parser. Raises UserError if the word is not of the form `name=value`."""
     try:
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError) as error:
         raise UserError(
             f"{word[:MAX_WORD]}: not readable as name=value or name=value,value: put a space between two settings, and "
-            f"quote odd texts.{asking(typed_for(word))}"
+            f"quote a text with special characters.{asking(typed_for(word))}"
         ) from error
 
 
 def given_in(words: Iterable[str]) -> dict[str, str]:
-    """Setting -> its value as written, from words of the command line.
+    """Maps each setting in `words`, words of the command line, to its value as written.
 
-    Raises UserError: a word is not of the form `name=value`, is a setting of Hydra itself, or is unknown.
+    Raises UserError if a word is not of the form `name=value`, is a setting of Hydra itself, or names no known setting.
     """
     values = {}
     for word in words:
@@ -214,7 +214,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         if not name:
             raise UserError(f"{word}: should be name=value")
         if is_hydras(word):
-            raise UserError(f"{word}: a suite has no settings of Hydra: type it after `accelbench run`")
+            raise UserError(f"{word}: a suite can't set Hydra's own settings: type the word after `accelbench run`")
         if name == "suite":
             value = word.partition("=")[2].strip(QUOTES)
         if not override.is_delete():
@@ -232,9 +232,9 @@ def is_hydras(word: str) -> bool:
 
 
 def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yields the words of each combination of values.
+    """Yields a line of words for each combination of the values in `lines`.
 
-    Raises UserError: a setting has no value, or there are more than `MAX_CELLS` combinations.
+    Raises UserError if a setting has no value, or if there are more than `MAX_CELLS` combinations.
     """
     hydras = GlobalHydra.instance()
     num = 0
@@ -249,13 +249,13 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _values(override: Override) -> list[str]:
-    """A word for each value of an override. At most `MAX_CELLS` + 1 words, so that a long range takes no time."""
+    """Returns a word for each value of an override: at most `MAX_CELLS` + 1, so that a long range takes no time."""
     word = str(override.input_line)
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [word]
     if not override.is_discrete_sweep():
-        raise UserError(f"{word}: an interval needs another hydra/sweeper: list values")
+        raise UserError(f"{word}: only some hydra/sweepers can search an interval: list values")
     try:
         values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
     except (HydraException, ValueError, ArithmeticError) as error:
@@ -268,5 +268,5 @@ def _values(override: Override) -> list[str]:
 def check_cells(num: int, flag: str) -> None:
     """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
     if num > MAX_CELLS:
-        few = "name fewer values, or run a sweep for each value of an axis"
+        few = "name fewer values, or run a separate sweep for each value of one setting"
         raise UserError(f"{flag}: makes more than {MAX_CELLS:,} cells: {few}")

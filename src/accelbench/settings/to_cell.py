@@ -43,7 +43,7 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The number of threads that a server's workers share. On a cluster, the cores are unknown: one per worker."""
+        """The number of threads that a server's workers share. On a cluster, it is one for each worker."""
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -77,9 +77,10 @@ class RunFacts(Asked):
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell of a composed configuration, and the options of its sweep.
+    """Returns the frozen cell of a composed configuration, and the options of its sweep.
 
-    Raises UserError: a value is out of range, or can't be combined with another setting. The message names the setting.
+    Raises UserError if a value is out of range, or can't be combined with another setting. The message names the
+    setting.
     """
     check_limits(run)
     facts = RunFacts(run)
@@ -126,13 +127,13 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """A `kind` with the values `others`, and with the values of `settings` in all other fields. Lists become tuples."""
+    """Makes a `kind` from `others`. The fields that `others` lacks come from `settings`. Lists become tuples."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
 def _learning_rate(run: RunConfig) -> float:
-    """The learning rate for the cell's batch, by the rule of `optimizer.scale`."""
+    """Returns the learning rate for the cell's batch size, according to `optimizer.scale`."""
     # Linear: Goyal et al., Accurate, Large Minibatch SGD, 2017; square root: Krizhevsky, One weird trick, 2014.
     model = run.model
     if run.optimizer.scale == LrScale.none:
@@ -143,7 +144,7 @@ def _learning_rate(run: RunConfig) -> float:
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
-    """The settings of Keras; None for other engines. With JAX, the default of `jit_compile` is true."""
+    """Returns the settings of Keras, or None for other engines. With JAX, the default of `jit_compile` is true."""
     engine = run.engine
     if engine.name != vocab.Engine.keras:
         return None
@@ -152,7 +153,7 @@ def _keras(run: RunConfig) -> KerasSettings | None:
 
 
 def _without_unused(run: RunConfig) -> RunConfig:
-    """`run`, with the default for each setting that has no effect, so that it does not change the cell's id."""
+    """Sets each setting that has no effect to its default, so that it does not change the cell's id."""
     facts = RunFacts(run)
     for name, _ in facts.unread(NEEDS):
         if facts.is_given(name):
@@ -161,7 +162,7 @@ def _without_unused(run: RunConfig) -> RunConfig:
 
 
 def _with_default(section: Any, path: list[str]) -> Any:
-    """`section`, with the default for the setting or the inner section at `path`."""
+    """Returns `section` with the default at `path`, which leads to a setting or to an inner section."""
     name, *inner = path
     default = getattr(type(section), name, {})  # a mapping, which has no class attribute, is empty by default
     return replace(section, **{name: _with_default(getattr(section, name), inner) if inner else default})

@@ -26,10 +26,10 @@ PATIENCE_S = 3.0  # limit of the total time of failed attempts
 class Delivery:
     """Delivers the records of one sweep to the tracker, in the order in which they were measured.
 
-    If a delivery fails, no error is raised: the records are on disk, and `accelbench sync` can deliver them later.
-    Nothing more is sent to the store if it can't be opened, or if its failures took `PATIENCE_S` seconds in total.
+    If a delivery fails, no error is raised: the records are on disk, and `accelbench sync` can deliver them later. If
+    the store can't be opened, or if failures took more than `PATIENCE_S` seconds in total, nothing more is sent.
 
-    `root` is the folder of MLflow's store. Raises UnknownChoiceError: `tracking` is none of `TRACKERS`.
+    `root` is the folder of MLflow's store. Raises UnknownChoiceError if `tracking` is none of `TRACKERS`.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
@@ -49,13 +49,13 @@ class Delivery:
         self.deliver()
 
     def open(self) -> None:
-        """Opens the store. This takes seconds, for MLflow's import and its database."""
+        """Opens the store. This takes seconds, because MLflow is imported and its database opened."""
         if self._is_on:
             self._is_on = False  # no second attempt if this one fails
             self._store = self._attempt(lambda: open_store(self._root))
 
     def add(self, record: Record) -> None:
-        """Keeps the record for `deliver` or `finish`. Ignores a skipped one."""
+        """Keeps the record for `deliver` or `finish`, unless its cell was skipped."""
         if record.status != Status.skipped:
             self._waiting.append(record)
 
@@ -71,12 +71,12 @@ class Delivery:
         self.deliver()
 
     def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
-        """Adds the comparison of a sweep's cells, and the report page, to the runs of the sweep."""
+        """Writes the comparison of a sweep's cells, and the report page, into the runs of the sweep."""
         if self._store:
             self._attempt(lambda: self._store.relate(cells_of(processes), report))
 
     def loss(self) -> str:
-        """A line about what did not reach the tracker. Empty if everything did."""
+        """Returns a line about runs that did not reach the tracker. Returns an empty text if all runs did."""
         return f"MLflow lacks runs ({self.problem}): `accelbench sync` delivers them." if self.problem else ""
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
@@ -93,7 +93,7 @@ class Delivery:
 
 
 def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
-    """Adds the comparison of each sweep's cells, and the report page, to the runs of the sweep.
+    """Writes the comparison of each sweep's cells, and the report page, into the runs of the sweep.
 
     Returns `Delivery.loss`. Does nothing if there is no store.
     """
@@ -113,7 +113,7 @@ def open_store(root: Path) -> Any:
 
 
 class SyncResult(NamedTuple):
-    """The numbers of delivered and of missing records after a sync."""
+    """How many records a sync added to the store, found there, could not read, and left out."""
 
     num_delivered: int  # records that the sync added to the store
     num_already_there: int
@@ -124,10 +124,10 @@ class SyncResult(NamedTuple):
 def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store.
 
-    Records of sweeps with tracking=none are left out, unless `has_all`. A second call adds no second run. If a store
-    was lost, the call fills the new store with all records. The folders need not exist.
+    Records of sweeps with tracking=none are left out, unless `has_all`. A second call adds no run. If the store was
+    lost, a call fills a new store with all records. A folder that does not exist is ignored.
 
-    Raises UserError: the store can't be reached. Runs that were delivered before the error stay in the store.
+    Raises UserError if the store can't be reached. Runs that were delivered before the error stay in the store.
     """
     everything, unreadable = _read(folders)
     wanted = [process for process in everything if has_all or process.environment.get(TRACKING) != UNTRACKED]
@@ -140,7 +140,7 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """The processes, without samples, in the order of their plans; and a line for each record that can't be read.
+    """Returns the processes in the order of their plans, without samples, and a line for each unreadable record.
 
     A process that confirms a sweep gets that sweep's folder, because it answers the same questions.
     """
@@ -160,9 +160,9 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
 
 
 def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Name of a record -> its place in the order of delivery.
+    """Maps the name of each record to its place in the order of delivery.
 
-    The order is that of the plans of the folders. A sweep comes before the processes that confirm its answers.
+    The plans in the folders define the order. A sweep comes before the processes that confirm its answers.
     """
     places: dict[str, int] = {}
     for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):

@@ -51,36 +51,36 @@ def artifacts(root: Path) -> Path:
 
 
 def proxied(suite: str) -> str:
-    """The address of the files of a suite's runs in the project's store. It names no folder of this machine."""
+    """Returns the address of a suite's files in the project's store. It contains no path of this machine."""
     # MLflow's server adds the folder that it is started with. So the addresses stay right if the project is moved.
     return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
 
 
 def folder_of(uri: str, root: Path) -> Path:
-    """The folder of the files at `uri`, the address of a run in the project's store.
+    """Returns the folder with a run's files. `uri` is their address in the project's store.
 
-    Raises UserError: the folder is not below `artifacts`.
+    Raises UserError if the folder is not below `artifacts`.
     """
     folder = artifacts(root)
     path = Path(os.path.normpath(folder / uri.removeprefix(PROXIED).lstrip("/")))
     if not uri.startswith(PROXIED) or not path.is_relative_to(folder):
-        raise UserError(f"mlflow.db would put files into {uri}: move mlflow.db away; `accelbench sync` makes a new one")
+        raise UserError(f"mlflow.db keeps its files in {uri}: move mlflow.db away. `accelbench sync` makes a new one")
     return path
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Holds the store's lock. Waits for it without a message, at most `PATIENCE_S` seconds.
+    """Holds the store's lock for a `with` block. Waits for the lock without a message, at most `PATIENCE_S` seconds.
 
-    The creation of the store and the delivery of a run need the lock: two creators corrupt a database, and two
-    processes could make two runs of one record. Raises UserError: another process keeps the lock, or the lock's file
+    Writers need the lock to create the store, and to deliver a run. Without it, two processes could corrupt a new
+    database, or make two runs of one record. Raises UserError if another process keeps the lock, or if the lock's file
     can't be written.
     """
     path = root / "mlflow.lock"
     if is_own(root) and NOT_IN_ADDRESSES.search(str(database(root))):
         raise UserError(
             f"{shown(database(root))}: MLflow can't open a database in a folder whose path has ?, #, % or "
-            "bytes that are no UTF-8: name another store with MLFLOW_TRACKING_URI, or use tracking=none"
+            "bytes that are not UTF-8: name another store with MLFLOW_TRACKING_URI, or use tracking=none"
         )
     with ExitStack() as stack:
         with writing_errors(path.name):
@@ -105,5 +105,5 @@ def unreachable(root: Path, error: Exception) -> UserError:
 
 
 def one_line(error: Exception) -> str:
-    """The beginning of the error's message, without secrets; the error's type if there is no message."""
+    """Returns the beginning of the error's message, without secrets. Without a message, returns the error's type."""
     return beginning(summary(message_of(error)), MAX_PROBLEM) or type(error).__name__

@@ -56,7 +56,7 @@ class Store:
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
 
     def deliver(self, record: Record) -> bool:
-        """Makes the run of a record's process if the store lacks it; returns whether it did. Other writers wait."""
+        """Makes a run for the record's process if there is none. Returns whether it made one. Other writers wait."""
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite, mlflow_fields.sweep_of([record]))
             runs = self._finished(experiment_id, f"tags.{RECORD} = '{record.name}'")
@@ -66,7 +66,7 @@ class Store:
             return is_missing
 
     def relate(self, cells: Sequence[MeasuredCell], report: Path | None = None) -> None:
-        """Adds the comparison of a sweep's cells, and the report page, to the runs of the sweep.
+        """Writes the comparison of a sweep's cells, and the report page, into the runs of the sweep.
 
         A cell with several processes gets a run of its own, and so does a sweep with several cells.
         """
@@ -86,7 +86,7 @@ class Store:
                     self._put(sweep_run, "report/index.html", report.read_text(encoding="utf-8"))
 
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
-        """Writes the run of a cell: the run of its only process, or a parent run above the runs of its processes."""
+        """Updates a cell's run: the run of its only process, or the parent run of its processes' runs."""
         runs = self._finished(experiment_id, f"tags.{CELL} = '{run.tags[CELL]}'")
         processes = [run for run in runs if RECORD in run.data.tags]
         parents = [run for run in runs if RECORD not in run.data.tags]
@@ -102,7 +102,7 @@ class Store:
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """The keys of those records of `suite` whose run, or the run of their cell, has the comparison of the cell."""
+        """Returns the keys of records of `suite` whose run, or the parent of their run, has the cell's comparison."""
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}
@@ -120,9 +120,10 @@ class Store:
         return ids[max(ids)]
 
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
-        """The id of the suite's experiment. Makes the experiment if it is missing, and restores a deleted one.
+        """Returns the id of the suite's experiment. Makes a missing experiment, and restores a deleted one.
 
-        Its view and description are from its newest sweep. An older sweep that `sync` delivers later changes neither.
+        The newest sweep decides the experiment's view and description. If `sync` delivers an older sweep later, both
+        stay.
         """
         name = location.PREFIX + suite
         experiment = self._client.get_experiment_by_name(name)
@@ -140,7 +141,7 @@ class Store:
         return str(experiment.experiment_id)
 
     def _finished(self, experiment_id: str, condition: str) -> list[entities.Run]:
-        """The finished runs that meet the condition. Deletes unfinished ones, which killed processes have left."""
+        """Returns the finished runs that meet the condition. Deletes unfinished runs, which killed processes left."""
         finished = []
         for run in self._client.search_runs([experiment_id], condition, max_results=MAX_RUNS):
             if run.info.status == "RUNNING":
@@ -187,7 +188,7 @@ class Store:
 
 
 def _create(path: Path) -> None:
-    """Makes the store in a temporary folder and moves it into place. So a killed process leaves no partial store."""
+    """Makes the store in a temporary folder, then moves it into place. So a killed process leaves no partial store."""
     with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
         new = Path(folder) / path.name
         # MLflow's client would put the default experiment's files into the current folder, with unescaped SQL.

@@ -1,7 +1,7 @@
-"""What MLflow shows, in plain values: the runs of processes, cells and sweeps, and the view of an experiment.
+"""The values that MLflow shows: the runs of processes, cells and sweeps, and the view of an experiment.
 
-If a cell has one process, the run of this process is the run of the cell. If a cell has several processes, it has a
-parent run, with the runs of its processes below. If a sweep has several cells, it has a run with its answer.
+If a cell has one process, the run of this process is also the run of the cell. If a cell has several processes, their
+runs are below a parent run, which is the run of the cell. A sweep with several cells has a run with its answer.
 """
 
 import json
@@ -47,8 +47,7 @@ COLUMNS = _COLUMNS.split()
 PARAMS = ("model", "mode", "engine", "device", "precision", "batch_size")
 MAX_TAG, MAX_PARAM = 8000, 500  # characters of a tag and of a parameter: MLflow's limits
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
-# The tags. The run of a process has `record` and `cell`. That of a cell has `cell`, `sweep` and `word`. That of a sweep
-# has `sweep`.
+# Tags. A process's run has `record` and `cell`. A cell's run has `cell`, `sweep` and `word`. A sweep's run has `sweep`.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
 MAX_JOBS = 30  # jobs in a description
 TOPICS = ("In doubt", "Missing")  # topics of the headline that a description has below its jobs
@@ -92,7 +91,7 @@ def start_ms(of: Record | Process) -> int:
 
 
 def key_of(of: Record | Process) -> Key:
-    """The key of the run of a record or its process."""
+    """Returns the key of the run that belongs to a record or a process."""
     return of.name, start_ms(of)
 
 
@@ -102,7 +101,7 @@ def ran(processes: Iterable[Process]) -> list[Process]:
 
 
 def sweep_of(records: Iterable[Record]) -> str:
-    """The name of the sweep that measured the newest record, with only the characters that MLflow can search for."""
+    """Names the sweep of the newest record. Characters that MLflow can't search for become _."""
     newest = max(record.sweep_id or record.started_at for record in records)
     return re.sub(r"[^\w.:+-]", "_", newest, flags=re.ASCII)
 
@@ -134,10 +133,10 @@ def of_process(record: Record) -> Run:
 
 
 def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
-    """The runs of cells that ran, without cells of older code.
+    """Returns a run for each cell that ran, except for cells of older code.
 
-    The run has the comparison with other cells. If the cell has one process, it is the run of that process. If the
-    cell has several, it is the parent of their runs.
+    The run has the comparison with other cells. If the cell has one process, it becomes this process's run. If the cell
+    has several processes, it becomes the parent of their runs.
     """
     by_key = {cell.measured_key: group for group in groups(cells) for cell in group.cells}
     return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
@@ -166,7 +165,7 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
 
 
 def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
-    """The run of the newest sweep that measured these cells. None if no cell ran."""
+    """Returns the run of the newest sweep that measured these cells. Returns None if no cell ran."""
     processes = ran(process for cell in cells for process in cell.processes)
     records = [process.record for process in processes if process.record]
     if not records:
@@ -201,7 +200,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
 
 
 def _table_of_jobs(shown: Sequence[Job]) -> str:
-    """A markdown table with a row for each job: the fastest setting, and the reference if that setting is faster."""
+    """Makes a markdown table. Each job's row has the fastest setting, and the reference if it is slower."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in shown:
         error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
@@ -223,12 +222,12 @@ def _run(
     share: float | None = None,
     group: Group | None = None,
 ) -> Run:
-    """The run of a process or of a cell.
+    """Makes the run of a process or of a cell.
 
     Args:
         answer: the cell's speed compared with the reference, in words; may be empty.
-        share: the cell's speed over that of the fastest cell.
-        group: the cells that are compared; None without others.
+        share: the cell's speed divided by the speed of the fastest cell.
+        group: the cells that are compared; None if there is only one.
     """
     record = process.record
     assert record is not None
@@ -269,9 +268,9 @@ def _end_ms(record: Record) -> int:
 
 
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
-    """The metrics of a run. Speed and share are rounded to three digits, the others to four.
+    """Returns a run's metrics. Speed and share are rounded to three digits, all others to four.
 
-    Values over epochs are metrics, too. If there are any, fewer columns fit into `MAX_METRICS`.
+    Each curve over epochs is a metric as well. So a run with curves has fewer columns (`MAX_METRICS`).
     """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
@@ -299,8 +298,8 @@ def _outcome(process: Process) -> str:
 def _params(record: Record) -> dict[str, str]:
     """The parameters of a run: `PARAMS`, the data, and every setting that differs from its default.
 
-    Their names are columns of cells.csv or dotted paths. If there are more than `MAX_PARAMS`, the parameter `more`
-    has all others, so that no two cells have equal parameters.
+    A parameter is named like a column of cells.csv, or is a dotted path. If there are more than `MAX_PARAMS`, the last
+    one, `more`, lists the rest, so that no two cells have equal parameters.
     """
     params = dict.fromkeys(PARAMS, "")
     settings = {setting.path: setting for setting in declared(Cell)}
@@ -325,7 +324,7 @@ def _cut(text: str) -> str:
 
 
 def _curves(record: Record) -> Iterator[Point]:
-    """Series of accuracy and loss over the epochs, and of a target's metric over the training steps."""
+    """Yields accuracy and loss for each epoch, and a target's metric for each evaluation."""
     measured = record.measurement
     if measured is None or not Process.of(record).is_ok:
         return
@@ -348,7 +347,7 @@ def _system(record: Record) -> Iterator[Point]:
 
 
 def _means(processes: Iterable[Process]) -> Iterator[Point]:
-    """Series of mean system metrics, with one point for each process."""
+    """Yields system metrics: the mean of each process is one point."""
     # Peak memory is known of failed processes, too.
     names = {**SERIES, "peak_host_mb": "peak_host_memory_mb"}
     for step, process in enumerate(sorted(processes, key=lambda process: process.started_at)):
@@ -357,7 +356,7 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 
 
 def _thinned(points: Iterable[Point]) -> list[Point]:
-    """Keeps every k-th known value of each series, and its last value.
+    """Keeps every k-th known value of each series, and the last value of the series.
 
     k is the smallest number that leaves about `MAX_POINTS` values.
     """

@@ -1,6 +1,6 @@
 """The stages of dvc.yaml: `python -m accelbench.stages NAME [suite or data set]`.
 
-`inputs.py` and `work.py` have their code. They are imported late, since a stage without work needs neither.
+`inputs.py` and `work.py` have the code of the stages. A stage that has nothing to do imports neither file.
 """
 
 import os
@@ -22,7 +22,7 @@ STAGES = (*MEASURING, *INPUTS, "list_retries", "build_report", "verdict")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs the stage that `words`, or the command line, names. Returns the exit status: 2 if no stage could start."""
+    """Runs the stage that `words`, or the command line, names. Returns the exit status: 2 if it could not start."""
     name, *keys = sys.argv[1:] if words is None else words
     if name not in STAGES:
         print(f"error: {name}: unknown stage. Choose from: {', '.join(STAGES)}.", file=sys.stderr)
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def status_of(run: "Callable[[Console], int | None]") -> int:
-    """Calls `run` and returns its exit status; None counts as 0. Prints a user's mistake and returns 2."""
+    """Calls `run`. Returns its exit status, or 0 for None. If the user made a mistake, prints it and returns 2."""
     from rich.console import Console
 
     from accelbench.project import mend_environment

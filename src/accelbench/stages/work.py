@@ -44,13 +44,13 @@ class Suite:
         return self.root / project.RESULTS / self.name
 
     def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
-        """Measures every cell without a record, and returns all records. Raises UserError: as `sweep.run.run`."""
+        """Measures every cell without a record. Returns all records. Raises UserError when `sweep.run.run` does."""
         project.check_inside(self.folder, self.root)
         return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
-    """The suites of params.yaml with these names; by default all, in its order. Raises UserError: a wrong setting."""
+    """Returns the suites of params.yaml with these names, by default all. Raises UserError if a setting is wrong."""
     retry = params.load(root).retry
     made = []
     for name in params.suite_names(root) if names is None else names:
@@ -60,7 +60,7 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 
 
 def write_retries(root: Path) -> None:
-    """Writes a file for each suite: its cells that `retry: failed` measures. Raises UserError: a wrong setting."""
+    """Writes a file for each suite. The file lists the cells that `retry: failed` measures again. Raises UserError."""
     # A file also has the start of each record. So if a cell fails again, the file changes.
     project.check_inside(root / project.RETRIES, root)
     is_on = params.load(root).retry == Retry.failed
@@ -85,9 +85,10 @@ def problems(root: Path) -> list[str]:
 
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the cells of the cheapest questions again, for at most `confirm_s` seconds. Raises UserError.
+    """Measures the cells of the cheapest open questions again, for at most `confirm_s` seconds. Raises UserError.
 
-    Folders of other questions lose their plans, so that no report reads them. Their records stay.
+    An open question is which of two cells is faster. Deletes the plans in the folders of all other questions, so that
+    no report reads these folders. Their records stay.
     """
     sweeps = read_all(root / project.RESULTS, wanted=params.suite_names(root))
     chosen = top.questions(sweeps, params.confirm_s(root))
@@ -103,7 +104,7 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
 
 
 def run_suite(console: Console, name: str) -> None:
-    """Measures every cell without a record in results/<suite>/.
+    """Measures every cell of the suite that has no record in results/<suite>/.
 
     The stage succeeds even if cells failed. Otherwise DVC would not build the report.
     """
@@ -113,7 +114,7 @@ def run_suite(console: Console, name: str) -> None:
 
 
 def confirm(console: Console) -> None:
-    """Measures the two best cells of the cheapest questions again, interleaved, into confirmed/."""
+    """Measures the cells of open questions again, interleaved, into confirmed/ (see `confirm_best`)."""
     with Hosts() as hosts:
         confirm_best(project.pipelines_place().root, console, hosts)
 
@@ -134,7 +135,7 @@ def build_report(_: Console) -> None:
 
 
 def verdict(_: Console) -> int:
-    """Prints the cells that failed unexpectedly. Returns 1 if there are any, but in a DVC experiment always 0."""
+    """Prints the cells that failed unexpectedly. If there are any, returns 1, but in a DVC experiment always 0."""
     root = project.pipelines_place().root
     lines = problems(root)
     for line in lines:

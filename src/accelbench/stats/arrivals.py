@@ -17,7 +17,7 @@ QUANTILES = 2.8016  # quantiles of the normal distribution, summed: two-sided te
 
 @dataclass(frozen=True)
 class ArrivalRatio:
-    """The time of the first setting divided by the time of the second. With too few runs, the bounds are None."""
+    """The time of the first setting divided by that of the second. The bounds are None if there are too few runs."""
 
     ratio: float | None  # `median_ratio`
     low: float | None
@@ -28,8 +28,8 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
     """Compares the times of two settings.
 
     If all runs train for the same number of epochs, slow runs have more time than fast runs. `budget` is then the
-    shortest time in which a run ended without reaching the target. If another run reached the target later than
-    `budget`, it counts as missed, because the run that ended first had no chance to reach the target so late.
+    shortest time in which a run ended without reaching the target. A run that reached the target later than `budget`
+    counts as missed, because the run that ended first had no chance to reach the target so late.
     """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
@@ -38,9 +38,9 @@ def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % bounds of the median: order statistics, chosen by the binomial distribution.
+    """Returns the 95 % bounds of the median. They are order statistics, chosen by the binomial distribution.
 
-    None if there are fewer than 6 times.
+    Returns None if there are fewer than 6 times.
     """
     from scipy.special import bdtr
 
@@ -52,16 +52,16 @@ def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
 def ratio_interval(
     first: Sequence[float], second: Sequence[float], budget: float | None = None
 ) -> tuple[float, float] | None:
-    """95 % bounds of the ratio of the first times to the second times. They may be 0 and inf. None for too few runs.
+    """Returns 95 % bounds of a first time divided by a second time, from 0 to inf. Returns None for too few runs.
 
     A ratio is computed for each pair of a first and a second time. The bounds are the k-th smallest and the k-th
     largest ratio. The number k follows from the normal approximation of Mann and Whitney's U (Hollander and Wolfe,
     Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, k is exact or too small by 1.
 
     If a run missed the target, its time is unknown. The time is at least `budget`, and may be infinite. If `budget` is
-    None, the time is longer than all times of runs that reached the target. So the ratio of a pair has a smallest
-    and a largest possible value. The lower bound uses the smallest values, the upper bound the largest values. If both
-    runs of a pair missed the target, these values are 0 and inf. This can only widen the interval.
+    None, the time is longer than all times of runs that reached the target. So the ratio of a pair has a smallest and a
+    largest possible value. The lower bound uses the smallest values, the upper bound the largest values. If both runs
+    of a pair missed the target, these values are 0 and inf. This can only widen the interval.
     """
     num_pairs = len(first) * len(second)
     sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
@@ -76,7 +76,7 @@ def ratio_interval(
 
 
 def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The median of the ratios of all pairs (see `ratio_interval`). None if it is infinite or 0.
+    """Returns the median ratio of all pairs (see `ratio_interval`). Returns None if it is infinite or 0.
 
     It is Hodges and Lehmann's estimate (Ann. Math. Statist. 34, 1963) on logarithms.
     """
@@ -89,24 +89,23 @@ def median_ratio(first: Sequence[float], second: Sequence[float]) -> float | Non
 
 
 def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool:
-    """Whether the mean of several runs is surely beyond the threshold: Student's one-sided test at 99 %.
+    """Decides whether the mean of several runs is surely beyond the threshold: Student's one-sided test at 99 %.
 
-    False if there is only one run, or if a value is not finite.
+    Returns False if there is only one run, or if a value is not finite.
     """
     low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
     return high < threshold if lower else low > threshold
 
 
 def num_seeds_for(ratio: float, spread: float) -> int:
-    """How many seeds each side needs to make a true ratio significant in 80 % of cases.
+    """Returns how many seeds each side needs so that a true ratio is significant in 80 % of cases.
 
-    At least 6, because the interval of a median needs 6 values.
+    The result is at least 6, because the interval of a median needs 6 values.
 
     Args:
         ratio: the true ratio of the times.
         spread: relative standard deviation of the times on one side.
     """
-    # For log-normal times: the normal approximation of the t test, over 3 / pi, plus 1.5.
-    # 1.5.
+    # For log-normal times: the normal approximation of the t test, divided by 3 / pi, plus 1.5.
     effect = abs(math.log(ratio)) / math.sqrt(math.log1p(spread**2)) if spread else math.inf
     return max(6, math.ceil(2 * (QUANTILES / effect) ** 2 * math.pi / 3 + 1.5))

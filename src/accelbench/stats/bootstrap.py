@@ -1,4 +1,4 @@
-"""The interval of a difference of two means, by a bootstrap of processes. The functions are pure."""
+"""Bootstraps processes to find the interval of a difference of two means. The functions are pure."""
 
 import math
 from functools import cache
@@ -15,24 +15,25 @@ Floats = NDArray[np.float64]
 
 
 def difference_interval(first: Floats, second: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Bounds of the second mean minus the first mean.
+    """Returns the bounds of the second mean minus the first mean.
 
     Each value stands for one process: it is the median of the blocks of this process. So the value already contains the
     spread and the autocorrelation of the blocks. Only processes are drawn, with replacement. If blocks were drawn as
     well, their spread would count twice (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8).
     Kalibera and Jones (Rigorous Benchmarking in Reasonable Time, ISMM 2013) also use the process as the unit.
 
-    With few processes, plain percentiles of the draws are too narrow: with five processes on each side, they raise 12 %
-    false alarms. So the percentiles are expanded in two ways (Hesterberg, What Teachers Should Know About the
-    Bootstrap, The American Statistician 69, 2015, section 5.3). Deviations are multiplied by sqrt(n / (n - 1)). The
-    percentile is the share of the normal distribution beyond the quantile of Student's t.
+    With few processes, the plain percentiles of the draws are too close together: with five processes on each side,
+    12 % of equal pairs would appear different. So the percentiles are moved apart in two ways (Hesterberg, What
+    Teachers Should Know About the Bootstrap, The American Statistician 69, 2015, section 5.3). Deviations are
+    multiplied by sqrt(n / (n - 1)). The percentile is the share of the normal distribution beyond the quantile of
+    Student's t.
 
     Draws from five values have no long tails. So each bound is at least as far out as the bound of Welch's interval. Of
-    2,000 simulated pairs of equal processes, 3 to 5 % appear different. docs/comparing.md describes the power.
+    2,000 simulated pairs of equal processes, 3 to 5 % appear different. docs/comparing.md describes the test's power.
 
     Each side has at least two values. If one side has more values than the other, the interval is made wider, because
-    with 5 and 20 values Welch's interval would raise 6 to 8 % false alarms. The draws are seeded, so equal values give
-    equal bounds.
+    with 5 and 20 values, 6 to 8 % of equal pairs would appear different by Welch's interval. The draws are seeded, so
+    equal values give equal bounds.
     """
     from scipy.special import ndtr  # not at the top: see `means.student_quantile`
 
@@ -48,7 +49,7 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
 
 
 def _degrees_of_freedom(first: Floats, second: Floats) -> float:
-    """Welch's degrees of freedom. If the samples differ in size, the degrees of freedom of the smaller sample."""
+    """Returns Welch's degrees of freedom. If the sizes differ, returns those of the smaller sample."""
     # In the difference of two samples, skewness cancels only if they are of equal size.
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):

@@ -15,25 +15,25 @@ class MeanDifference(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The bounds of the mean of at least two values, by Student's t. Values should be independent and about normal."""
+    """Returns bounds of the mean by Student's t. The values are at least two, independent and about normal."""
     half = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
 
 def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
-    """Welch's degrees of freedom (Biometrika 34, 1947) of a sum or difference of independent means.
+    """Returns Welch's degrees of freedom (Biometrika 34, 1947) of a sum or difference of independent means.
 
     Args:
-        errors: the squared standard error of each mean; not all 0.
+        errors: the squared standard error of each mean; not all are 0.
         nums: the number of values of each mean.
     """
     return sum(errors) ** 2 / sum(error**2 / (num - 1) for error, num in zip(errors, nums, strict=True))
 
 
 def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
-    """The difference of two means of at least two values each, by Welch's method: the variances may differ.
+    """Returns the first mean minus the second, by Welch's method, which allows for different variances.
 
-    If neither sample varies, both bounds of the interval equal the difference.
+    Each side has at least two values. If neither side varies, both bounds of the interval equal the difference.
     """
     mean = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
@@ -44,17 +44,17 @@ def mean_difference(first: Sequence[float], second: Sequence[float], confidence:
 
 
 def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
-    """Half the width of a mean's confidence interval, in standard errors, by Student's t."""
+    """Returns how many standard errors a bound of a mean's confidence interval is from the mean, by Student's t."""
     from scipy.special import stdtrit  # this import takes a tenth of a second, that of scipy.stats a whole one
 
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
 
 def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of the first share of right answers minus the second. Both sides answered the same questions.
+    """Returns the interval of the first side's share of right answers minus the second side's share.
 
-    It is Wald's interval. Half a count is added to each of the four numbers in the table of right and wrong answers
-    (Agresti and Min, Statistics in Medicine 24, 2005).
+    Both sides answered the same questions. It is Wald's interval, after 0.5 is added to each of the four numbers in the
+    table of right and wrong answers (Agresti and Min, Statistics in Medicine 24, 2005).
 
     Args:
         num: number of questions, at least 1.

@@ -29,7 +29,7 @@ MOST_COMPARED = 2000  # values for a comparison of each value with each other; l
 
 
 class Sample:
-    """At least one number, in the order of time. Statistics are computed once, on first use."""
+    """A series of numbers, in the order of time. It is not empty. Statistics are computed once, on first use."""
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
         self.values = np.asarray(values, np.float64)
@@ -40,7 +40,7 @@ class Sample:
 
     @property
     def median(self) -> float:
-        """The middle value; of an even number of values, the mean of the middle two."""
+        """The middle value. If the number of values is even, the mean of the two middle values."""
         return _middle(self.ordered)
 
     @cached_property
@@ -57,7 +57,7 @@ class Sample:
 
     @cached_property
     def correlation(self) -> float:
-        """The correlation of successive values, from 0 to 0.9, on clipped scores. It needs at least two values."""
+        """The correlation of successive clipped scores, limited to 0 to 0.9. It needs at least two values."""
         # In a short series the estimate is too low: for a first-order autoregression, its bias is -(1 + 3r) / n
         # (Kendall and Stuart, The Advanced Theory of Statistics, volume 3, section 48.4). The bias is added back.
         winsorised = self.scores.clip(-WINSORISED_AT, WINSORISED_AT)
@@ -69,31 +69,32 @@ class Sample:
         return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / len(centred)))
 
     def percentile(self, percent: float) -> float:
-        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
+        """Returns the nearest-rank percentile: the smallest value that is >= `percent` % of the values.
 
-        The 50th percentile is the median instead: the mean of both middle values of an even number of values, because
-        these may be far apart.
+        But for the 50th percentile, returns the median. If the number of values is even, this is the mean of the two
+        middle values, which may be far apart.
         """
         if percent == 50:
             return self.median
         return float(self.ordered[math.ceil(percent / 100 * len(self.ordered)) - 1])
 
     def supported_percentile(self, percent: int) -> float | None:
-        """The percentile; None if there are too few values to support it (`NUM_SAMPLES_FOR`)."""
+        """Returns the percentile. Returns None if there are fewer values than it needs (`NUM_SAMPLES_FOR`)."""
         return self.percentile(percent) if len(self.values) >= NUM_SAMPLES_FOR[percent] else None
 
     def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Bounds that contain the true percentile with about `confidence`, for any distribution.
+        """Returns bounds that contain the true percentile with about `confidence`, for any distribution.
 
         The bounds are order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics,
-        3rd edition, section 7.1). Here r is the correlation of neighbours, and f = (1 + r) / (1 - r) is the factor by
-        which this correlation raises the variance of a mean.
+        3rd edition, section 7.1). Here n is the number of values, p the percentile as a share, z the quantile of the
+        normal distribution, and r the correlation of neighbours. f = (1 + r) / (1 - r) is the factor by which r raises
+        the variance of a mean.
 
         tests/stats/test_order_statistics.py simulates a log-normal first-order autoregression with 10 % of outliers and
-        the clock's stopping rule. If r is at most 0.4, intervals of nominally 95 % from 10 or more values cover at
-        least 93 %. A block bootstrap of the median would cover only 80 to 91 %.
+        the clock's stopping rule. If r is at most 0.4, and if there are at least 10 values, intervals of nominally 95 %
+        contain the true value in at least 93 % of cases. A block bootstrap of the median would reach only 80 to 91 %.
 
-        None if there are too few values. At 95 %, the median needs 6 values.
+        Returns None if there are too few values. At 95 %, the median needs 6 values.
         """
         num = len(self.values)
         share = percent / 100
@@ -118,17 +119,17 @@ def _normal_quantile(share: float) -> float:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the median's 95 % interval, over the median; None for too few values."""
+    """Returns half the width of the median's 95 % interval, divided by the median. Returns None for too few values."""
     bounds = Sample(values).percentile_interval(50)
     return (bounds[1] - bounds[0]) / 2 / median(values) if bounds else None
 
 
 def change(values: Sequence[float]) -> float:
-    """The relative change of a series: the last third's median, divided by the first third's median, minus 1.
+    """Returns how much a series changed: the median of its last third divided by that of its first third, minus 1.
 
-    All values are above 0. The change is 0 unless the series has a trend, or its last third of at least three values
-    lies apart (`ends_apart`), for example because the device was throttled at the end. Kendall's correlation with time
-    tests the trend, two-sided at 1 % (Mann, Econometrica 13, 1945).
+    All values are above 0. The change is 0 unless the series has a trend, or its last third has at least three values
+    and lies apart (`ends_apart`), for example because the device was throttled at the end. Kendall's correlation with
+    time tests the trend, two-sided at 1 % (Mann, Econometrica 13, 1945).
 
     In simulations with 3 % of noise and 10 % of outliers, 0.5 % of steady series with 6 to 8 values show a change. If
     the level falls evenly by 20 %, 86 % of series with 8 values show a change, but only 40 % of series with 6 values.
@@ -151,7 +152,7 @@ def change(values: Sequence[float]) -> float:
 
 
 def ends_apart(values: Sequence[float]) -> bool:
-    """Whether the last third is wholly below or wholly above all values before it.
+    """Is true if the last third is below all values before it, or if the last third is above all of them.
 
     With 9 steady values this happens by chance in 2.4 % of cases.
     """
@@ -163,16 +164,17 @@ def ends_apart(values: Sequence[float]) -> bool:
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
-    """Whether two parts of a series have the same level.
+    """Decides whether two parts of a series have the same level.
 
-    The medians may differ by `tolerance` times the first median, or by twice the standard error of their difference.
+    The medians may differ by `tolerance` times the first median, or by twice the standard error of their difference,
+    whichever is larger.
     """
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
 
 
 def noise(values: Sequence[float]) -> float:
-    """The standard deviation of a series around its trend; 0 for a single value."""
+    """Returns the standard deviation of a series around its trend. Returns 0 for a single value."""
     # A robust estimate from the differences of neighbours (von Neumann, Annals of Mathematical Statistics 12, 1941).
     steps = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
     if not steps:
@@ -182,7 +184,7 @@ def noise(values: Sequence[float]) -> float:
 
 
 def noise_is_stable(values: Sequence[float]) -> bool:
-    """Whether the scatter of the two halves differs by at most a factor of 2."""
+    """Is true if neither half of a series scatters more than twice as much as the other half."""
     half = len(values) // 2
     parts = (values[:half], values[len(values) - half :])
     first, second = (median([abs(value - median(part)) for value in part]) for part in parts)

@@ -1,14 +1,14 @@
-"""Decides whether a percentile of the latencies in a queue is within a limit, and up to which rate of requests.
+"""Decides whether a percentile of the latencies in a queue is within a limit, and finds the highest such rate.
 
 In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's rule, passes
 most servers that are exactly at their limit. So a run is divided into batches of successive requests. The numbers of
 misses in these batches are about independent (the method of batch means). The design effect is the variance of these
-numbers, divided by the variance that they would have if misses were independent. With a design effect of 3, a run
-contains only as much information as a third as many independent requests. A regression joins runs at several rates.
+numbers, divided by the variance that they would have if misses were independent. If the design effect is 3, 3,000
+requests contain only as much information as 1,000 independent requests. A regression combines runs at several rates.
 
-Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time of the
-answer. If it is below 0, the request had an error or no answer, and misses any limit. A latency is `done` minus
-`scheduled`. There is at least one request. All functions are pure.
+Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time when
+each request was answered. If this time is below 0, the request had an error or no answer, and misses any limit. A
+latency is `done` minus `scheduled`. There is at least one request. All functions are pure.
 """
 
 import math
@@ -83,7 +83,7 @@ class Run:
         return Misses(num=self.num, num_missed=num_missed, effect=effect, low=low, high=high)
 
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
-        """The nearest-rank percentile, its lower bound and its upper bound, in ns.
+        """Returns the nearest-rank percentile, its lower bound and its upper bound, in ns.
 
         A value is None if there are too few requests, or if the request at its rank has no answer.
         """
@@ -124,7 +124,7 @@ def _effect(hit: NDArray[np.bool_]) -> float:
 
 
 def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
-    """Both bounds of a share of `num` requests, 99 % sure each (Korn and Graubard, Survey Methodology 24, 1998)."""
+    """Returns both bounds of a share, each 99 % sure (Korn and Graubard, Survey Methodology 24, 1998)."""
     from scipy.special import betaincinv
 
     few = (student_quantile(num, 0.95) / student_quantile(NUM_BATCHES - 1, 0.95)) ** 2
@@ -136,7 +136,7 @@ def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
 
 
 def verdict(misses: Misses, percentile: float) -> Verdict:
-    """Whether the percentile is surely within the limit, surely beyond it, or neither."""
+    """Decides whether the percentile is surely within the limit, surely beyond the limit, or neither."""
     allowed = 1 - percentile / 100
     if misses.low > allowed:
         return Verdict.fails
@@ -144,12 +144,12 @@ def verdict(misses: Misses, percentile: float) -> Verdict:
 
 
 def num_requests_for(percentile: float) -> int:
-    """The fewest requests with which a sure pass is possible, such as 651 for the 99th percentile."""
+    """Returns how many requests a sure pass needs at least, such as 651 for the 99th percentile."""
     return math.ceil(FEWEST * math.log(RISK) / math.log(percentile / 100))
 
 
 def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
-    """Whether the number of requests in the system grows (Student's t, at 99.5 %).
+    """Decides whether the number of requests in the system surely grows (Student's t, at 99.5 %).
 
     Args:
         at_s: rising times in seconds.
@@ -173,7 +173,7 @@ class Probe:
     num: int  # number of requests
     num_missed: int  # requests that missed the limit
     effect: float  # design effect of the share of misses; infinite: unknown
-    load: float  # the percentile over the limit; infinite if too many requests have no answer
+    load: float  # the percentile divided by the limit; infinite if too many requests have no answer
     verdict: Verdict
 
 
@@ -187,12 +187,12 @@ class RateInterval(NamedTuple):
 
 
 def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | None:
-    """The highest rate within the limit, from probes at rates below and above it.
+    """Estimates the highest rate within the limit, from probes at rates below and above it.
 
-    No sure pass is above the begin of the interval, and no sure fail is below its end. This also holds for probes that
-    are too far from the limit for the regression.
+    The interval begins at or above every sure pass, and ends at or below every sure fail. This also holds for passes
+    and fails that are too far from the limit for the regression.
 
-    None if all probes are on one side, or if they contradict each other.
+    Returns None if all probes are on one side of the limit, or if they contradict each other.
     """
     # Near the limit, the logarithm of the share of misses rises about linearly with the logarithm of the rate. The
     # slope (steepness) follows from the percentiles: 1 / percentile falls about linearly with the rate, and the share
@@ -222,7 +222,7 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
         return numbers
 
     def solved(steepness: float, errors: float) -> float:
-        """The rate at which the observed misses exceed the expected misses by `errors` standard errors."""
+        """Returns the rate at which the observed misses exceed the expected misses by `errors` standard errors."""
         low = min(rates) / 3
         high = max(rates) * 3
         for _ in range(40):
@@ -250,11 +250,11 @@ def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """Two rates: the second highest rate of a sure pass (or the only one), and the lowest rate of a sure fail.
+    """Returns the second highest rate of a sure pass (or the only one), and the lowest rate of a sure fail.
 
-    The highest of many passes may be luck, but the highest pass confirms the second highest. If a probe at the lowest
-    failing rate also passed, this pass does not count. A rate is None if no probe gives it. If a sure pass is above a
-    sure fail, both rates are None, because then higher rates are not worse, or a verdict is wrong.
+    The highest of many passes may be luck, but it confirms the second highest pass. A pass at the lowest failing rate
+    is ignored. A rate is None if there is no probe for it. If a sure pass is above a sure fail, both rates are None. In
+    this case a verdict is wrong, or higher rates are not worse.
     """
     probes = list(probes)
     passed = _rates(probes, Verdict.passes)
@@ -266,10 +266,10 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
 
 
 def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
-    """Bounds of the highest rate within the limit: from all probes together if possible, else from single probes."""
+    """Returns bounds of the highest rate within the limit, from all probes together or else from single probes."""
     return bounds_of(rate_at_limit(probes, percentile), probes)
 
 
 def bounds_of(joined: RateInterval | None, probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """The bounds from all probes together (`joined`), else from single ones."""
+    """Returns the bounds from all probes together (`joined`), or if these are None, from single probes."""
     return sure_bounds(probes) if joined is None else (joined.low, joined.high)

@@ -26,8 +26,8 @@ from accelbench.schema.measurement import Check, Serving
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
-UNCOUNTED = "no answer counts such a cell"
-BUSY_HINT = f"on a machine that is never quiet, {BUSY_VARIABLE}={ALLOWED} lets such cells count"
+UNCOUNTED = "answers leave such a cell out"
+BUSY_HINT = f"if a machine is never quiet, set {BUSY_VARIABLE}={ALLOWED} to use such cells"
 MAX_DOUBTS = 2
 MAX_ERROR_LINES = 16  # a longer error goes through a framework; only the record has all its lines
 MAX_WIDTH = 113  # columns; longer bars show nothing more
@@ -57,11 +57,11 @@ def show_card(
     is_verbose: bool = False,
     waited_s: float = 0.0,
 ) -> None:
-    """Prints the card of a record of any status, whose file is at `path`.
+    """Prints the card of a record, whatever its status. The record's file is at `path`.
 
-    Unknown figures are left out. With `says_why`, the card has the reason of a failure; otherwise the reason is already
-    on the screen. With `is_verbose`, it has all remarks, and how each check was made. `waited_s` is how long the sweep
-    waited for a quiet machine, in seconds.
+    Unknown figures are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
+    on the screen. If `is_verbose`, the card has all remarks, and how each check was made. The sweep waited `waited_s`
+    seconds for a quiet machine.
     """
     row = summarise(record)
     width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
@@ -89,16 +89,16 @@ def show_card(
 
 
 def own_calls(error: str | None) -> str:
-    """The calls in a traceback, without the error's message.
+    """Returns the calls in a traceback, without the error's message.
 
-    Empty if the traceback is long, because it then goes through a framework.
+    Returns an empty text if the traceback is long, because a long traceback goes through a framework.
     """
     lines = (error or "").splitlines()
     return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
 
 
 def waited_text(waited_s: float) -> str:
-    """How long the sweep waited for a quiet machine; empty if it did not wait."""
+    """Returns how long the sweep waited for a quiet machine, in words. Empty if it did not wait."""
     return f"; waited {duration(waited_s)} for a quiet machine" if waited_s else ""
 
 
@@ -111,7 +111,7 @@ def _header(record: Record, row: Row) -> Iterator[str]:
 
 
 def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
-    """How the cell ended, with the reason if it was skipped, or if `says_why`."""
+    """Yields how the cell ended. Adds the reason if the cell was skipped, or if `says_why`."""
     line = Text(record.status, "dim" if record.status == Status.skipped else "bold red")
     if record.reason and (says_why or record.status not in UNEXPECTED):
         line.append(f": {row['reason']}", "not bold default")
@@ -141,7 +141,7 @@ def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
 
 
 def _requests(serving: Serving, row: Row) -> Iterator[str]:
-    """The latency of requests, how many there were, and how many missed the limit."""
+    """Yields the latencies of requests, how many requests there were, and how many missed the limit."""
     for quantile in serving.latencies:
         if quantile.seconds is not None:
             low, high = (significant(None if end is None else 1000 * end) for end in (quantile.low, quantile.high))
@@ -155,7 +155,7 @@ def _requests(serving: Serving, row: Row) -> Iterator[str]:
 
 
 def _step(row: Row, width: int) -> Iterator[Text]:
-    """A bar of a step's phases. The name of each phase is below its part, if there is room."""
+    """Yields a bar of a step's phases. Each phase has its name below its part of the bar, if there is room."""
     phases = phases_ms(row)
     total = sum(phases.values())
     if not total:
@@ -181,7 +181,7 @@ def _step(row: Row, width: int) -> Iterator[Text]:
 
 
 def _use(record: Record, row: Row, width: int) -> Iterator[str]:
-    """Shares of the peak, memory, the time of all epochs, and the accuracy."""
+    """Yields the share of the peak speed, the memory, the time of all epochs, and the accuracy."""
     cell = record.cell
     share, ceiling = row["mfu"], row["ceiling_flops_per_s"]
     if share is not None and ceiling is not None:
@@ -218,7 +218,7 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
     if unknown and not is_verbose:
         yield f"- not observed: {', '.join(unknown)}"
     if record.data is not None and record.data.stand_in and is_ok and not row["disturbed"]:
-        yield f"! stand-in for {record.data.name}: the speed holds, the accuracy does not"
+        yield f"! stand-in for {record.data.name}: the speed is valid, not the accuracy"
     doubts = warnings_of(row)
     shown = len(doubts) if is_verbose else MAX_DOUBTS
     yield from (f"! {doubt}" for doubt in doubts[:shown])
@@ -232,7 +232,7 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
 
 
 def _packed(parts: Iterable[str | None], width: int, between: str = GAP, style: str = "") -> Iterator[Text]:
-    """Joins the parts into lines of at most `width` columns. `style` is only for the first part."""
+    """Packs the parts into lines of at most `width` columns. `style` applies only to the first part."""
     line = Text()
     for part in filter(None, parts):
         if line and len(line) + len(between) + len(part) > width:

@@ -63,12 +63,12 @@ class SweepContext:
         out: Path | None = None,
         kind: str | None = None,
     ) -> "SweepContext":
-        """The context of a sweep over `cells`. Mistakes are reported before the wait for the lock.
+        """Makes the context of a sweep over `cells`. Reports mistakes before the sweep waits for the lock.
 
         `out` is the folder of a pipeline's suite. Without it, the records go to the folder that `out=` names, or to a
         new folder under runs/. The name of a new folder ends in `kind`.
 
-        Raises UserError: the cells have several data sets; or the folder of `out=` is not below runs/, or can't be
+        Raises UserError if the cells have several data sets, or if the folder of `out=` is not below runs/ or can't be
         written.
         """
         if options.is_auto:
@@ -101,13 +101,13 @@ class SweepContext:
         records.write(record, self.folder)
 
     def read_earlier(self, *, keeps: bool) -> None:
-        """Reads the earlier plan in the folder. With `keeps`, the new plan keeps its cells."""
+        """Reads the earlier plan in the folder. With `keeps`, its cells become part of the new plan."""
         cells = plan_file.cells_in(self.folder)
         self.since = {wanted.cell.id: wanted.planned_in for wanted in cells if wanted.planned_in}
         self.earlier = cells if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
-        """The sweep that first planned a training to a target: an earlier sweep in this folder, or else this sweep."""
+        """Returns the sweep that first planned a training to a target: an earlier one in this folder, or this one."""
         return self.since.get(cell.id, self.sweep_id)
 
     def set_aside_plan(self) -> None:
@@ -136,7 +136,7 @@ class SweepContext:
 
 
 def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:
-    """Yields the items, and prints progress every `PACE_S` seconds. `doing` is its text, such as `Checks network`."""
+    """Yields the items, and prints progress every `PACE_S` seconds. `doing` begins the line, as in `Checks network`."""
     said_s = time.monotonic()
     for number, item in enumerate(items, start=1):
         if time.monotonic() - said_s > PACE_S:
@@ -158,7 +158,7 @@ def set_aside(path: Path) -> Path:
 
 
 def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """The readable records, and a line for each file that was set aside. Raises RefusedError, WriteError."""
+    """Returns the readable records, and a line for each file that it set aside. Raises RefusedError, WriteError."""
     readable = records.read_all(paths)
     read = list(readable)
     for error in readable.refused.values():
@@ -169,11 +169,11 @@ def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
 
 
 def folder_under_runs(place: Workplace, out: str) -> Path:
-    """The folder that `out=` names. Raises UserError: the folder is not below runs/, or can't be made there."""
+    """Returns the folder that `out=` names. Raises UserError if it is not below runs/, or can't be made there."""
     runs = place.root / RUNS
     folder = resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
-        raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
+        raise UserError(f"{shown(runs)}: is a file, but should be the folder of the records: move the file")
     if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
     with suppress(FileNotFoundError):
@@ -202,7 +202,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     """Prepares a data set, unless `is_prepared`.
 
-    Raises UserError: params.yaml does not name the data set; DataError: it can't be obtained.
+    Raises UserError if params.yaml does not name the data set. Raises DataError if the data set can't be obtained.
     """
     if is_prepared(place, data):
         return

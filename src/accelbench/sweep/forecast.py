@@ -24,7 +24,7 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober
 def forecast(
     cells: Sequence[Cell], hosts: Hosts, place: Workplace, say: Callable[[str], None], profile: str | None = None
 ) -> Evidence:
-    """The evidence of how long `cells` take. All must run on this machine. `profile` sets the size of data sets."""
+    """Collects evidence of how long `cells` take on this machine. `profile` decides the size of data sets."""
     # If a network was never measured, its work is counted and its device probed, unless another sweep runs meanwhile.
     environment = fingerprint(PROBING_ENGINE)
     evidence = read_evidence(place.root, environment["machine"])
@@ -35,12 +35,12 @@ def forecast(
             with lock.hold_measuring(lambda line: None, patience_s=0.0):
                 complete(evidence, cells, Prober(hosts, place.cache, environment, say, unmeasured))
         except BusyError:
-            say("Another measurement is under way: until it ends, nothing is counted or probed for an estimate.")
+            say("Another measurement is running. Until it ends, a network without a record may get no estimate.")
     return evidence
 
 
 def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
-    """Probes devices, and counts the work of networks without a record. The caller must measure nothing meanwhile."""
+    """For networks without a record, probes the devices and counts the work. Nothing may be measured meanwhile."""
     unmeasured = evidence.unmeasured(cells)
     for device, cell in {cell.device: cell for cell in unmeasured}.items():
         if (ceilings := prober.ceilings(cell)) is not None:
@@ -60,7 +60,7 @@ def note_inputs(evidence: Evidence, cells: Sequence[Cell], place: Workplace, pro
 
 
 def inputs_of(place: Workplace, name: str, profile: str | None) -> Inputs | None:
-    """The sizes of a data set: as it is prepared, or as it would be prepared with `profile`; None if unknown."""
+    """Returns the sizes of a prepared data set, or those that `profile` would give it. Returns None if unknown."""
     folder = place.data / name
     kept = {}
     wanted = {}

@@ -1,4 +1,4 @@
-"""Interleaves processes, so that drift affects all cells alike: two cells in random order, or trainings by seed."""
+"""Interleaves processes, so that drift affects all cells alike. Shuffles two cells, or sorts trainings by seed."""
 
 import random
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ class InterleavedRuns:
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: int | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
-    """The runs that compare two cells, and the options of their sweep.
+    """Returns the runs that compare two cells, and the options of their sweep.
 
-    `repeats` is the number of processes of each cell; None: `MIN_PROCESSES`. The order depends on the cells and on the
-    folder's name, so that the same command continues from its records. Raises UserError: `repeats` is less than 1 or
-    too large, the options of the cells differ, or the folder holds other records.
+    Each cell has `repeats` processes, by default `MIN_PROCESSES`. Their order depends on the cells and on the folder's
+    name, so that the same command continues from its records. Raises UserError if `repeats` is less than 1 or too
+    large, if the options of the cells differ, or if the folder has records of other cells.
     """
     num = MIN_PROCESSES if repeats is None else repeats
     if num < 1:
@@ -54,12 +54,12 @@ def plan_runs(
     runs = shuffled_runs(first[0], second[0], num, seed)
     ids = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
-        raise UserError(f"out={folder}: holds records of other cells: name another folder")
+        raise UserError(f"out={folder}: has records of other cells: name another folder")
     return runs, replace(options, out=folder, reference=first[0])
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
-    """Why this machine skips a whole side of the comparison; None if it skips none. Prepares a missing data set."""
+    """Returns why this machine skips a whole side of the comparison, or None. Prepares a missing data set."""
     cells = [cell for side in sides for cell in side]
     place = workplace().with_data(options.data_root)
     check_request(cells)
@@ -69,12 +69,12 @@ def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, consol
     for letter, side in zip("AB", sides, strict=True):
         of_side = [reasons[cell.id] for cell in side]
         if all(of_side):
-            return f"Can't tell which is faster: {letter} is skipped, so nothing is measured: {of_side[0]}"
+            return f"Can't tell which is faster. {letter} is skipped, so nothing is measured: {of_side[0]}"
     return None
 
 
 def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
-    """Shuffles the order within each round of two processes, one of each cell. Equal seeds give equal orders."""
+    """Plans `num_rounds` rounds. Each runs both cells once, in random order. Equal seeds give equal orders."""
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
     cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
@@ -82,20 +82,20 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
-    """Each cell with `num` seeds. All cells run with one seed before they run with the next.
+    """Returns each cell with `num` seeds. All cells run with one seed before any cell runs with the next seed.
 
-    Raises UserError: a seed is too large, or there are too many cells.
+    Raises UserError if a seed is too large, or if there are too many cells.
     """
     check_cells(num * len(cells), "--seeds")
     for cell in cells:
         if cell.seed + num > MAX_SEED:
-            raise UserError(f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower one")
+            raise UserError(f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower seed")
     seeded = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
     return list({cell.id: cell for cell in seeded}.values())
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes compare.json: the names of the two cells, and the names of each cell's records. Raises WriteError."""
+    """Writes compare.json: the name of each cell, and the names of its records. Raises WriteError."""
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = []
     for is_second, name in enumerate(names):
@@ -106,14 +106,14 @@ def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequ
 
 
 def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
-    """The records of each cell of the comparison in `folder`. Raises UserError: it holds no comparison."""
+    """Returns the records of both cells of a comparison. Raises UserError if `folder` has no comparison."""
     path = folder / COMPARISON
     try:
         sides = [(str(side["name"]), load(list[RecordName], side["records"])) for side in read_json(path)["sides"]]
         first, second = (_record_set(name, records, folder) for name, records in sides)
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
-        raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
+        raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): name A and B") from error
     return first, second
 
 

@@ -1,4 +1,4 @@
-"""A terminal's lines about finished cells. The job is named once; each line has what differs, and the gain."""
+"""Writes a terminal's lines about finished cells. Only the first line of a job names the job."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,9 +24,9 @@ FIGURES_WIDTH = 31  # columns for `  ok   168,000/s  ±6.2 %   1.8x !`
 class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
-    With `repeats`, a cell has a line for each of its processes. The line has the speed of that process, and its gain
-    over the latest process of the reference at the same batch. The reference is the setting of the cell `reference`;
-    without it, the setting of the job that ran first, which may be among the records of `earlier` sweeps.
+    With `repeats`, each process of a cell has a line. The line has the speed of the process, and the gain: this speed
+    divided by the speed of the reference's latest process at the same batch. The reference is the setting of the cell
+    `reference`. Without this cell, it is the setting of the job that ran first, perhaps in the sweeps of `earlier`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class JobLines:
         return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
 
     def of(self, record: Record, reason: str | None) -> Iterator[Text]:
-        """The line of a finished cell, with its job if the line above has another job. `reason` is why it is not ok."""
+        """Yields the line of a finished cell. Names a job unlike the one above. `reason`: why the cell is not ok."""
         if self._above is None and self._shared:
             yield Text(f"  {' · '.join(self._shared)}", "dim")
         cell = record.cell
@@ -84,7 +84,7 @@ class JobLines:
         yield line
 
     def _begin(self, cell: Cell, label: str) -> str:
-        """The start of a line: model and mode if the line above has others, and settings that not all cells share."""
+        """Returns a line's start: a model and mode unlike those above, and settings that vary between cells."""
         model, mode = self._above or ("", "")
         name = "" if model == cell.model.name else cell.model.name
         how = "" if (model, mode) == (cell.model.name, cell.mode) else cell.mode
@@ -97,7 +97,7 @@ class JobLines:
         return " ".join(word for word in setting_words(cell, label) if word not in self._shared)
 
     def _speed(self, process: Process, row: Row) -> Text:
-        """The speed with its interval, the gain over the reference, and a mark if either is in doubt."""
+        """Returns the speed with its interval, the gain, and a mark if the speed or the gain is in doubt."""
         gain = self._gain(process)
         rate = speed_text(process.cell, row["samples_per_s"]).replace(" samples", "")
         ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
@@ -106,7 +106,7 @@ class JobLines:
         return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
-        """The gain over the latest process of the reference; None for the reference, and before that has run."""
+        """Returns the gain over the reference's latest process. None for the reference, or if it has not run."""
         (cell,) = cells_of([process])
         if not cell.competes:
             return None
@@ -121,7 +121,7 @@ class JobLines:
 
 
 def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
-    """Other figures of an ok cell, in a few words each; with `is_exact`, with all digits."""
+    """Returns an ok cell's figures other than the speed, as short texts. With `is_exact`, they have more digits."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
     words = [token_times(row)]
     if not words[0] and p50_ms is not None:

@@ -33,13 +33,13 @@ class Merged:
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
-    """Adds to `into` every record that it lacks, in folders of the same names. It overwrites no record.
+    """Adds to `into` every record that `into` lacks, in folders with the same names. Overwrites no record.
 
-    Records with one name have the same cell and code, and ran on the same machine or on equal ones. `sources` are
-    folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
+    Records with the same name have the same cell and code, and ran on the same machine or on equal machines. `sources`
+    are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
 
-    Raises UserError: a source holds no records, can't be read, contains `into` or lies in it; or a plan in `into` can't
-    be read or written.
+    Raises UserError if a source has no records, can't be read, contains `into` or lies in it, or if a plan in `into`
+    can't be read or written.
     """
     done = Merged()
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
                     if is_missing(target / name):
                         (target / name).write_bytes(content)
                     elif read_bytes(target / name) != content:
-                        done.conflicts.append(f"{shown(target / name)}: {source} has another file; the file here stays")
+                        done.conflicts.append(f"{shown(target / name)}: differs from that in {source}; this one stays")
                 except (OSError, UserError, ValueError) as error:
                     done.problems.append(f"{name} of {source}: not readable ({one_line(str(error))})")
     if plan is not None:
@@ -121,7 +121,7 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
         except RefusedError:
             raise
         except UserError as error:
-            done.problems.append(f"{one_line(str(error))}; all records in its folder are taken")
+            done.problems.append(f"{one_line(str(error))}; all records in this folder are merged")
     return plan_file.plan_of_records(folder)
 
 
@@ -162,7 +162,7 @@ def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
 
 
 def _content(path: Path) -> bytes:
-    """A record's file as it is. Raises ValueError: it is no JSON."""
+    """Returns a record's file as it is. Raises ValueError if the file is not JSON."""
     content = read_bytes(path)
     loads(content)
     return content

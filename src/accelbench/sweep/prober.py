@@ -52,7 +52,7 @@ class Quiet:
     def limit(self, expected: Length) -> None:
         """Limits the sum of all waits to the expected length of the cells.
 
-        If a length is unknown, the limit is at least `quiet_s`.
+        If the length of a cell is unknown, the limit is at least `quiet_s`.
         """
         self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
@@ -79,10 +79,10 @@ class Quiet:
 class Prober:
     """Probes each device before its first cell, unless ceilings.json has its ceilings.
 
-    A probe covers the precisions of all `cells`. Cells in another interpreter have their own ceilings, since its
-    packages may be faster. `root` is the folder of ceilings.json. `environment` is the fingerprint for
-    `PROBING_ENGINE`: ceilings with another fingerprint do not count. If other programs disturb a probe, it is repeated
-    on a quiet machine. If they disturb the repetition, too, the next sweep probes again.
+    A probe covers the precisions of all `cells`. Each interpreter has its own ceilings, since its packages may be
+    faster. `root` is the folder of ceilings.json. `environment` is the fingerprint for `PROBING_ENGINE`. Ceilings with
+    a different fingerprint are not used. If other programs disturb a probe, it is repeated on a quiet machine. If they
+    disturb the repetition as well, the next sweep probes again.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Prober:
         self._quiet = quiet or Quiet(0.0, say)
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
-        """The ceilings of the cell's device; None if it can't be probed."""
+        """Returns the ceilings of the cell's device. Returns None if the device can't be probed."""
         key = _probed(cell)
         if key not in self.known:
             self.known[key] = kept = self._kept(cell)
@@ -120,13 +120,13 @@ class Prober:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
-        """Prints `why`, probes the device, and stores its ceilings. If other programs disturb it, it probes again."""
+        """Prints `why`, probes the device, and stores its ceilings. Repeats the probe if other programs disturb it."""
         load = self._probe_once(cell, precisions, why)
         if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
             self._probe_once(cell, precisions, "again")
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
-        """Probes once. Returns the load that disturbed the probe; None if no load did, or if nothing was probed."""
+        """Probes once. Returns the load that disturbed the probe, or None if no load did, or if nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
         before = self.known.setdefault(_probed(cell), self._kept(cell))
@@ -137,7 +137,7 @@ class Prober:
         outcome = self.hosts.probe(cell, precisions)
         ceilings = outcome.ceilings
         if ceilings is None:
-            self.say(f"{device} could not be probed: {outcome.reason}. Its cells have no share of a ceiling.")
+            self.say(f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed.")
             return None
         load = None if is_allowed() else load_beside(outcome.system)
         if load:
@@ -151,7 +151,7 @@ class Prober:
         return load
 
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
-        """The ceilings of the cell's device after the cell `label` ran; None if unknown.
+        """Returns the ceilings of the cell's device after the cell `label` ran. Returns None if they are unknown.
 
         The device is probed again if an ok and undisturbed cell was faster than its ceiling. It is also probed again
         after its first cell if its first probe was disturbed.
@@ -183,12 +183,12 @@ def _probed(cell: Cell) -> Probed:
 
 
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
-    """A sentence for each 16-bit format of the cells that is far slower than fp32, since the device lacks its units."""
+    """Yields a sentence for each 16-bit format that is far slower than fp32, since the device has no units for it."""
     rates = ceilings.flops_per_s if ceilings else {}
     fp32 = rates.get(Precision.fp32)
     for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):
         rate = rates.get(word)
         if word in SIXTEEN_BITS and fp32 and rate and fp32 >= FAR_BELOW * rate:
             rates_text = f"{significant(rate / 1e9, 2)} against {significant(fp32 / 1e9, 2)} GFLOP/s in fp32"
-            slower = f"about {fp32 / rate:.0f} times slower than fp32's, or more"
-            yield f"{word} has no units here ({rates_text}): expect its cells {slower}"
+            slower = f"at least about {fp32 / rate:.0f} times slower than in fp32"
+            yield f"{word} has no units on this device ({rates_text}): expect its cells to be {slower}"

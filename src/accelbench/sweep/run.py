@@ -42,10 +42,10 @@ class SweepResult:
         return sum(record.status in UNEXPECTED for record in self.records)
 
     def check_request(self, *, is_shown: bool = False) -> None:
-        """Raises a UserError if every cell failed because of a user's mistake; skipped cells do not count.
+        """Raises a UserError if all cells failed because of a user's mistake. Ignores skipped cells.
 
-        The message has the reasons. With `is_shown` and several cells, it refers to the lines of the cells, which have
-        the reasons.
+        The message has the reasons. If `is_shown` and there are several cells, it refers to the cells' lines, which
+        have the reasons.
         """
         tried = [record for record in self.records if record.status != Status.skipped]
         if tried and all(record.user_error for record in tried):
@@ -66,13 +66,13 @@ def run(
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, however it ends.
 
-    `out` is the folder of a pipeline's suite, whose plan gets exactly these cells. Without it, the records go to `out=`
-    or to a new folder under runs/, whose plan keeps its earlier cells. The caller ends the `hosts`. `show` prints the
-    result; by default `conclude`. `measure` measures the cells elsewhere, such as on a cluster, and returns their
-    records.
+    `out` is the folder of a pipeline's suite. Its plan gets exactly these cells. Without `out`, the records go to
+    `out=` or to a new folder under runs/, and the plan there keeps its earlier cells. The caller ends the `hosts`.
+    `show` prints the result, by default with `conclude`. `measure` measures the cells elsewhere, such as on a cluster,
+    and returns their records.
 
-    Raises UserError: the sweep could not start or continue, and the user can correct the reason; Interrupted: the user
-    has ended it, and `show` has printed the result so far.
+    Raises UserError if the sweep could not start or continue, for a reason that the user can correct. Raises
+    Interrupted if the user ended the sweep, after `show` has printed the result so far.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)
@@ -109,7 +109,7 @@ def run(
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    """Measures the cells without a record on this machine, until the budget ends. Returns all cells' records."""
+    """Measures the cells without a record on this machine, until the budget ends. Returns the records of all cells."""
     records, todo = known(context, ready.planned)
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
@@ -134,7 +134,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
-    """The records of planned cells that still count, and the cells to measure. Unreadable records are set aside."""
+    """Returns the records that are still valid, and the cells to measure. Sets unreadable records aside."""
     records, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
     for line in listed([f"{line}, its cell is measured again" for line in lines]):
         context.say(line, "yellow")
@@ -152,10 +152,9 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 
 def stands(record: Record, retry: Retry, cell: Cell) -> bool:
-    """Whether the record still counts.
+    """Is true if the record is still valid.
 
-    It does not count if `retry` asks for it again. It does not count either if its time limit cut it off and is longer
-    now.
+    Is false if `retry` asks for the cell again, or if a time limit cut the cell off and the limit is longer now.
     """
     is_longer = record.status == Status.ok and record.was_cut(cell.timeout_s)
     return not (is_longer or (retry == Retry.failed and is_retried(record)))

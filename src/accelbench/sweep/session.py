@@ -45,7 +45,7 @@ CHECKED = frozenset(Library) - {Library.accelbench}
 class Session:
     """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing.
 
-    On entering, it runs each network of the cells once. Raises UserError: no network can run, and `context.refuses` is
+    On entering, it runs each network once as a check. Raises UserError if no network can run and `context.refuses` is
     set.
     """
 
@@ -128,14 +128,14 @@ class Session:
                 self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
-        """Continues in another context, with the same cells planned for other code. `bisect` needs this."""
+        """Continues in `context`. `ready` has the same cells, planned for other code. `bisect` needs this."""
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs or skips the cell, judges it, writes its record, and shows the outcome.
 
-        If other programs disturbed the cell, it waits for a quiet machine and runs once more, if `left_s` allows it.
-        Raises ChangedError: the user's code or data changed before the cell.
+        If other programs disturbed the cell, waits for a quiet machine, and runs the cell once more if `left_s` allows
+        it. Raises ChangedError if the user's code or data changed before the cell.
         """
         if item.skip_reason is None and (change := self._changed(item)) is not None:
             raise ChangedError(f"{change} after the sweep began: run the sweep again")
@@ -207,14 +207,14 @@ class Session:
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """The measurement. For a training to a target, it also names the sweep that planned the training."""
+        """Returns the measurement. Adds to a training to a target the name of the sweep that planned it."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)
         return measured
 
     def _changed(self, item: Planned) -> str | None:
-        """The user's change since the plan, such as `nets.py was changed`; None if code and data are unchanged."""
+        """Returns what the user changed after the plan was made, such as `nets.py was changed`, or None."""
         if self.ready.data.name != MODULE:  # data from a module have no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:
@@ -226,7 +226,7 @@ class Session:
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """The status or `disturbed`, before the comparison with ceilings; and the reason, which is None for an ok cell."""
+    """Returns the status or `disturbed`, and the reason (None for an ok cell). Ceilings are compared later."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
@@ -262,11 +262,11 @@ class Preflight:
         return len({network for network, _ in groups})
 
     def failure(self, cell: Cell) -> Outcome | None:
-        """How the check of the cell's network and batch failed. None if it succeeded, or was not made."""
+        """Returns how the check of the cell's network and batch failed, or None if it was fine or not made."""
         return self._failures.get((_key(cell), cell.batch_size))
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """The network with its data and mode; and whether the cell is anything other than fp32 on the CPU."""
+    """Returns a text for the network, its data and its mode. Also returns False for fp32 on the CPU, else True."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

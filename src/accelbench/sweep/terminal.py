@@ -46,7 +46,7 @@ MAX_CELLS = 12
 
 
 class SweepProgress:
-    """Progress of one sweep: a line for each cell; if `brief`, only for failures.
+    """Shows the progress of one sweep: a line for each cell, or if `is_brief`, a line for each failure.
 
     On a terminal, the lines are grouped by job. The last line is live: it shows the running cell and the time left.
     """
@@ -122,7 +122,7 @@ class SweepProgress:
         return line
 
     def _left(self, took_s: float) -> str:
-        """The time left for all cells; if it is unknown, how long this cell has run."""
+        """Returns the time left for all cells. If it is unknown, returns how long this cell has run."""
         took = duration(took_s)
         expected = self._expected
         if expected is None:
@@ -205,13 +205,13 @@ def conclude(result: "SweepResult", console: Console) -> None:
 
 
 def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
-    """Prints why cells were skipped; `reasons` has one for each skipped cell."""
+    """Prints why cells were skipped. `reasons` has a reason for each skipped cell."""
     for reason, num in Counter(reasons).most_common():
         say(console, f"  skipped {num}: {reason}", "dim")
 
 
 def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
-    """Prints a recommendation for each model and mode, and commands for details; nothing without an ok cell."""
+    """Prints advice for each model and mode, and commands for details. Prints nothing if no cell is ok."""
     planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
     of_works = answers(cells)
@@ -231,7 +231,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints the answers: for many jobs, the gain of each job; for few jobs, their cells, the fastest first."""
+    """Prints the answers. For many jobs, prints the gain of each job; for few, their cells, the fastest first."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):
@@ -246,7 +246,7 @@ def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console
 
 
 def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
-    """Remarks on the fastest cell: how far its output differs from fp32's, and its doubts."""
+    """Yields remarks on the fastest cell and its doubts, and the number of slower cells in doubt."""
     if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     doubts = warnings_of(answer.fastest.row)
