@@ -73,7 +73,7 @@ def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys
             (folder / f"{record.name}.json").unlink()
     assert main(["best", str(folder)]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert f"Disturbed: 1 of 3 processes in runs/mine ({REASON}): no answer counts them." in said
+    assert f"Disturbed: 1 of 3 processes in runs/mine ({REASON}): no answer uses them." in said
 
 
 def test_python_has_the_outcome_and_no_number():

@@ -107,7 +107,7 @@ def _conf(project: Path | None) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Does what `Path.resolve` does. But it raises no RuntimeError if links form a circle (before Python 3.13)."""
+    """Resolves a path without the RuntimeError that `Path.resolve` raises for circular links before Python 3.13."""
     return Path(os.path.realpath(path))
 
 

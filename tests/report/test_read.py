@@ -27,8 +27,8 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
     names = sorted(record.write(each, folder).name for each in orphans)
     (note,) = sweeps.read(folder).notes
     assert note == (
-        "Not shown, because the plan of results/nets lacks them: 4 records (their cells are no longer wanted, or they "
-        f"have other code, versions or machines): {', '.join(names[:3])}, ..."
+        "Not shown, because the plan of results/nets lacks them: 4 records (their cells are no longer wanted, or "
+        f"their code, versions or machine changed): {', '.join(names[:3])}, ..."
     )
 
 
@@ -106,7 +106,7 @@ def test_a_suite_has_the_figures_that_it_has_among_all_suites_and_older_code_is_
     assert sorted(cell.speed for cell in found.values()) == pytest.approx([200, 900])
     edited = replace(first, identity="2" * 40, environment={**first.environment, "files": {"model.target": "2"}})
     maker.suite(tmp_path / "runs", [first, maker.at(edited, 9)])
-    assert sweeps.read(tmp_path / "runs/nets").notes == [f"Older: 1 cell of nets, {WHY_OLDER}: no answer counts them"]
+    assert sweeps.read(tmp_path / "runs/nets").notes == [f"Older: 1 cell of nets, {WHY_OLDER}: no answer uses them"]
 
 
 def test_cells_of_two_engines_are_judged_by_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
@@ -131,7 +131,7 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp
     monkeypatch.setattr(sweeps, "MANY", 5)
     monkeypatch.setattr(sweeps, "SHOWN", 4)
     page = build.build(tmp_path / "results", tmp_path / "part")
-    notice = "12 cells are too many for one page. Its answers count all cells, but it shows only the last 4"
+    notice = "12 cells are too many for one page. Its answers use all cells, but it shows only the last 4"
     assert notice in page.read_text()
     assert len((page.parent / "cells.csv").read_text().splitlines()) == 13
     shown, _ = sweeps.newest(sweeps.read_all(tmp_path / "results"))

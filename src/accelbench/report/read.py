@@ -268,7 +268,7 @@ def _notes(
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
         yield (
             f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
-            "counts them. The same sweep with retry=failed measures them again."
+            "uses them. Run the sweep again with retry=failed to measure them again."
         )
     if short:
         yield f"{len(short):,} records in {place} are from a search's short windows, which are too short to publish."
@@ -284,7 +284,7 @@ def _notes(
     if others := sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names):
         yield (
             f"Not shown, because the plan of {place} lacks them: {counted(len(others), 'record')} (their cells are no "
-            f"longer wanted, or they have other code, versions or machines): {', '.join(others[:MAX_NAMED])}"
+            f"longer wanted, or their code, versions or machine changed): {', '.join(others[:MAX_NAMED])}"
             + (", ..." if len(others) > MAX_NAMED else "")
         )
 
@@ -326,7 +326,7 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     for sweep, processes in zip(sweeps, named, strict=True):
         cells = by_folder.get(sweep.folder, [])
         num = sum(cell.is_older for cell in cells)
-        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer counts them"] if num else []
+        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them"] if num else []
         made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
     return made
 
@@ -340,7 +340,7 @@ def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
     last = max(sweeps, key=lambda sweep: max((process.started_at for process in sweep.processes), default=""))
     cells = last.cells[-SHOWN:]
     notice = (
-        f"{num_cells:,} cells are too many for one page. Its answers count all cells, but it shows only the last "
+        f"{num_cells:,} cells are too many for one page. Its answers use all cells, but it shows only the last "
         f"{len(cells):,} cells of the newest sweep, {last.folder}. cells.csv has every cell."
     )
     return [replace(last, cells=cells)], [notice]

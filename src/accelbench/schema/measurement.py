@@ -37,7 +37,7 @@ class Work:
     flops: Count | None = None
     # estimated memory traffic: each operator reads its inputs once and writes its outputs once; caches are ignored
     bytes: Count | None = None
-    num_operators: Count | None = None  # operators launched on each device; views and bare allocations do not count
+    num_operators: Count | None = None  # operators launched on each device, without views and bare allocations
     # share of `flops` in convolutions with kernels above 5. With FFTs a library needs far fewer operations for these.
     large_kernels: Share = 0.0
     # why a count is None: the names of operators that have no count, or the error
@@ -64,7 +64,7 @@ class Evaluation:
 
     num_samples: AtLeastOne  # samples of the test set
     seconds: Seconds  # duration of the evaluation
-    loss: Number | None  # mean over the test set; None if it diverged, and then the cell is invalid
+    loss: Number | None  # mean over the test set; None if it diverged, which makes the cell invalid
     accuracy: Share | None = None  # share of right answers, 0 to 1; None for a model that does not classify
 
 
@@ -85,7 +85,7 @@ class Answers:
 class Epoch:
     """One whole pass over the data. Its time ends when the device has finished all steps."""
 
-    seconds: Duration  # wall time, loading of data and compilation included
+    seconds: Duration  # wall time, including loading of data and compilation
     num_samples: AtLeastOne  # samples that were computed
     began_boot_s: Seconds | None = None  # begin of the epoch, in seconds since the machine started
     data_s: Seconds | None = None  # part of `seconds`: time to get the batches; None if the steps themselves fetch them
@@ -114,7 +114,7 @@ class Operator:
 
     name: str  # the framework's name for the operator
     num_calls: Count  # calls in one step
-    share: Share  # its time over the time of all operators
+    share: Share  # time of this operator, divided by the time of all operators
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class Serving:
 
     seed: Count  # random seed of the arrivals
     num_requests: AtLeastOne  # requests that were due
-    num_errors: Count = 0  # requests that raised an error or got no answer; they count as missed
+    num_errors: Count = 0  # requests that raised an error or got no answer; `num_missed` includes them
     error: str | None = None  # the first error of a request, in one line
     duration_s: Duration  # from the first request's due time until the last answer
     offered_per_s: Rate  # requests per second by their due times
@@ -239,7 +239,7 @@ class TargetTraining:
     compile_s: Seconds = 0.0  # time of compilations within the log's training spans
     evaluations: list[Evaluated] = field(default_factory=list)
     hit: Count | None = None  # index of the evaluation that reached the target; None: no evaluation reached it
-    stayed: bool | None = None  # whether the next evaluation reached the target, too; None without a next one
+    stayed: bool | None = None  # whether the evaluation after `hit` reached the target, too; None if there was none
     tested: Number | None = None  # the metric on the test set, with the weights at the end
     # the sweep that first planned this training: seeds added after a look at the results belong to another sweep
     planned_in: str | None = None
@@ -291,16 +291,17 @@ class Measurement(Observed):
     # whether the blocks consist of the steps of `latency_s`; otherwise blocks and single steps are separate steps
     steps_are_blocks: bool = False
     dropped_s: Seconds | None = None  # seconds of the steady state that are in no block and no single step
-    # single steps of the steady state, each with a wait; in Keras each holds `steps_per_execution` batches
+    # times of the steady state's single steps, with a wait after each step. In Keras, a step has `steps_per_execution`
+    # batches
     latency_s: list[Duration] = field(default_factory=list)
     launch_s: list[Seconds] = field(default_factory=list)  # time until the call of each single step returned
     data_s: list[Seconds] = field(default_factory=list)  # time to get the batch; empty if the step itself fetches it
     copy_in_s: list[Seconds] = field(default_factory=list)  # time to copy the batch to the device
     copy_out_s: list[Seconds] = field(default_factory=list)  # time to copy the result back
-    num_steady_samples: AtLeastOne | None = None  # samples computed in the steady state, discarded blocks included
+    num_steady_samples: AtLeastOne | None = None  # samples computed in the steady state, including dropped blocks
     # begin and end of the steady state, or of the epochs, in seconds since the machine started
     steady_boot_s: tuple[Seconds, Seconds] | None = None
-    clock_drift: Number | None = None  # share by which the clock ran faster than one that is never adjusted
+    clock_drift: Number | None = None  # (speed of the clock / speed of a clock that is never adjusted) - 1
     breakdown: Breakdown | None = None  # phases of additional steps
     operators: list[Operator] = field(default_factory=list)  # operators with most of a step's time, longest first
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
@@ -308,8 +309,8 @@ class Measurement(Observed):
     generation: Generation | None = None  # times of tokens, for mode `generate`
     target: TargetTraining | None = None  # log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
-    # norm of the output minus the reference output, over the norm of the reference output. The reference ran in fp32 on
-    # the CPU with the same samples. None in training, and for plain fp32 on the CPU.
+    # norm of (output - reference output), divided by the norm of the reference output. The reference ran in fp32 on the
+    # CPU with the same samples. None in training, and for plain fp32 on the CPU.
     output_error: Number | None = None
     peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
     peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring

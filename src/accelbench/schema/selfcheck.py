@@ -29,7 +29,7 @@ class MachineError:
     """The measured difference between two sides that run the same cell."""
 
     num_rounds: Count  # rounds of two processes
-    low: Number  # lower end of the 95 % interval of the second side's speed over the first side's, minus 1
+    low: Number  # lower end of the 95 % interval of (speed of the second side / speed of the first side) - 1
     high: Number  # upper end of that interval
     detectable: Annotated[list[Detectable], Meta(min_length=1)]  # for five and more processes on each side
 

@@ -55,7 +55,7 @@ class Goal:
 
     by: str  # one of `UNITS`
     latency_ms: float | None  # limit of the median step of the best cell; None: no limit
-    margin: float  # share by which cells that count as the same may differ
+    margin: float  # relative difference up to which two cells are called equal
     budget_s: float
     per_batch: bool  # whether to find the best cell for each batch size
 

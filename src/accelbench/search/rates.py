@@ -10,16 +10,16 @@ from accelbench.grid.plan import Planned
 from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
 
 MIN_S = 5.0  # shortest probe
-NUM_PROBES = 5  # probes of the leading setting, for which the time is divided
+NUM_PROBES = 5  # the time is divided for this number of probes of the best setting
 FIRST_PART = 0.1  # share of the time for the first probe of a setting, which only gives a direction
-LONGER = 2.0  # limit of a probe's duration over the longest earlier one, so that a long search can end early
-# Distance of a probe from the highest rate: a share of the way to the offline throughput, but at least and at most
-# these shares of the rate. Above the rate, where waiting times vary more, the distance is multiplied by `ABOVE`.
+LONGER = 2.0  # maximum of a probe's duration divided by the longest earlier one, so that a long search can end early
+# Distance of a probe from the highest rate: the share `DISTANCE` of the way to the offline throughput. It is at least
+# `LEAST` and at most `MOST` of the rate. Above the rate, where waiting times vary more, it is multiplied by `ABOVE`.
 DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6
-TOLERANCE = 1.05  # upper bound over lower bound; a smaller ratio ends the search
+TOLERANCE = 1.05  # the search ends if the upper bound, divided by the lower bound, is at most this
 OVERLOAD = 1.1  # multiple of the offline throughput at which the queue surely grows
 ROUNDED = 1.02  # multiple of the minimum seconds, since rates and seconds are rounded to three digits
-MAX_INVALID = 3  # invalid probes of a setting in a row (for example with late requests) that end its probes
+MAX_INVALID = 3  # a setting is given up after this number of invalid probes in a row (for example with late requests)
 
 
 @dataclass

@@ -30,7 +30,7 @@ class Question:
     first: Process
     second: Process
     cost_s: float  # expected seconds of its processes, from the duration of one process of each cell
-    ratio: float  # speed of the faster cell over that of the other
+    ratio: float  # speed of the faster cell, divided by the speed of the slower cell
 
     @property
     def key(self) -> str:

@@ -101,7 +101,7 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """For each column, whether it holds numbers."""
+        """For each column, whether its values are numbers."""
         return [any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))]
 
 
