@@ -1,4 +1,4 @@
-"""The command line: runs the command that the words name, and returns an exit status. A user's mistake gives 2."""
+"""The command line. It runs the command that the user names, and returns the exit status."""
 
 import contextlib
 import os
@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. `arguments`: words of the command; default: `sys.argv`.
 
     Returns:
-        0: done. 1: a cell failed unexpectedly, there is no answer, or a check such as --fail-if failed. 2: a mistake
-        that the user can correct; stderr explains how. 130: interrupted. 141: the reader of the output has ended, as
-        `head` does.
+        0: done. 1: a cell failed unexpectedly, there is no answer, or a check such as --fail-if failed. 2: the user
+        made a mistake, and stderr explains how to correct it. 130: interrupted. 141: the output is a pipe, and its
+        reader, such as `head`, has ended.
     """
     _replace_closed_streams()
     mend_environment()
@@ -75,7 +75,7 @@ def _status(words: list[str]) -> int:
 
 
 def _going_on(words: list[str], folder: str) -> list[str]:
-    """The words of the command that continues with the records in `folder`. Empty if no command can continue."""
+    """Returns the words of the command that continues with the records in `folder`. Empty if there is none."""
     if not folder or any(part.startswith("out=") for word in words for part in word.split()):
         return words
     if words[0] == "compare":  # the sides of `compare` have words of their own
@@ -108,7 +108,7 @@ class _Console(Console):
 
 
 def _replace_closed_streams() -> None:
-    """Opens /dev/null for each closed standard stream. Otherwise the next opened file would get the stream's number."""
+    """Opens /dev/null for each closed standard stream, so that no file that is opened later gets its number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
         os.set_inheritable(number, True)
     os.close(number)

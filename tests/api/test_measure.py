@@ -226,7 +226,7 @@ def test_a_compiled_network_is_compiled_by_its_process():
         ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`, such as learning_rate=0.01"),
         ({"batch": BATCH.numpy()}, "not a ndarray: torch.as_tensor(...) makes tensors"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
-        ({"mode": "train"}, "loss: goes with mode='train'"),
+        ({"mode": "train"}, "loss: mode='train', and only this mode, needs"),
         ({"batch": None}, "batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)"),
         ({"batch": 1.0}, "batch: should be a tensor"),
         ({"batch": torch.tensor(1.0)}, "samples: the number is unknown"),

@@ -71,7 +71,7 @@ def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
     with pytest.raises(accelbench.UserError, match="no ok cell is within 1 ms"):
         results.best(latency_ms=1)
     records.write(make_record(make_cell(mode=Mode.train)), folder)
-    with pytest.raises(accelbench.UserError, match="of several jobs: select"):
+    with pytest.raises(accelbench.UserError, match="of several jobs, of which you must select"):
         accelbench.read(folder).best()
     with pytest.raises(accelbench.UserError, match="no sweep there"):
         accelbench.read("nothing")

@@ -1,4 +1,4 @@
-"""`accelbench.compare`: whether the second side's cells are as fast as the first side's."""
+"""`accelbench.compare` decides whether the cells of the second side are as fast as the cells of the first side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ Records = str | Path | Results
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """The comparison of one cell of the second side with the first side's."""
+    """The comparison of one cell of the second side with the matching cell of the first side."""
 
     label: str  # label of the second side's cell
-    verdict: str  # the second side is `same`, `faster` or `slower`; or `can't tell`
-    ratio: float | None  # the second side's samples/s over the first's; None if a side has fewer than five processes
+    verdict: str  # of the second side's cell: `same`, `faster`, `slower` or `can't tell`
+    ratio: float | None  # the second cell's samples/s divided by the first's; None if one has fewer than five processes
     low: float | None  # 95 % interval of the ratio
     high: float | None
     _comparison: comparing.SpeedRatio = field(repr=False, compare=False)
@@ -40,7 +40,7 @@ class Comparison(list[PairVerdict]):
         self.warnings = list(warnings)  # what a reader of the verdicts should know
 
     def is_slower_by(self, share: float) -> bool:
-        """Whether the whole interval of any pair is below `1 - share`. 0.05 is the same as `--fail-if slower:5%`."""
+        """Is true if a pair's whole interval is below `1 - share`. 0.05 does the same as `--fail-if slower:5%`."""
         return any(pair._comparison.is_slower_by(share) for pair in self)
 
     def __repr__(self) -> str:
@@ -54,15 +54,15 @@ class Comparison(list[PairVerdict]):
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
-    """Compares the speed of `b` with `a` for each pair of cells, as `accelbench compare` does with records.
+    """Compares the speeds in each pair of cells from `a` and `b`, as `accelbench compare` does with records.
 
     Args:
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
-        b: as `a`.
-        margin: largest difference that counts as the same, as a share: 0.02 for 2 %.
+        b: the records or results that are compared with those of `a`.
+        margin: differences up to this share give the verdict `same`. 0.02 is 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 
-    Raises UserError: there are no such records, both sides have a record in common, or they are not comparable.
+    Raises UserError: there are no such records, the sides have a record in common, or the sides are not comparable.
     """
     if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 <= margin < 1:
         raise UserError(f"margin={margin}: should be a share from 0 to below 1, such as 0.02")

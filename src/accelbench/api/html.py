@@ -1,4 +1,4 @@
-"""The figures of all results, and HTML tables with bars for notebooks. The tables need no script and fit any theme."""
+"""Declares the figures of a result, and makes HTML tables with bars for notebooks. The tables need no script."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures:
-    """The figures of a measurement or of a cell's result. They are columns of `cells.csv`; None if unknown."""
+    """The figures of a measurement or of a cell's result. They are columns of `cells.csv`. Unknown figures are None."""
 
     samples_per_s: float | None  # median of a process's blocks; for several processes, the median of their medians
     samples_per_s_low: float | None  # 95 % interval
@@ -40,11 +40,11 @@ def page(
     lengths: Sequence[float | None] = (),
     marked: Collection[int] = (),
 ) -> str:
-    """Lines of text above a table of texts.
+    """Returns HTML: `lines` of text, and below them a table of texts.
 
     Args:
-        lengths: length of each row's bar; empty: no bars.
-        marked: numbers of the bold rows. Their last column is not bold. It has long texts, which are wrapped.
+        lengths: the length of each row's bar. If it is empty, the table has no bars.
+        marked: the numbers of the bold rows. Only the last column is never bold. Its long texts are wrapped.
     """
     longest = max((length for length in lengths if length), default=1.0)
 
@@ -68,5 +68,5 @@ def page(
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """An interval as text, such as `98.1 to 102`. A dash if the interval is unknown."""
+    """Formats an interval, such as `98.1 to 102`. Returns a dash if the interval is unknown."""
     return UNKNOWN if low is None or high is None else f"{significant(low)} to {significant(high)}"

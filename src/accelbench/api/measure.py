@@ -1,4 +1,4 @@
-"""`accelbench.measure`: measures the user's network or function in a fresh process, as a cell is measured."""
+"""`accelbench.measure` measures the user's network or function in a fresh process, like a cell."""
 
 import atexit
 import copyreg
@@ -80,7 +80,7 @@ class Measurement(html.Figures):
         return lines + [[kind, text] for kind, texts in remarks.items() for text in texts]
 
     def __repr__(self) -> str:
-        """The name, and a line for each figure and each remark."""
+        """Returns the name, then a line for each figure and each remark."""
         return "\n  ".join(f"{name}: {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
@@ -104,30 +104,32 @@ def measure(
 ) -> Measurement:
     """Measures a `torch.nn.Module` or a function for some seconds. Either may be defined in a notebook.
 
-    It is pickled with cloudpickle, and a copy runs in a fresh process, as a cell does. So nothing changes in this
-    process. `measure` waits until nothing else is measured on this machine. It writes no files. The first call starts a
-    process that imports PyTorch; later calls use that process, too.
+    The module or function is pickled with cloudpickle, and a copy runs in a fresh process. So nothing changes in the
+    current process. `measure` waits until nothing else is measured on this machine. It writes no files. The first call
+    starts a process that imports PyTorch. Later calls use the same process, so they start faster.
 
     Args:
-        model_or_function: a module, or a function without arguments. One call of the function is a step. Arguments that
-            are for modules only are refused for a function.
-        batch: the module's input: a tensor, a tuple (positional arguments) or a mapping (keyword arguments).
-            Its first tensor has the shape (samples, ...). Tensors in host memory are copied to a GPU in each step.
+        model_or_function: a module, or a function without arguments. One call of the function is a step. The arguments
+            that are described as `for a module` are refused for a function.
+        batch: for a module: its input, which is a tensor, a tuple of positional arguments, or a mapping of keyword
+            arguments. The first tensor has the shape (samples, ...). Each step copies tensors in host memory to a GPU.
         mode: for a module: `infer`, or `train` (forward pass, loss, backward pass and optimiser step).
-        device: `cpu` or `gpu`. For a function: the device that is waited for at the end of a step.
+        device: `cpu` or `gpu`. For a function, each step ends when this device has finished its work.
         precision: for a module: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and
-            floating-point inputs are cast to it. For a mixed one, weights stay fp32 and the module runs under autocast.
-        loss: for training a module: a function of (output, batch) that returns a scalar tensor.
-        optimizer: for training a module: `adam`, `adamw` or `sgd`.
-        learning_rate: of this optimiser.
-        samples: samples in a step. None: the first dimension of the batch's first tensor; for a function 1.
-        window: how long to measure. None: a `Window()`, about three seconds.
-        name: name for people. None: the name of the class or the function.
+            floating-point inputs are cast to it. With a mixed precision, the weights stay fp32, and the module runs
+            under autocast.
+        loss: for a module with mode `train`: a function of (output, batch) that returns a scalar tensor.
+        optimizer: for a module with mode `train`: `adam`, `adamw` or `sgd`.
+        learning_rate: for a module with mode `train`: the learning rate of the optimiser.
+        samples: the number of samples in a step. If it is None, it is the first dimension of the batch's first tensor
+            for a module, and 1 for a function.
+        window: how long to measure. None means `Window()`, which takes about three seconds.
+        name: the name that is shown. If it is None, it is the name of the class or the function.
 
     Raises:
         UserError: an argument is wrong, an object can't be pickled, the user's code fails, or this machine does not
             support the device or the precision.
-        InvalidError: another device or precision ran than the requested one, or the output is wrong.
+        InvalidError: the device or the precision was not the requested one, or the output is wrong.
     """
     arguments = dict(locals())
     torch = sys.modules.get("torch")  # if torch is not imported, the object is no module
@@ -206,7 +208,7 @@ def _check_function(arguments: dict[str, Any]) -> None:
         usual = inspect.signature(measure).parameters[flag].default
         if value is not usual and (usual is None or value != usual):
             raise UserError(
-                f"{flag}: is for a torch.nn.Module: for a function, leave it out: measure(lambda: f(batch))"
+                f"{flag}: is for a torch.nn.Module. For a function, leave it out: measure(lambda: f(batch))"
             )
 
 
@@ -215,7 +217,7 @@ def _check_network(arguments: dict[str, Any]) -> None:
         raise UserError("batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)")
     if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
         raise UserError(
-            "loss: goes with mode='train', which needs it: a function of (output, batch) that returns a scalar"
+            "loss: mode='train', and only this mode, needs a loss: a function of (output, batch) that returns a scalar"
         )
     # With the defaults, the network would be measured on another device or in another number format than its own.
     weights = arguments["model_or_function"].parameters()
@@ -227,11 +229,11 @@ def _check_network(arguments: dict[str, Any]) -> None:
 
 
 def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell:
-    """The cell of a function or of a network.
+    """Returns the cell that measures a function or a network.
 
     Args:
-        named: object that the cell is named after if the user chose no name.
-        tensors: the tensors of the batch; empty for a function.
+        named: the object whose name the cell gets if the user chose none.
+        tensors: the tensors of the batch. Empty for a function.
 
     Raises UserError: the number of samples in the batch is unknown.
     """
@@ -273,10 +275,10 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A pickler that also accepts modules of TorchScript, which have their own format, and parametrised modules."""
+    """A pickler that accepts more modules: those of TorchScript, which have a special format, and parametrised ones."""
 
     def reducer_override(self, value: Any) -> Any:
-        """The call that creates a copy of `value`, as `pickle` expects it."""
+        """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(value, torch.nn.Module):
             return super().reducer_override(value)
@@ -317,7 +319,7 @@ def _outcome(cell: Cell, sent: dict[str, bytes]) -> Outcome:
 
 @cache
 def _kept_hosts() -> Hosts:
-    """Hosts that live as long as this process, so that PyTorch is imported once."""
+    """Returns hosts that run until this process ends, so that PyTorch is imported only once."""
     hosts = Hosts(_host_spec)
     hosts.__enter__()
     atexit.register(hosts.__exit__)
@@ -325,14 +327,14 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """The host of a cell's engine. It also imports the slow packages that this process has imported."""
+    """Describes the host of a cell's engine. The host also imports the slow packages that this process has imported."""
     spec = host_spec(cell)
     slow = [name for name in SLOW if name in sys.modules]
     return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
 
 
 def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) -> Measurement:
-    """The result. Raises InvalidError: something else ran than was requested, or the numbers can't be true."""
+    """Returns the result of a record. Raises InvalidError: the requested work did not run, or a number is wrong."""
     cell = record.cell
     if (why := judge(cell, raw)) is not None:
         raise InvalidError(f"{cell.model.name}: {why}")

@@ -1,4 +1,4 @@
-"""Results as a Python sequence. They come from a call of `run`, or from a folder of records."""
+"""The results of a call of `run`, or of a folder of records, as a Python sequence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Result(html.Figures):
     """The result of one cell. Numbers are None if they are unknown, or if the cell is not ok.
 
-    The speed is computed from all processes of the cell (repeats and seeds). All other numbers are from one process:
-    the process whose speed is nearest.
+    The speed is computed from all processes of the cell (repeats and seeds). All other numbers are those of one
+    process: the one whose speed is nearest to the cell's speed.
     """
 
     label: str  # short name of the cell, such as `cnn-cpu-fp32-b128-infer`
@@ -98,7 +98,7 @@ class Result(html.Figures):
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: the figures, and the doubts or the reason for no figures."""
+        """Returns a table for notebooks. It shows the figures and doubts, or the reason why there are no figures."""
         return _table([self])
 
 
@@ -122,16 +122,16 @@ class Results(list[Result]):
         return Results(results, self.folder, self.notes) if isinstance(index, slice) else results
 
     def best(self, latency_ms: float | None = None, percentile: int = 50) -> Result:
-        """The ok result with the most samples/s. With `latency_ms`, only results with a known latency within it count.
+        """Returns the ok result with the most samples/s. If `latency_ms` is given, its latency is not above this.
 
-        The latency is the median of the steps, or the 90th or 99th percentile, which needs many steps.
+        The latency is a percentile of the steps' times: 50 (the median), 90 or 99. 90 and 99 need many steps.
 
-        Raises UserError: no result counts; or results are of different models, modes or data, and not comparable.
+        Raises UserError: no result remains, or the results are of different models, modes or data.
         """
         ranked = groups(result._cell for result in self)
         works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
         if len({group.fastest.workload_key for group in ranked}) > 1:
-            raise UserError(f"best: the results are of several jobs: select those of one: {'; '.join(works)}")
+            raise UserError(f"best: the results are of several jobs, of which you must select one: {'; '.join(works)}")
         if percentile not in NUM_SAMPLES_FOR:
             raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
         limit = None if latency_ms is None else Limit(latency_ms, percentile)
@@ -151,7 +151,7 @@ class Results(list[Result]):
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
 
-        `path`: folder of the report; None: `report` in the folder of the records.
+        `path` is the folder of the report. If it is None, it is `report` in the folder of the records.
 
         Raises UserError: the folder has no readable records, or the report can't be written.
         """
@@ -180,9 +180,9 @@ class Results(list[Result]):
 
 
 def read(folder: str | Path) -> Results:
-    """The results of a folder of records, such as `runs/mine` or `results`, and of the folders below it.
+    """Returns the results in a folder of records, such as `runs/mine` or `results`, and in the folders below it.
 
-    A relative path starts at the current folder. If there is no such folder, it starts at the project's folder.
+    A relative path starts at the current folder. If nothing is there, it starts at the project's folder.
     Raises UserError: no sweep in the folder is readable.
     """
     from accelbench.settings.params import wanted_suites  # not at the top: it imports OmegaConf
@@ -197,7 +197,7 @@ def read(folder: str | Path) -> Results:
 
 
 def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
-    """A table for notebooks. For each work, the fastest cell is first. Bars show speeds as shares of its speed."""
+    """Returns a table for notebooks. Cells of the same work are sorted by speed. Bars compare them with the fastest."""
     ranked: dict[Any, tuple[Group, MeasuredCell]] = {}
     for group in groups(result._cell for result in results):
         ranked |= {cell.measured_key: (group, cell) for cell in group.cells}

@@ -1,4 +1,4 @@
-"""`accelbench.run`: measures cells in processes of their own, as the command line does."""
+"""`accelbench.run` measures each cell in a separate process, like the command line."""
 
 import json
 import re
@@ -21,21 +21,21 @@ _COMPOSING = threading.Lock()
 
 
 def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
-    """Measures one cell, or each combination of listed values, each in a fresh process. Returns all results.
+    """Measures one cell, or a cell for each combination of listed values. Returns all results.
 
-    `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`. It
-    leaves the same records in ./runs (or in the folder `out`), and uses the same trackers and rules. This process
-    imports no framework. Its arguments, environment variables, folder and signal handlers do not change.
+    `run("model=cnn mode=infer", batch_size=[32, 128])` does the same as the command `accelbench -m model=cnn mode=infer
+    batch_size=32,128`. It writes records into ./runs (or into the folder `out`). Each cell runs in a fresh process. The
+    current process imports no framework, and keeps its arguments, environment variables, folder and signal handlers.
 
     Args:
         settings: words of the command line, or a list of such words.
         quiet: whether to print nothing. Otherwise progress is printed as on the command line.
-        **values: further settings, including `out`, `tracking`, `repeats` and `verbose`. A list is an axis: all
-            combinations of the axes' values are measured. A tuple is one value, such as `(3, 32, 32)`. Names with dots
-            need a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
+        **values: more settings, including `out`, `tracking`, `repeats` and `verbose`. If values are lists, each
+            combination of their items is measured. A tuple is one value, such as `(3, 32, 32)`. Names with dots
+            need a mapping: `**{"model.args.width": 64}`. A class or function is replaced by its dotted path.
 
     Raises:
-        UserError: a setting is wrong; the text is that of the command line.
+        UserError: a setting is wrong. The text is the same as on the command line.
     """
     words = words_of(settings, values)
     console = Console(highlight=False, quiet=quiet)
@@ -62,7 +62,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 
 @contextmanager
 def _hydra_as_before() -> Iterator[None]:
-    """Restores the global state of Hydra and OmegaConf's resolvers, which the caller's code may use."""
+    """Restores Hydra's global state and OmegaConf's resolvers afterwards, because the caller's code may use them."""
     from hydra.core.singleton import Singleton
 
     state = Singleton.get_state()
@@ -73,7 +73,7 @@ def _hydra_as_before() -> Iterator[None]:
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The words of the command line for a call of `run`. Raises UserError: a word is a flag other than -m."""
+    """Returns the command line that does the same as a call of `run`. Raises UserError: a word is a flag but not -m."""
     if not isinstance(settings, str | Sequence):
         raise UserError(
             f"run: takes words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"

@@ -1,7 +1,7 @@
-"""Runs the network or the function that `accelbench.measure` has sent to the process of its cell.
+"""Runs the network or the function that `accelbench.measure` has sent to the cell's process.
 
-A network is measured as a cell with `model.target`. The cell's settings name functions of this module: `network`,
-`batch`, `loss` and `samples`.
+For a network, the cell has `model.target`. Its settings name these functions of this module: `network`, `batch`,
+`loss` and `samples`.
 """
 
 import os
@@ -103,7 +103,7 @@ def samples(batch: Any) -> int:
 
 
 class _FunctionRun(CellRun):
-    """A run of a function. One call is a step. With device=cpu, it must not use a GPU: no step waits for a GPU."""
+    """A run of a function. One call is a step. With device=cpu, it must not use a GPU, as no step waits for one."""
 
     backend: Backend
     fetches_inside = True  # any movement of data is part of the function
@@ -137,8 +137,8 @@ class _FunctionRun(CellRun):
         self.timing.copy_out_s = []  # the function has no output to copy
         if self.cell.device == Device.cpu and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             raise UserError(
-                "device='cpu': the function used the GPU, and its time on the CPU is not that of its work: use "
-                "device='gpu', which waits for it"
+                "device='cpu': the function used the GPU, so its work may go on when the CPU is done: use "
+                "device='gpu', which waits for the GPU"
             )
 
     def observe(self) -> Observed:
@@ -152,7 +152,7 @@ class _FunctionRun(CellRun):
 
 
 class Returned:
-    """The results of a function. It refuses futures, generators and the like, and waits for JAX's unfinished arrays."""
+    """The results of a function. Unfinished JAX arrays are waited for. Results such as futures are refused."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -160,7 +160,7 @@ class Returned:
         self.pending = deque[Any]()
 
     def add(self, result: Any) -> None:
-        """Adds the result of one call. Raises UserError: the result's work has not run, or nothing can wait for it."""
+        """Adds the result of one call. Raises UserError: it is not computed yet, and this can't be waited for."""
         if self.waits is None:
             if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
                 raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")
