@@ -123,7 +123,7 @@ def complaint(words, capsys, project):
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
         ("run --help windw", "--help windw: unknown topic. Did you mean window? Choose from: engine, device, model,"),
         ("model=cnn -h serving", "--help serving: unknown topic. Did you mean server?"),
-        ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
+        ("compare a b --fail-if slower", "--fail-if slower: should be from 0% to below 100%, such as slower:5%"),
         ("-- model=mlp --cfg job", "unrecognized arguments: --cfg. `accelbench run"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
         ("best --search --largest-batch --budget 5m model=mlp", "--search: can't be used with --largest-batch"),
@@ -304,7 +304,7 @@ def test_a_plan_of_a_profile_is_of_all_suites_and_says_hours_before_anything_ran
     monkeypatch.setattr(Hosts, "count", lambda hosts, cell: Work(flops=2 * 10**12, bytes=0, num_operators=100))
     line, *notes = planned("suite=inferred data=fashion_mnist", capsys)[2:]
     assert re.search(r" about \d+ min$", line)
-    assert notes == ["Not counted: data/fashion_mnist is prepared first, once."]
+    assert notes == ["Not included: the time to prepare data/fashion_mnist, which is spent once."]
     lines = planned("profile=full timeout_s=1000000 batch_size=1", capsys)
     # 15 times 96 images for training, and 64 for testing, which take a third as long each.
     assert lines[0] == "trained: 2 cells: 2 to run, about 16 h; 0 to skip."
@@ -418,7 +418,7 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     assert "same       +0.0 %" in capsys.readouterr().out
     time.sleep(1)  # a sweep is named by the second in which it starts
     assert main(["compare", *shlex.split(further)]) == 0
-    assert f"all 10 processes have their records in {folder}: nothing is measured" in capsys.readouterr().out
+    assert f"all 10 processes have their records in {folder}, so nothing is measured" in capsys.readouterr().out
     assert (len(measured), len(set(measured))) == (11, 10)
 
 

@@ -62,7 +62,7 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     )
     assert re.search(r"cost of a million .* 1.01", told)
     assert "Costs are computed from these prices: cpu at 3.6 an hour (set by the user)." in told
-    assert "1 cell not counted: p99 is unknown below 662 single steps" in told
+    assert "1 cell left out: p99 is unknown below 662 single steps" in told
     assert main(["report", "--price-per-hour", "3.6"]) == 0
     (table,) = (here / "runs").rglob("cells.csv")
     costs = [float(row["cost_per_million_samples"]) for row in csv.DictReader(table.read_text().splitlines())]
@@ -74,7 +74,7 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
     (here / "runs").rename(here / "results")
     assert main(["report", "--price-per-hour", "cpu=3.6"]) == 2
-    assert "can't be used for results/: set costs: in params.yaml" in capsys.readouterr().err
+    assert "can't be used for results/. Set `costs` in params.yaml" in capsys.readouterr().err
 
 
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):

@@ -63,7 +63,7 @@ def test_a_cell_that_is_slower_or_fails_now_is_named_and_fails_the_command(writt
     ("found", "place", "words"),
     [
         (turns(num=3), PLACE, "no cell could be tested"),
-        (turns(of=cell(precision=Precision.bf16)), PLACE, "share no cell: they differ in precision"),
+        (turns(of=cell(precision=Precision.bf16)), PLACE, "share no cell, because their cells differ in precision"),
         (turns(machine={"cpu_name": "another"}), PLACE, "several machines"),
         *((turns(num=3), each, "revision") for each in ("results", "runs/ci@1111111", "runs/ci@..2222222")),
     ],

@@ -98,7 +98,7 @@ def test_sides_of_several_machines_or_with_common_records_are_refused():
     mixed = both(records(), records(environment={**THERE, "code": "c" * 64}))
     with pytest.raises(UserError, match=r"both: records of several machines \(machine.cpu_name: AMD EPYC, Intel\)"):
         answered(records(), mixed)
-    with pytest.raises(UserError, match="runs/x and both both hold the same 5 records: name two"):
+    with pytest.raises(UserError, match="runs/x and both have 5 records in common: name two"):
         answer(records(), both(records(), records(batch_size=8)), Terms(), Console(file=io.StringIO()))
 
 
@@ -161,5 +161,5 @@ def test_the_terms_are_read_as_they_are_written():
     assert terms("1.5%", "slower:5%", anyway=True) == Terms(margin=0.015, max_slower=0.05, anyway=True)
     wrong = [(None, text) for text in ("slower", "slower:5", "faster:5%", "slower:-5%", "slower:100%", "")]
     for margin, fail_if in [*wrong, *((text, None) for text in ("2", "x%", "-1%", ""))]:
-        with pytest.raises(UserError, match=r"should be such as (slower:)?5%"):
+        with pytest.raises(UserError, match=r"below 100%, such as (slower:)?5%"):
             terms(margin, fail_if, anyway=False)

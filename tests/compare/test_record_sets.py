@@ -69,7 +69,7 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
     for name in ("nets", "nets@main"):
         records = find(name, root)
         assert repeats(records) == [2, 3]
-        assert records.notes == ["2 processes not counted, because of older code, weights, data or packages"]
+        assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
 
 
 def test_records_that_are_not_readable_are_named(root):

@@ -156,10 +156,10 @@ SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
         (BATCHES, ["--out", "a.svg", "--width", "wide"], "--width wide: should be a number"),
         (BATCHES, ["--out", "a.svg", "--question", "bach"], "Did you mean batch? Choose from: batch."),
         (BATCHES, ["--out", "a.svg", "--question", "engine"], "Choose from: batch."),
-        (BATCHES, ["--out", "a.svg"], "no gains to draw; --question batch has a chart"),
-        (SINGLE, ["--out", "a.svg"], "no gains to draw"),
+        (BATCHES, ["--out", "a.svg"], "no gains; --question batch has a chart"),
+        (SINGLE, ["--out", "a.svg"], "so there are no gains"),
         (SINGLE, ["--out", "a.svg", "--question", "batch"], "these records have no chart of a question"),
-        (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured: nothing to draw"),
+        (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured, so there is nothing to draw"),
     ],
 )
 def test_what_can_not_be_drawn_is_an_error_that_names_the_flag_or_what_there_is(

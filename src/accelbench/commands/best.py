@@ -46,7 +46,7 @@ RULES = (
     Rule("per_batch !search", "--per-batch: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
-    Rule("mode not_settings", "best: takes name=value,value with {mode}, and no folder"),
+    Rule("mode not_settings", "best: with {mode}, takes name=value,value and no folder"),
     Rule("!mode not_a_folder", f"best: takes one folder of records; name=value needs {MODES}"),
 )
 
@@ -59,34 +59,34 @@ if TYPE_CHECKING:
     "best",
     "recommend settings, from records or by measuring",
     flag("words", nargs="*", metavar="folder", help=FOLDER_HELP),
-    flag("--latency-ms", metavar="MS", type=float, help="limit of a median step; with --serve of a request"),
+    flag("--latency-ms", metavar="MS", type=float, help="limit for the median step, or with --serve for requests"),
     flag(
         "--percentile",
         metavar="99",
         type=int,
         choices=(50, 90, 99),
-        help="with --latency-ms: 50 (default), 90 or 99 %% of the steps; with --serve of the requests (99)",
+        help="percentage of steps that must keep --latency-ms: 50 (default), 90 or 99; with --serve, of requests (99)",
     ),
     PRICE,
     flag("--largest-batch", help="find the largest batch that fits into memory"),
     flag("--search", help="find the best of all combinations within --budget"),
     flag("--serve", help="find the most requests/s within --latency-ms"),
     *to_target.FLAGS,
-    flag("--margin", metavar="2%", help="with --search: difference that does not count (2%%)"),
+    flag("--margin", metavar="2%", help="with --search: differences that are ignored (2%%)"),
     flag(
         "--by",
         metavar="WHAT",
         choices=("throughput", "latency", "energy"),
         help="with --search: best by throughput (the default), latency or energy",
     ),
-    flag("--per-batch", help="with --search: the best cell of each batch size"),
+    flag("--per-batch", help="with --search: find the best cell of each batch size"),
     flag("-v", "--verbose", help="with what measures: show what libraries print"),
     usage="[flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --serve --latency-ms MS [--budget 3m] name=value ...\n"
     "       accelbench best --target 0.97 [--budget 10m] name=value,value ...\n"
     "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
-    description="--search and --serve go on with out=runs/mine: docs/finding-the-best.md",
+    description="--search and --serve can be continued (see out= in docs/finding-the-best.md).",
     takes_settings=True,
 )
 def best(chosen: Namespace, console: Console) -> int:
@@ -196,11 +196,11 @@ def _show_best(chosen: Namespace, console: Console) -> int:
 
 
 def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> Iterator[str]:
-    """A line with the number of ok cells of unknown latency, and the settings that would measure the latency."""
+    """Yields a line: how many ok cells have an unknown latency, and which settings would measure it."""
     from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
     if limit is None:
         return
     if num := sum(bool(cell.speed) and cell.number(limit.column) is None for cell in cells):
         why = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
-        yield f"{counted(num, 'cell')} not counted: {why}; window.latency_s and window.latency_steps give a cell more"
+        yield f"{counted(num, 'cell')} left out: {why}; window.latency_s and window.latency_steps allow more steps"

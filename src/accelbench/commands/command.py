@@ -1,6 +1,6 @@
-"""The declaration of a command of `accelbench`. Usage, help and shell completion are made from it.
+"""Declares commands of `accelbench`. Their usage, help and shell completion are made from the declaration.
 
-A command's module imports only what its help needs. It imports the rest, such as Hydra, when the command runs.
+A command's module imports only what the help needs. When the command runs, it imports the rest, such as Hydra.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Flag(NamedTuple):
 
 
 def flag(*names: str, **settings: Any) -> Flag:
-    """A flag, or an argument if its name has no dash. A flag with only a help text is a switch."""
+    """Declares a flag, or an argument if the name has no dash. A flag with only a help text takes no value."""
     if names[0].startswith("-") and settings.keys() == {"help"}:
         settings["action"] = "store_true"
     return Flag(names, settings)
@@ -106,7 +106,7 @@ class Command:
 
 
 def command(name: str, summary: str, *flags: Flag, **more: Any) -> Callable[[Run], Command]:
-    """Makes a command of a function; `more` are further fields of `Command`."""
+    """Makes a function the body of a command. `more` are additional fields of `Command`."""
     return lambda run: Command(name=name, summary=summary, run=run, flags=flags, **more)
 
 
@@ -120,5 +120,5 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=width())
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wraps long lines and keeps line breaks. argparse's formatters do only one of the two."""
+        """Wraps long lines, and keeps line breaks. Each formatter of argparse does only one of these."""
         return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in text.splitlines())

@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from accelbench.compare.comparison import CellChange, Terms
 
 COMPARE = """\
-Pairs cells that are equal but for the settings in which A and B differ. Judges by the 95 % interval of B's \
-samples/s over A's, of 5 fresh processes of each, in turns.
-  same            the interval lies within the margin
-  faster, slower  else, if it lies above 0, or below
-  can't tell      else; of fewer than 5 processes; not in turns
+Pairs cells that differ only in settings in which A differs from B. The verdict depends on the 95 % interval of how \
+much B's samples/s differ from A's:
+  same            the whole interval lies within the margin
+  faster, slower  otherwise, if the whole interval lies above 0, or below 0
+  can't tell      in other cases, or with fewer than 5 interleaved processes each
 """
 BISECT = """\
-Halves the commits between GOOD and BAD. It measures each in a worktree, in processes interleaved with GOOD's. A \
-commit is slower, or not, once its 95 % interval lies on one side of half of the slow-down; else it gets more \
-processes. A commit that does not run is skipped. Only what is committed counts.
-The same command goes on from the records of one that was stopped.
+Halves the commits between GOOD and BAD. Each commit is measured in a worktree, in processes interleaved with GOOD's. \
+It gets more processes until its whole 95 % interval shows more, or less, than half of BAD's slow-down. Commits that \
+do not run are skipped. Uncommitted changes are ignored.
+If the search was stopped, the same command continues it.
 """
 RULES = (
     *to_target.RULES,
-    Rule("target !run", "--target: needs --run: both sides are trained to the target"),
+    Rule("target !run", "--target: needs --run, which trains both sides to the target"),
     Rule("budget !target !top", "--budget: needs --top, or --run --target"),
-    Rule("top run", "--top: can't be used with --run: it measures the cells that a folder's answers compare"),
+    Rule("top run", "--top: can't be used with --run, because --top measures the best cells of a folder"),
     Rule("top others", "--top: takes one folder of records"),
     Rule("top target", "--top: can't be used with --target"),
     Rule("top repeats", "--top: can't be used with --repeats"),
     Rule("top margin", "--top: can't be used with --margin"),
     Rule("top fail_if", "--top: can't be used with --fail-if"),
-    Rule("!top !first", "compare: takes A and B: folders of records, or cells with --run"),
-    Rule("target repeats", "--repeats: can't be used with --target: use --seeds, the number of trainings"),
+    Rule("!top !first", "compare: takes A and B, which are folders of records, or cells with --run"),
+    Rule("target repeats", "--repeats: can't be used with --target: use --seeds to set the number of trainings"),
     Rule("target margin", "--margin: can't be used with --target"),
     Rule("target fail_if", "--fail-if: can't be used with --target"),
     Rule("verbose !run", "-v: needs --run: records are not measured again"),
@@ -57,22 +57,22 @@ RULES = (
 @command(
     "compare",
     "test whether B is as fast as A: same, faster, slower or can't tell",
-    flag("--run", help="A and B are cells, each in quotes: measure them"),
-    flag("--top", help="measure the best cells of folder A again, to be sure"),
+    flag("--run", help="measure A and B, which are cells, each in quotes"),
+    flag("--top", help="measure the best cells of folder A again, interleaved"),
     flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),
-    flag("--anyway", help="compare other work, too; undecided passes"),
+    flag("--anyway", help="also compare different work; exit 0 if undecided"),
     flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
     flag(
         "first",
         metavar="A",
         nargs="?",
-        help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
-        "(default: results) of this git revision, branch, CPU, GPU or TPU",
+        help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records in FOLDER "
+        "(default: results) whose git revision, branch, CPU, GPU or TPU is WORD",
     ),
-    flag("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run"),
+    flag("others", metavar="B", nargs="*", help="like A; leave it out if A is the folder of a --run"),
     usage="[flags] A [B]\n"
     "       accelbench compare --run [flags] A B\n"
     "       accelbench compare --top [--budget 5m] [A]",
@@ -90,7 +90,7 @@ def compare(chosen: Namespace, console: Console) -> int:
     anyway = chosen.anyway or chosen.run or len(names) == 1
     terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) > 2 or (chosen.run and len(names) < 2):
-        raise UserError(f"compare: takes A and B, {len(names)} given; words with spaces go in quotes")
+        raise UserError(f"compare: takes A and B, but {len(names)} were given. Put words with spaces in quotes")
     if chosen.target is not None:
         return to_target.run(names, chosen, console)
     if chosen.run:
@@ -102,7 +102,7 @@ def compare(chosen: Namespace, console: Console) -> int:
 
 
 def _measure_top(chosen: Namespace, console: Console) -> int:
-    """Measures the best cells of a folder's answers again, interleaved. `best` and `report` count these records."""
+    """Measures the best cells of a folder's answers again, interleaved. `best` and `report` use these records."""
     from accelbench.isolation.hosts import Hosts
     from accelbench.report import read
     from accelbench.search import top
@@ -114,7 +114,7 @@ def _measure_top(chosen: Namespace, console: Console) -> int:
     questions = top.questions(sweeps, budget_in_s(chosen, "5m"))
     if not questions:
         say(
-            console, "nothing to measure: each answer is sure, has nothing to compare with, or takes more than --budget"
+            console, "nothing to measure: all answers are sure, have nothing to compare with, or need a longer --budget"
         )
         return 0
     with Hosts() as hosts:
@@ -141,7 +141,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
         result = sweep.run(runs.cells, options, console, hosts=hosts)
     if all(record.sweep_id != result.sweep_id for record in result.records):
         have = f"all {len(runs.cells)} processes have their records in {project.shown(result.folder)}"
-        say(console, f"{have}: nothing is measured; name another out= to measure again")
+        say(console, f"{have}, so nothing is measured. To measure again, give a different out=")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request(is_shown=True)
     if result.num_unexpected:  # a failure decides the exit status
@@ -155,7 +155,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
     "list the cells that changed between two git revisions",
     flag("--json", help="print each cell as JSON"),
     flag("--anyway", help="also test cells that were not interleaved"),
-    flag("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results"),
+    flag("range", metavar="[FOLDER]@REV1..REV2", help="two git revisions of the records in FOLDER (results)"),
     usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
 )
 def regressions(chosen: Namespace, console: Console) -> int:
@@ -176,11 +176,11 @@ def regressions(chosen: Namespace, console: Console) -> int:
         raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
     compared = comparison.compared(first, second, comparison.terms(None, None, anyway=chosen.anyway))
     if varied := compared.matching.varied:
-        raise UserError(f"regressions: the revisions share no cell: they differ in {', '.join(varied)}")
+        raise UserError(f"regressions: the revisions share no cell, because their cells differ in {', '.join(varied)}")
     cells = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
     notes = [f"{records.name}: {comparison.described(records)}" for records in (first, second)] + compared.warnings
     if compared.matching.num_unpaired:
-        notes.append(f"{compared.matching.num_unpaired} cells only one of the revisions has")
+        notes.append(f"{compared.matching.num_unpaired} cells were measured at only one of the revisions")
     if chosen.json:
         print(json.dumps({"cells": [dataclasses.asdict(cell) for cell in cells], "notes": notes}, indent=1))
     else:
@@ -211,8 +211,8 @@ def _lines(cells: "Sequence[CellChange]") -> Iterator[str]:
     "find the commit that made a cell slower",
     BUDGET,
     flag("-v", "--verbose", help="show what the cell's libraries print"),
-    flag("good", metavar="GOOD", help="a commit that is fast, an ancestor of BAD"),
-    flag("bad", metavar="BAD", help="a commit that is slower, such as HEAD"),
+    flag("good", metavar="GOOD", help="a fast commit, which is an ancestor of BAD"),
+    flag("bad", metavar="BAD", help="a slower commit, such as HEAD"),
     flag("words", metavar="name=value", nargs="*", help="the cell, with model=custom model.target=pkg.Net"),
     usage="[--budget 15m] [-v] GOOD BAD -- name=value ...",
     description=BISECT,

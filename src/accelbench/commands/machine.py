@@ -16,7 +16,7 @@ MAX_MINUTES = 120
     "doctor",
     "show what this machine has and can do, and what would be skipped",
     flag("--probe", help="measure each device's peak rates first"),
-    flag("--all", help="show versions, data sets and what is skipped too"),
+    flag("--all", help="also show versions, data sets and what is skipped"),
 )
 def doctor(chosen: Namespace, console: Console) -> int:
     """Shows the machine."""
@@ -30,7 +30,7 @@ def doctor(chosen: Namespace, console: Console) -> int:
     "selfcheck",
     "measure how small a difference this machine can tell",
     BUDGET,
-    description="Runs two small networks against themselves, ten interleaved rounds (at most 10m).",
+    description="Compares two small networks, each with itself, in ten interleaved rounds (at most 10m).",
 )
 def selfcheck(chosen: Namespace, console: Console) -> int:
     """Compares equal cells."""

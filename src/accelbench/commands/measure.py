@@ -49,7 +49,7 @@ SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
-    """The help on the settings of a `topic`.
+    """Returns the help on the settings of a `topic`.
 
     Without a topic, it explains the settings that every cell has, and lists the names of all other settings.
 
@@ -100,7 +100,7 @@ def _lines(setting: "About") -> str:
         *("--cfg", "-c"),
         metavar="KIND",
         choices=("job", "hydra", "all"),
-        help="print the settings (job, hydra, all), and end",
+        help="print the settings (job, hydra, all), and exit",
     ),
     flag("--package", "-p", metavar="NAME", help="with --cfg: the section to print"),
     flag("--resolve", help="with --cfg: print values instead of references to them"),
@@ -160,7 +160,7 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 
 @command(
     "plan",
-    "show a sweep's cells, which are skipped, and how long it takes",
+    "show a sweep's cells, how long it takes, and what it skips",
     flag("--check", help="also build each network, and run a batch through it, without measuring"),
     flag("--cells", help="name every cell, however many they are"),
     flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
@@ -210,7 +210,7 @@ def plan(chosen: Namespace, console: Console) -> int:
     say(console, *_seeds(cells))
     data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
     if missing := [shown(place.data / name) for name, spec in data.items() if not is_prepared(place, spec)]:
-        say(console, f"Not counted: {', '.join(missing)} is prepared first, once.")
+        say(console, f"Not included: the time to prepare {', '.join(missing)}, which is spent once.")
     say(console, *_skipped(items, chosen.cells))
     if chosen.check:
         for planned in grouped(runs, lambda item: item.cell.data.name).values():
@@ -219,7 +219,7 @@ def plan(chosen: Namespace, console: Console) -> int:
 
 
 def _sweeps(words: list[str]) -> list[list[str]]:
-    """The words of each sweep to plan. With `profile=...` and no suite, all suites of the project are planned."""
+    """Returns the words of each planned sweep. With `profile=...` but no suite, these are all suites of the project."""
     from accelbench.settings.params import suite_names
 
     if not {"-m", "--multirun"} & set(words):
@@ -246,7 +246,7 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
 
 
 def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:
-    """How many cells there are, how many will run, and for how long. `length_of`: `id` of a cell -> its length."""
+    """Says how many cells there are, how many will run, and for how long. `length_of`: `id` of a cell -> its length."""
     lengths = [length_of[id(item)] for item in planned if item.skip_reason is None]
     length = ""
     if lengths:
@@ -260,7 +260,7 @@ def _of_one(length: "Length") -> str:
 
 
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
-    """A line with the smallest ratio that the seeds of trainings to a target can show."""
+    """Yields a line: the smallest ratio of times to a target that the planned number of seeds can show."""
     from accelbench.schema.vocab import Protocol
     from accelbench.stats.arrivals import num_seeds_for
 
@@ -273,7 +273,7 @@ def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
     num = min(map(len, seeds.values()))
     least = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
     first = f"tell which is first if it is {least:g} times as fast" if least < math.inf else "can't tell which is first"
-    notes = [f"in 4 of 5 cases, where times differ by {100 * SPREAD:.0f} % from seed to seed"]
+    notes = [f"in 4 of 5 cases, if times differ by {100 * SPREAD:.0f} % from seed to seed"]
     notes += [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < least]
     yield f"{counted(num, 'seed')} of each setting {first} ({'; '.join(notes)})."
 

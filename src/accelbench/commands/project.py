@@ -63,8 +63,8 @@ def ui(chosen: Namespace, console: Console) -> int:
 @command(
     "init",
     "write a project of your own, with an example network",
-    flag("folder", nargs="?", default=".", help="the project's folder, made if needed (the current one)"),
-    description="It never overwrites a file. `dvc repro` then measures what params.yaml asks for and builds a report.",
+    flag("folder", nargs="?", default=".", help="the project's folder (default: the current folder)"),
+    description="No file is overwritten. `dvc repro` then measures what params.yaml asks for, and builds a report.",
 )
 def init(chosen: Namespace, console: Console) -> int:
     """Writes the project's files."""

@@ -1,4 +1,4 @@
-"""All commands, the choice of a command by the command line, and the text of `accelbench --help`."""
+"""Lists all commands, finds the command that a command line names, and makes the text of `accelbench --help`."""
 
 import importlib
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def load_all() -> list[Command]:
 
 
 def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
-    """The command that a command line names (default: `run`), and the words after its name.
+    """Returns the command that a command line names, and the words after the name. The default command is `run`.
 
     Raises UserError: the command is unknown.
     """

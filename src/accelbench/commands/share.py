@@ -17,12 +17,12 @@ FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "js
 SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
 LOCK = "requirements.lock"
 REPLAY = """\
-Compares the two cells of each claim, as `compare --run` does: 5 fresh processes each, interleaved.
-  holds         here, too, the first cell is faster, or as fast, as claimed
-  doesn't hold  the first cell is slower here, or not faster as claimed
+Measures and compares the two cells of each claim, like `compare --run`, in 5 fresh, interleaved processes each.
+  holds         the claimed verdict (faster, or the same) is right here
+  doesn't hold  the claimed verdict is wrong here
   can't tell    the processes do not decide; the reason is printed
-  not measured  this machine can't run a cell, or it needs --trust
-Exit status 1: a claim does not hold, or no claim could be decided.
+  not measured  this machine can't run a cell, or --trust is missing
+Exit status 1: a claim does not hold, or no claim holds.
 """
 
 
@@ -31,7 +31,7 @@ Exit status 1: a claim does not hold, or no claim could be decided.
     "give the published numbers in the format of another tool",
     FOLDER,
     flag("--format", metavar="NAME", required=True, help=", ".join(FORMATS + SCHEMAS)),
-    flag("--out", metavar="FILE", help="the file that is written; without it, the numbers are printed"),
+    flag("--out", metavar="FILE", help="write the numbers into this file, instead of printing them"),
     PRICE,
     usage="[FOLDER] --format NAME [flags]",
     description="The output has no number for a cell that failed or was disturbed. docs/comparing.md has CI jobs.",
@@ -66,7 +66,7 @@ def export(chosen: Namespace, console: Console) -> int:
     say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
     if num is not None:
         num_cells = sum(len(sweep.cells) for sweep in sweeps)
-        why = "; the report has the reasons of the others" if num < num_cells else ""
+        why = "; the report says why the others have none" if num < num_cells else ""
         say(console, f"{num} of {counted(num_cells, 'cell')} have a number there{why}")
     return 0
 
@@ -93,7 +93,7 @@ def bundle(chosen: Namespace, console: Console) -> int:
 
 
 def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
-    """Name in the bundle -> a further file for it: the settings, the packages, or a built report."""
+    """Returns additional files (name in the bundle -> path): settings, packages and a built report."""
     root = place.project or folder
     report = (root if folder == root / RESULTS else folder) / "report"
     files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
@@ -108,9 +108,9 @@ BUNDLE_HELP = "a file that `accelbench bundle` wrote"
 
 @command(
     "verify",
-    "check that a bundle is whole, and its figures follow",
+    "check that a bundle is complete, and its tables are right",
     flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
-    description="Nothing of the bundle is run. Exit status 1: something in it is wrong.",
+    description="No code in the bundle is run. Exit status 1: something in the bundle is wrong.",
 )
 def verify(chosen: Namespace, console: Console) -> int:
     """Checks the bundle without measuring, and prints the results."""
@@ -127,10 +127,10 @@ def verify(chosen: Namespace, console: Console) -> int:
 
 @command(
     "replay",
-    "measure again here what a bundle claims",
-    flag("--cells", metavar="N", type=int, default=5, help="cells that are measured, at most (5)"),
+    "measure the claims of a bundle on this machine",
+    flag("--cells", metavar="N", type=int, default=5, help="maximum number of measured cells (5)"),
     BUDGET,
-    flag("--trust", help="also use this machine's code and files that the cells name"),
+    flag("--trust", help="also measure cells that use code or files of this machine"),
     flag("bundle", metavar="BUNDLE", help=BUNDLE_HELP),
     usage="[flags] BUNDLE",
     description=REPLAY,

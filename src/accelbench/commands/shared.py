@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from accelbench.settings.config import SweepOptions
     from accelbench.sweep.run import SweepResult
 
-BUDGET = flag("--budget", metavar="5m", help="the time that it may take, in s, m or h")
+BUDGET = flag("--budget", metavar="5m", help="how long the command may take, in s, m or h")
 FOLDER_HELP = "folder of records (default: a project's results/, else the newest folder in runs/)"
 FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
@@ -53,7 +53,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
 
 def words_of(chosen: Namespace) -> list[str]:
-    """The words of the command line that are not flags. If -v is given, its setting is added."""
+    """Returns the words of the command line that are not flags. If -v is given, adds the setting that it stands for."""
     words = [word for word in chosen.words if word != "--"]
     return [*words, VERBOSE] if chosen.verbose else words
 
@@ -64,10 +64,10 @@ def names_of(words: Iterable[str]) -> set[str]:
 
 
 def default_folder(place: Workplace, console: Console) -> str:
-    """The default folder of records, below `place.root`. Prints its name if the folder may vary.
+    """Returns the default folder of records, relative to `place.root`.
 
-    In a project with results, it is results/. Elsewhere, it is the folder under runs/ with the newest record. Raises
-    UserError: there are no records.
+    In a project with results, it is results/. Otherwise, it is the folder under runs/ with the newest record, and its
+    name is printed. Raises UserError: there are no records.
     """
     from accelbench.schema.plan_file import sweep_folders
     from accelbench.schema.record import read_all
@@ -95,12 +95,12 @@ def is_results(place: Workplace, name: str) -> bool:
 
 
 def report_folder(place: Workplace, name: str) -> Path:
-    """The folder of the report about the records in the folder `name`."""
+    """Returns the folder of the report on the records in the folder `name`."""
     return (place.root if is_results(place, name) else Path(name)) / "report"
 
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
-    """The project's costs. Prices of --price-per-hour replace the project's own. Raises UserError: a price is wrong."""
+    """Returns the project's costs, with the prices in --price-per-hour. Raises UserError: a price is wrong."""
     from msgspec.structs import replace
 
     from accelbench.judging.costs import Cost
@@ -125,9 +125,9 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
 
 
 def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:
-    """Prints which prices are for devices without an ok record.
+    """Prints the prices of devices that have no ok record.
 
-    Raises UserError: there is one price for several devices.
+    Raises UserError: there is only one price, but there are records of several devices.
     """
     text = chosen.price_per_hour or ""
     ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "build the report of results/, or of a folder under runs/",
     FOLDER,
     PRICE,
-    description="The report of results/ is written to report/, any other to report/ in its folder: see index.html.",
+    description="results/ gets its report in report/. A different folder gets it in its own report/. Open index.html.",
 )
 def report(chosen: Namespace, console: Console) -> int:
     """Builds the report."""
@@ -37,7 +37,7 @@ def report(chosen: Namespace, console: Console) -> int:
     prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, console)
     if is_results(place, name) and chosen.price_per_hour is not None:
-        raise UserError("--price-per-hour: can't be used for results/: set costs: in params.yaml")
+        raise UserError("--price-per-hour: can't be used for results/. Set `costs` in params.yaml")
     folders = place.root / name, report_folder(place, name)
     build_report(place, *folders, prices, partial(say, console), lambda sweeps: check_devices(chosen, console, sweeps))
     return 0
@@ -51,7 +51,7 @@ def build_report(
     say: Callable[[str], object],
     check: "Callable[[Sequence[Sweep]], object]" = len,
 ) -> Path:
-    """Builds the report of the records in `results`, adds it to their runs in MLflow, and returns the page's path."""
+    """Builds the report on the records in `results`, adds it to their MLflow runs, and returns the page's path."""
     from accelbench.report.build import build
     from accelbench.settings.params import for_report
     from accelbench.sinks.delivery import relate
@@ -75,7 +75,7 @@ def address(page: Path) -> str:
 
 
 def open_viewer(page: Path) -> bool:
-    """Opens the viewer of a report's page; returns whether there was a display and a browser."""
+    """Opens the viewer of a report's page. Returns false if there is no display or no browser."""
     has_display = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     return has_display and webbrowser.open(address(page))
 
@@ -95,10 +95,10 @@ def view(chosen: Namespace, console: Console) -> int:
 
 @command(
     "figure",
-    "draw how much each job gains, or another chart, for a paper",
+    "draw a chart for a paper, such as how much each job gains",
     FOLDER,
-    flag("--out", metavar="speedup.svg", type=Path, required=True, help="file, which is replaced: .svg, .pdf or .png"),
-    flag("--question", metavar="WHAT", help="draw its chart instead, such as batch, engine, precision or time"),
+    flag("--out", metavar="speedup.svg", type=Path, required=True, help="file that is replaced: .svg, .pdf or .png"),
+    flag("--question", metavar="WHAT", help="draw the chart of batch, engine, precision or time instead"),
     flag("--width", metavar="7", type=float, default=7.0, help="inches (7)"),
 )
 def figure(chosen: Namespace, console: Console) -> int:
@@ -121,7 +121,7 @@ def figure(chosen: Namespace, console: Console) -> int:
     say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
-        raise UserError(f"{shown(folder)}: no cell was measured: nothing to draw")
+        raise UserError(f"{shown(folder)}: no cell was measured, so there is nothing to draw")
     answered = answers(cells)
     gaining = [job for job in jobs(answered) if job.gains]
     asked = grouped(
@@ -133,7 +133,7 @@ def figure(chosen: Namespace, console: Console) -> int:
         raise UnknownChoiceError("--question", chosen.question, asked)
     if chosen.question is None and not gaining:
         others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
-        raise UserError(f"{shown(folder)}: no job was measured with several settings: no gains to draw{others}")
+        raise UserError(f"{shown(folder)}: no job was measured with several settings, so there are no gains{others}")
 
     def draw(width: float) -> "Figure":
         if chosen.question is None:

@@ -1,4 +1,4 @@
-"""Code that `best --target` and `compare --run --target` share: finds the setting that reaches a target first."""
+"""Finds the setting that reaches a target first, for `best --target` and `compare --run --target`."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from accelbench.errors import UserError
 from accelbench.rules.conditions import Rule
 
 FLAGS = (
-    flag("--target", metavar="0.97", type=float, help="train to this accuracy: what gets there first"),
+    flag("--target", metavar="0.97", type=float, help="find which setting is trained to this accuracy first"),
     flag("--seeds", metavar="N", type=int, help="with --target: trainings of each setting (6)"),
     BUDGET,
 )
@@ -28,9 +28,9 @@ DEFAULT_BUDGET = "10m"
 
 
 def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
-    """Trains the settings of each side, interleaved by seed, and prints which setting reaches the target first.
+    """Trains all settings, interleaved by seed, and prints which setting reaches the target first.
 
-    Returns the exit status: 1 if no setting reaches the target, or if a training failed, else 0.
+    Returns the exit status. It is 1 if no setting reaches the target, or if a training failed. Otherwise, it is 0.
 
     Raises UserError: the settings can't be trained to a target.
     """
@@ -48,7 +48,7 @@ def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
         for side in sides:
             words = words_in(side)
             if refused := DECIDED & names_of(words):
-                raise UserError(f"{min(refused)}: --target and --seeds decide it: leave it out")
+                raise UserError(f"{min(refused)}: is decided by --target and --seeds, so leave it out")
             if chosen.verbose:
                 words.append(VERBOSE)
             composed.append(compose(["-m", "protocol=target", f"target.accuracy={chosen.target}", *words]))

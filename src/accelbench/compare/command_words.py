@@ -1,4 +1,4 @@
-"""The words of a command line that measures a cell again."""
+"""Makes the command line that measures a cell again."""
 
 import re
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
 def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
-    """Words such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
+    """Returns words such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
-    The window and `budget_s` have words if they are not the defaults, because they change the warm-up and the
-    precision.
+    The words include the window and `budget_s` if they differ from the defaults, because they change the warm-up and
+    the precision.
 
-    None for cells that need more than a few words: cells of whole epochs or on several devices, and networks of conf/
-    with other arguments.
+    Returns None if a cell needs too many words. These are cells of whole epochs, on several devices, or with a network
+    of conf/ whose arguments were changed.
 
     Args:
-        names_cpu: whether the CPU is named, too. On a machine with an accelerator it is not the default.
+        names_cpu: whether the words include device=cpu, which is not the default on a machine with an accelerator.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol not in vocab.EPOCHS and (cell.devices, cell.seed, cell.data) == (1, 0, data)
@@ -72,7 +72,7 @@ def _value_word(value: object) -> str:
 
 
 def _model_words(cell: Cell) -> list[str] | None:
-    """The words that choose the network; None if there are too many, or if a value can't be a word."""
+    """Returns the words that choose the network. Returns None if they are too many, or if a value can't be a word."""
     model, library = cell.model, cell.model.library
     is_own = library == vocab.Library.custom
     name = library if is_own or library in NAMED else model.name

@@ -1,7 +1,7 @@
-"""The answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells.
+"""Computes the answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells.
 
-The module also computes the answer of `accelbench regressions`: which of many cells changed between two revisions. It
-limits the probability that the answer names a cell that did not change.
+It also computes the answer of `accelbench regressions`: which cells changed between two revisions. The probability
+that this answer names a cell that did not change is limited.
 """
 
 import math
@@ -52,7 +52,7 @@ class Terms:
 
 
 def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
-    """The limits from command-line texts such as `2%` and `slower:5%`. Raises UserError: a text has a wrong form."""
+    """Parses texts of the command line such as `2%` and `slower:5%`. Raises UserError: a text has a wrong form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
         max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),
@@ -64,7 +64,7 @@ def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_
 def _share(flag: str, text: str, prefix: str) -> float:
     match = re.fullmatch(rf"{prefix}(\d{{1,2}}(?:\.\d+)?)%", text)
     if not match:
-        raise UserError(f"{flag} {text}: should be such as {prefix}5%, from 0% to below 100%")
+        raise UserError(f"{flag} {text}: should be from 0% to below 100%, such as {prefix}5%")
     return float(match[1]) / 100
 
 
@@ -77,14 +77,14 @@ class Compared(NamedTuple):
 
 
 def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
-    """Compares B with A. Raises UserError: their measurements are not comparable."""
+    """Compares B with A. Raises UserError: A and B are not comparable."""
     a, b = (
         {(repr(process.cell), process.started_at) for process in side.processes if process.rates}
         for side in (first, second)
     )
     if common := a & b:
         raise UserError(
-            f"{first.name} and {second.name} both hold the same {counted(len(common), 'record')}: name two separate "
+            f"{first.name} and {second.name} have {counted(len(common), 'record')} in common: name two separate "
             "folders, or add @WORD to both names, where WORD is a revision or a machine"
         )
     matching = match(first.processes, second.processes)
@@ -108,7 +108,7 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status.
 
-    Raises UserError: A and B are not comparable; or nothing is surely slower, and `terms.max_slower` can't be decided.
+    Raises UserError: A and B are not comparable, or no pair is surely slower and `terms.max_slower` can't be decided.
     """
     result = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
@@ -128,9 +128,9 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
         say(console, f"B: {counts}" if counts else "nothing ran")
     if num_skipped := len(result.matching.pairs) - len(verdicts):
-        say(console, f"  {num_skipped} were skipped in both A and B", "dim")
+        say(console, f"  {num_skipped} cells were skipped in both A and B", "dim")
     if result.matching.num_unpaired:
-        say(console, f"  {result.matching.num_unpaired} are only in A or only in B", "dim")
+        say(console, f"  {result.matching.num_unpaired} cells are in only one of A and B", "dim")
     compared_pairs = [comparison for _, comparison in result.pairs]
     limit = terms.max_slower
     if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):
@@ -140,19 +140,19 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
-    """Raises UserError if `--fail-if` can't be decided for a pair, unless `terms` let undecided pairs pass."""
+    """Raises UserError if `--fail-if` can't be decided for a pair, unless `terms` allow undecided pairs."""
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
     if not pairs or not all(pair.interleaved and pair.tells_slower_by(limit) is not None for pair in pairs):
         raise UserError(
             f"--fail-if slower:{100 * limit:g}%: can't be decided: an interval contains -{100 * limit:g} %, or a side "
-            f"has fewer than {MIN_PROCESSES} interleaved processes: measure more processes, or add --anyway"
+            f"has fewer than {MIN_PROCESSES} interleaved processes. Measure more processes, or add --anyway"
         )
 
 
 def difference(comparison: SpeedRatio) -> str:
-    """A text such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
+    """Formats a comparison, such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
@@ -172,7 +172,7 @@ def _other_work(matching: Matching) -> list[str]:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """A line for each part in which the environments of A and B differ, except git and the job.
+    """Returns a line for each part that differs between the environments of A and B, except git and the job.
 
     Raises UserError: A or B has records of several machines.
     """
@@ -202,12 +202,12 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
 
 
 def machines(records: RecordSet) -> list[str]:
-    """The different hardware of the records' machines, as texts."""
+    """Returns a text for each kind of hardware on which records were measured."""
     return sorted({hardware(environment) for environment in records.environments()})
 
 
 def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Dotted name of a part of the environments -> its values."""
+    """Returns a dict: dotted name of a part of the environments -> its values."""
     values_of: dict[str, set[str]] = defaultdict(set)
     for environment in environments:
         kept = {part: value for part, value in environment.items() if part not in DEVICE_MEASUREMENTS}
@@ -220,8 +220,8 @@ def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
     warnings = []
     if num_apart := sum(not one.is_skipped and not are_interleaved(one.first, one.second) for one in pairs):
         warnings.append(
-            f"Not interleaved: {num_apart} of {len(pairs)} pairs. If the machine changed between A and B, the "
-            "difference contains the change, but its interval does not."
+            f"Not interleaved: {num_apart} of {len(pairs)} pairs. If the machine's speed changed between A and B, "
+            "the difference includes this change, but its interval does not."
             + ("" if anyway else " Interleave them with `compare --run`, or add --anyway to get a verdict.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
@@ -234,7 +234,7 @@ def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
 
 
 def described(records: RecordSet) -> str:
-    """The number of processes with each outcome, and their git revisions."""
+    """Says how many processes have each outcome, and which git revisions they have."""
     outcomes = Counter(process.outcome for process in records.processes)
     states = [environment.get("git", {}) for environment in records.environments()]
     revisions = {
@@ -251,7 +251,7 @@ ALPHA = 0.05  # probability that a list of unchanged cells names at least one as
 
 
 class Change(StrEnum):
-    """The change of a cell between two revisions. `failed`: it has ok processes at the first revision only."""
+    """The change of a cell between two revisions. It is `failed` if only the first revision has ok processes."""
 
     failed, slower, faster = "failed", "slower", "faster"
     none_found, cant_tell = "no change found", "can't tell"
@@ -259,15 +259,15 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellChange(SpeedRatio):
-    """A cell at two revisions: the ratio of its speed at the second revision to its speed at the first."""
+    """A cell at two revisions. The ratio is its speed at the second revision divided by its speed at the first."""
 
     label: str
     change: Change
-    why: str  # reason why there is no verdict, or the end of a failed cell; else empty
+    why: str  # why there is no verdict, or how the cell failed; else empty
 
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
-    """The change of each cell, the largest changes first. `anyway`: also test cells that were not interleaved."""
+    """Returns the cells, sorted by kind and size of change. `anyway`: also test cells that were not interleaved."""
     # The more cells, the wider each interval (Bonferroni). If no cell changed, the probability that the list names one
     # is at most `ALPHA`.
     confidence = 1 - ALPHA / max(1, len(pairs))

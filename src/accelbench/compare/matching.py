@@ -17,7 +17,7 @@ Varied = dict[str, tuple[list[str], list[str]]]  # dotted name of a setting -> i
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """The processes of a cell of A and of the matching cell of B."""
+    """A pair: the processes of a cell of A, and those of the matching cell of B."""
 
     first: list[ComparedProcess]
     second: list[ComparedProcess]
@@ -34,16 +34,16 @@ class Matching(NamedTuple):
 
     pairs: list[Match]
     varied: Varied  # the compared settings: no value of A is a value of B
-    num_unpaired: int  # cells that only A has, or only B
+    num_unpaired: int  # number of cells that are in only one of A and B
 
 
 def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
     """Pairs the cells of A and B.
 
-    Two cells are a pair if they differ at most in `repeat`. If there is no such pair, the settings in which A and B
-    have no common value are compared. Two cells are then a pair if they are equal in all other settings.
+    Two cells are a pair if all their settings except `repeat` are equal. If there is no such pair, the settings are
+    compared for which A and B have no common value. Two cells are then a pair if all their other settings are equal.
 
-    Raises UserError: no two cells match, or more than two match.
+    Raises UserError: no cell of A matches a cell of B, or several cells of one side match the same cell.
     """
     (a, settings_of_a), (b, settings_of_b) = _cells(first), _cells(second)
     varied: Varied = {}
@@ -66,9 +66,9 @@ def _label(process: ComparedProcess) -> str:
 def _cells(
     processes: Sequence[ComparedProcess], but: Collection[str] = ()
 ) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
-    """Groups the processes by cell: key of a cell -> its processes, and key of a cell -> its settings.
+    """Groups the processes by cell. Returns key of a cell -> its processes, and key of a cell -> its settings.
 
-    The key leaves out the setting `repeat` and the settings in `but`.
+    The key does not depend on the setting `repeat`, nor on the settings in `but`.
 
     Raises UserError: two different cells have the same key.
     """
@@ -80,13 +80,13 @@ def _cells(
         if settings.setdefault(key, every) != every:
             both = f"{_label(groups[key][0])} and {_label(process)}"
             names = ", ".join(but)
-            raise UserError(f"A and B differ in {names}, but {both} of the same side do, too: give each side one value")
+            raise UserError(f"A and B differ in {names}, but {both} on one side also do: give each side one value")
         groups[key].append(process)
     return groups, settings
 
 
 def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
-    """The settings for which A and B have no common value."""
+    """Returns the settings for which A and B have no common value."""
     varied = {}
     for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
         a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))

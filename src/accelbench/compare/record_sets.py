@@ -67,7 +67,7 @@ class RecordSet:
     notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """The different environments of the processes. Their `code` becomes a mapping: engine -> digest of its code."""
+        """Returns each environment of the processes once. `code` becomes a mapping: engine -> digest of its code."""
         environments = (
             {**process.environment, "code": {process.cell.engine.value: process.environment.get("code")}}
             for process in self.processes
@@ -76,13 +76,13 @@ class RecordSet:
 
 
 def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
-    """The records with the name `name`, in the project's folder `root`.
+    """Returns the records that `name` means in the project's folder `root`.
 
     A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`.
 
-    `FOLDER@WORD` selects records in FOLDER (by default in the folder `default`), also records of earlier sweeps. A
-    record is selected if its git revision begins with WORD, its branch is WORD, or the name of its CPU, GPU or TPU
-    contains WORD.
+    `FOLDER@WORD` selects records in FOLDER, including records of earlier sweeps. If FOLDER is left out, it is
+    `default`. A record is selected if its git revision begins with WORD, if its branch is WORD, or if the name of its
+    CPU, GPU or TPU contains WORD.
 
     Raises UserError: nothing has this name, or no record is readable.
     """
@@ -92,7 +92,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     place = _located(path or default, root)
     if place is None:
         raise UserError(
-            f"{path}: no folder of records, suite or record: name one, or use `compare --run` to measure cells"
+            f"{path}: not a folder of records, a suite or a record: name one, or use `compare --run` to measure cells"
         )
     if place.is_file() and not word:
         return RecordSet(name=name, processes=[ComparedProcess.of(read(place))])
@@ -116,16 +116,16 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:
-    """Leaves out processes with older code, weights, data or packages, and returns the other processes.
+    """Returns the processes except those with older code, weights, data or packages.
 
-    A process is kept if it equals the last process of its cell and machine in all of these. `notes` gets a line with
-    the number of processes that are left out.
+    A process is kept if all of these are the same as in the last process of its cell on its machine. `notes` gets a
+    line with the number of processes that are left out.
     """
     every = list(processes)
     last = {_of_cell(process): _ran_with(process) for process in sorted(every, key=lambda process: process.started_at)}
     kept = [process for process in every if _ran_with(process) == last[_of_cell(process)]]
     if num := len(every) - len(kept):
-        notes.append(f"{counted(num, 'process')} not counted, because of older code, weights, data or packages")
+        notes.append(f"{counted(num, 'process')} left out because of older code, weights, data or packages")
     return kept
 
 
@@ -138,7 +138,7 @@ def _ran_with(process: ComparedProcess) -> list[object]:
 
 
 def _located(name: str, root: Path) -> Path | None:
-    """The file or folder `name`, from the current folder, the project's folder, or results/."""
+    """Returns the path of `name` in the current folder, else in the project's folder, else in results/, else None."""
     places = [Path(name), root / name, root / "results" / name] if name else []
     return next((place for place in places if place.exists()), None)
 
@@ -146,8 +146,8 @@ def _located(name: str, root: Path) -> Path | None:
 def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
     """Yields the files of records in `top` and in the folders below it.
 
-    If `planned`, a folder with a readable plan yields only the records that its plan names. `notes` gets a line for
-    each plan and folder that can't be read.
+    If `planned` is true and a folder has a readable plan, only the records in this plan are yielded. `notes` gets a
+    line for each plan and each folder that can't be read.
     """
     for folder, refused in sweep_folders(top).items():
         if refused is not None:

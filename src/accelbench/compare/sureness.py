@@ -1,4 +1,4 @@
-"""The ratio of two sides of fresh processes, its interval, and how sure it is. All limits for this are here."""
+"""Computes the ratio of two cells' speeds, its interval, and how sure it is. All limits for this are here."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from accelbench.schema.record import node_of
 from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
 from accelbench.stats.order_statistics import median
 
-MIN_PROCESSES = 5  # on each side: fewer processes do not show the spread between processes
+MIN_PROCESSES = 5  # on each side; fewer processes do not show how much processes differ
 MARGIN = 0.02
 # A difference of single processes is likely only if their ratio is larger. Fresh processes of one cell differ by a few
 # percent, and on a busy machine by up to a fifth.
@@ -24,11 +24,11 @@ LIKELY_RATIO = 1.2
 # on the machine do not explain it.
 APART_RATIO = 1.5
 NOTE = (
-    f'How sure: "sure" if {MIN_PROCESSES} or more interleaved fresh processes of each cell give a 95 % interval of the '
-    f'ratio without 1. "Same" if that interval lies within {100 * MARGIN:g} % of 1. "Likely" if there are fewer '
-    f"processes, but one cell is more than {LIKELY_RATIO:g} times as fast, and the intervals of the speeds do not "
-    f"overlap; without such intervals, more than {APART_RATIO:g} times. "
-    'Otherwise "can\'t tell": accelbench compare --run may decide.'
+    f'How sure a ratio is. "Sure": its 95 % interval, from {MIN_PROCESSES} or more fresh, interleaved processes of '
+    f'each cell, excludes 1. "Same": this interval lies within {100 * MARGIN:g} % of 1. "Likely": there are fewer '
+    f"processes, but one cell is more than {LIKELY_RATIO:g} times as fast, and the intervals of the two speeds do not "
+    f"overlap. If these intervals are unknown, it must be more than {APART_RATIO:g} times as fast. "
+    '"Can\'t tell": all other cases. accelbench compare --run may decide them.'
 )
 BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
@@ -39,11 +39,11 @@ Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "can
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedRatio:
-    """The second side's speed over the first's.
+    """The second side's speed divided by the first side's speed.
 
-    The speed of a side is a geometric mean over its processes: each process counts with its median samples/s. `low` and
-    `high` are the ends of the ratio's 95 % interval. `ratio`, `low` and `high` are None if a side has fewer than
-    `MIN_PROCESSES` processes.
+    The speed of a side is the geometric mean of the speeds of its processes. The speed of a process is its median
+    samples/s. `low` and `high` are the ends of the ratio's 95 % interval. `ratio`, `low` and `high` are None if a side
+    has fewer than `MIN_PROCESSES` processes.
     """
 
     num_first: int  # fresh processes that were measured
@@ -51,13 +51,13 @@ class SpeedRatio:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    interleaved: bool = True  # whether drift affected both sides alike, or the user wants a verdict in any case
+    interleaved: bool = True  # whether drift affected both sides equally, or the user wants a verdict in any case
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
-        """The verdict that the interval supports.
+        """Returns the verdict that follows from the interval.
 
         The verdict is `same` if the whole interval lies within `margin` of 1, even if it does not contain 1. This is a
-        test of equivalence (Schuirmann 1987). If `margin` is 0, no pair is the same.
+        test of equivalence (Schuirmann 1987). If `margin` is 0, the verdict is never `same`.
         """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
@@ -68,11 +68,11 @@ class SpeedRatio:
         return Verdict.slower if self.high < 1 else Verdict.cant_tell
 
     def is_slower_by(self, share: float) -> bool:
-        """Whether the whole interval of the ratio lies below `1 - share`."""
+        """Is true if the whole interval of the ratio lies below `1 - share`."""
         return self.interleaved and self.high is not None and self.high < 1 - share
 
     def tells_slower_by(self, share: float) -> bool | None:
-        """Whether the second side is slower by more than `share`; None if the interval contains `1 - share`."""
+        """Is true if the second side is slower by more than `share`. None if the interval contains `1 - share`."""
         if self.low is not None and self.low > 1 - share:
             return False
         return True if self.is_slower_by(share) else None
@@ -85,7 +85,7 @@ def compare_processes(
     *,
     anyway: bool = False,
 ) -> SpeedRatio:
-    """Compares the processes that have rates. `anyway`: also decides if they were not interleaved."""
+    """Compares the processes that have rates. If `anyway` is true, they need not be interleaved for a verdict."""
     a, b = (
         np.array([math.log(median(process.rates)) for process in side if process.rates]) for side in (first, second)
     )
@@ -97,9 +97,9 @@ def compare_processes(
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
-    """Whether the processes of both sides ran in alternation, on each node.
+    """Is true if processes of the two sides alternated, and if each node ran processes of both sides.
 
-    The side must change at least as often as in rounds with one process of each side.
+    In the order of time, the side must change at least as often as the smaller side has processes.
     """
     # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
@@ -112,7 +112,7 @@ def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedP
 
 
 def ran_beside_others(processes: Sequence[ComparedProcess]) -> bool:
-    """Whether other programs used the CPU during at least half of these processes."""
+    """Is true if other programs used the CPU during at least half of these processes."""
     return 2 * sum(process.was_beside_others for process in processes) >= max(1, len(processes))
 
 
@@ -127,7 +127,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The first cell's speed over the second's, and how sure this ratio is.
+    """The first cell's speed divided by the second cell's speed, and how sure this ratio is.
 
     If both cells have enough interleaved processes, the ratio is computed from these processes and has a 95 % interval.
     Otherwise it is the ratio of the cells' speeds.
@@ -141,7 +141,7 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """Why the ratio is sure, likely or undecided: its interval, or what speaks against it; may be empty."""
+        """Why the ratio is sure, likely or undecided: what makes it doubtful, or else its interval. May be empty."""
         if self.why or self.low is None or self.high is None:
             return self.why
         return f"{significant(self.low)} to {significant(self.high)} times"
@@ -153,7 +153,7 @@ class Judgement:
 
 
 def judge(first: Side, second: Side) -> Judgement:
-    """The first cell's speed over the second's, and how sure this ratio is."""
+    """Divides the first cell's speed by the second cell's speed, and decides how sure this ratio is."""
     beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
     interleaved = compare_processes(second.processes, first.processes)
     if interleaved.ratio is not None and interleaved.interleaved:
@@ -169,7 +169,7 @@ def judge(first: Side, second: Side) -> Judgement:
 
 
 def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Why a difference does not count as likely; empty if it does. `beside`: not empty if other programs ran."""
+    """Returns why a difference is not likely, or an empty text if it is. `beside` is empty if no other programs ran."""
     ratio = max(first.speed / second.speed, second.speed / first.speed)
     is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:
