@@ -49,7 +49,7 @@ SCRIPTS = ("state.js", "charts.js", "card.js", "pair.js", "table.js", "viewer.js
 
 
 def html(page: Page, folder: Path) -> str:
-    """One HTML file that embeds the pictures, which are already saved in `folder`."""
+    """Makes one HTML file that embeds the pictures. The pictures are already saved in `folder`."""
     pictures = {
         picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
         for picture in page.pictures
@@ -74,7 +74,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 def markdown(page: Page, answers: str) -> str:
-    """The short page in markdown, with relative links to pictures. `answers` is the text of headline.txt."""
+    """Makes the short page in markdown, with relative links to pictures. `answers` is the text of headline.txt."""
     environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
     parts = {
         "answers": Markup(indent(answers, "    ")),
@@ -84,7 +84,7 @@ def markdown(page: Page, answers: str) -> str:
 
 
 def answers_text(page: Page, cells: Sequence[MeasuredCell]) -> str:
-    """The text of headline.txt: the gains of all jobs, as bars."""
+    """Returns the text of headline.txt. It shows the gains of all jobs as bars."""
     return "".join(f"{line}\n" for line in gains.summary(page.answers, cells, HEADLINE_WIDTH))
 
 

@@ -163,7 +163,7 @@ def _log(record: Record, rate: float | None) -> str:
 
 
 def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
-    """The rows of cells.csv and of processes.csv, by these names."""
+    """Maps the names cells.csv and processes.csv to their rows."""
     cells = cells_in(sweeps)
     return {CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)], PROCESSES: list(process_rows(cells))}
 

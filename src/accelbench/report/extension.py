@@ -1,4 +1,4 @@
-"""A project's additions to its report, made by a Python module that params.yaml names (`report_extension`)."""
+"""Additions of a project to its report. A Python module makes them; `report_extension` in params.yaml names it."""
 
 import sys
 from collections.abc import Sequence

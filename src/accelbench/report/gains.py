@@ -146,7 +146,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
 
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
-    """Lines about doubts, about stand-in data, and about cells without numbers."""
+    """Yields lines about doubts, about stand-in data, and about cells without results."""
     ok = [cell for cell in cells if cell.is_ok]
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
         yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")

@@ -96,7 +96,7 @@ def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
 
 
 def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
-    """The figures of the first screen, the most important first."""
+    """Yields the figures of the first screen. The most important one comes first."""
     for each in best_settings(capacities(cells)):
         if each.rates_text:
             yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"

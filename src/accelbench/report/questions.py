@@ -105,7 +105,7 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
-    """A section for each question that the measurements answer."""
+    """Makes a section for each question that the measurements can answer."""
     cells = cells_in(sweeps)
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]

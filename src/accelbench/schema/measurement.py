@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Consecutive steps without a wait between them. The clock waited for the device only after the last step."""
+    """Consecutive steps without a wait between them. The clock waits for the device only after the last step."""
 
     num_steps: AtLeastOne  # steps of the block
     num_samples: AtLeastOne  # samples of all these steps
@@ -196,7 +196,7 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """A span of time in which a process did one thing, such as `train` or `evaluate`. Spans do not overlap."""
+    """A span of time in which a process did only one thing, such as `train` or `evaluate`. Spans do not overlap."""
 
     span: Span  # what the process did
     began_s: Seconds  # seconds since the process started
@@ -426,7 +426,7 @@ class Machine(TypedDict, total=False):
 
 
 class Git(TypedDict, total=False):
-    """The state of the git checkout; empty without a checkout."""
+    """The state of the git checkout. It is empty if there is no checkout."""
 
     revision: str | None  # the commit that is checked out
     branch: str | None  # the branch that is checked out

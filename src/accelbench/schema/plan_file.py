@@ -32,7 +32,7 @@ class WantedCell:
 
     cell: Cell
     record_name: records.RecordName  # name of its record's file without suffix: `<cell_id>-<identity8>`
-    label: str = ""  # name of the cell, different from others of its folder; by default `cell.label`
+    label: str = ""  # name of the cell, unique in its folder; by default `cell.label`
     planned_in: str = ""  # for a training to a target: the sweep that first planned it
 
     def __post_init__(self) -> None:
@@ -201,7 +201,7 @@ class RacedProcess:
 
     record: records.RecordName  # name of its record's file without suffix
     cell: Count  # index of its cell in `RaceFile.cells`
-    is_full: bool  # whether it measured the cell in full, not in a short window
+    is_full: bool  # true if it measured the cell in full, false if it measured only a short window
     value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
     took_s: NotNegative  # duration in seconds
 
@@ -221,7 +221,7 @@ class RaceFile:
     """The contents of a race.json."""
 
     by: str  # `throughput`, `latency` or `energy`
-    margin: NotNegative  # requested margin, as a share of the best value
+    margin: NotNegative  # relative difference up to which two cells are called equal
     took_s: NotNegative  # seconds of all processes together
     answers: list[str]  # the results in sentences, two for each group
     cells: list[RacedCell]  # cells that can run here

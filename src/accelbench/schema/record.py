@@ -92,7 +92,7 @@ class Record(Ended):
     sweep_id: str | None = None  # start and suite of the sweep that measured the cell; None without a sweep
     of_search: bool = False  # whether a search of rates measured it; its speed only chose the first rate
     schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
-    label: str = ""  # name of the cell, different from others of its sweep; by default `cell.label`
+    label: str = ""  # name of the cell, unique in its sweep; by default `cell.label`
 
     def __post_init__(self) -> None:
         if not self.label:

@@ -71,7 +71,7 @@ def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> It
 
 
 def masked(text: str) -> str:
-    """The text with *** in place of secrets: see `masker`."""
+    """Returns the text with *** in place of secrets (see `masker`)."""
     return masker()(text)
 
 

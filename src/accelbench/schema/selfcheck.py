@@ -1,4 +1,4 @@
-"""The file selfcheck.json. `accelbench selfcheck` writes into it how small a difference each machine can detect."""
+"""Reads and writes selfcheck.json, in which `accelbench selfcheck` keeps the smallest difference it can detect."""
 
 import math
 from collections.abc import Mapping

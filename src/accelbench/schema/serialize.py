@@ -187,7 +187,7 @@ def read_json(path: Path) -> Any:
 
 
 def loads(text: bytes) -> Any:
-    """Parses JSON, in a fifth of the time of `json.loads`. Accepts the same JSON as `read_json`."""
+    """Parses JSON five times as fast as `json.loads`. Accepts the same JSON as `read_json`."""
     try:
         return msgspec.json.decode(text)
     except RecursionError:

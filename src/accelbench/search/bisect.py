@@ -34,7 +34,8 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
 from accelbench.sweep.session import Session
 
-# Numbers of processes after which the interval is tested: a test after each process would find differences by chance.
+# Numbers of processes after which the interval is tested. If it were tested after every process, chance differences
+# would be found.
 # The first test only ends a comparison in which all processes of a side failed.
 LOOKS = (4, 10, 20, 40)
 WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> its word in the output

@@ -26,14 +26,13 @@ from accelbench.sweep.context import prepare_missing
 
 MAX_BATCH = 1 << 20
 GB = 1e9
-# The search ends if the smallest batch that does not fit is larger than the largest one that fits by at most this
-# share.
+# The search ends when the smallest batch that does not fit exceeds the largest batch that fits by at most this share.
 TOLERANCE = 1 / 8
 # The shares of an estimate that are tried, in this order. If the estimate is right, the limit is between them.
 GUESS_SHARES = (0.95, 1.06)
 # Two peaks give an estimate if they differ by at least this share of the memory. Smaller differences are noise.
 MIN_GROWTH = 0.15
-GROWTH = 4  # factor from one try to the next without an estimate; within the limit, since `MIN_GROWTH` * 4 < 1
+GROWTH = 4  # without an estimate, the next batch is larger by this factor. It should fit, as `MIN_GROWTH` * 4 < 1
 
 
 @dataclass

@@ -35,7 +35,7 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
 NUM_LAST = 2  # cells that are compared at the end
-NUM_FEW, MIN_SHORT = 8, 3  # if there are this few cells, each first gets this many short processes
+NUM_FEW, MIN_SHORT = 8, 3  # if `NUM_FEW` cells or fewer are left, each runs `MIN_SHORT` short processes first
 MIN_LEAD = 3  # fewest processes of a recommended cell
 # Numbers of full processes after which the ratio is tested. More tests would find more differences by chance.
 LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]
@@ -43,7 +43,7 @@ KEPT_SHARE = 0.4  # share of the time that is kept for the rounds and the compar
 MAX_NAMED = 6  # untried cells that the answer names
 UNKNOWN_S = 1.0  # assumed duration of a process if nothing similar was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
-# What a search can look for -> the unit of its values. More throughput is better, but less latency and energy.
+# What a search can look for -> the unit of its values. Throughput should be high, latency and energy low.
 UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
 # A window that is long enough to detect differences of a few per cent. With slow steps, it has two steps.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
@@ -114,7 +114,7 @@ class Candidate:
 
 @dataclass
 class Race:
-    """A race of cells that do the same work. The first cell is tried first."""
+    """A race of cells that do the same work. The order of the cells is the order in which they are first tried."""
 
     candidates: Sequence[Candidate]
     goal: Goal

@@ -27,8 +27,8 @@ from accelbench.stats.requests import num_requests_for
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.terminal import outcome
 
-FIRST_S = 2.0  # seconds of single requests, and of all requests at once, which show what a setting can do
-OVERHEAD_S = 3.0  # seconds of a process besides its requests, until one was measured
+FIRST_S = 2.0  # seconds of single requests, and then of all requests at once, to see what rates a setting can reach
+OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured
 
 
 def search(

@@ -1,4 +1,4 @@
-"""Recommendations: the fastest settings, how sure their gains are, and the best cells by each criterion."""
+"""Makes the tables of recommendations: the fastest settings with their gains, and the best cells by each criterion."""
 
 from collections.abc import Sequence
 

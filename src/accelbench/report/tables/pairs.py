@@ -1,4 +1,4 @@
-"""Compares pairs of cells that differ in only one setting, by speed. Compares the accuracies of two devices, too."""
+"""Compares the speeds of two cells that differ in only one setting, and the accuracies that two devices reach."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -54,7 +54,7 @@ def verdict(difference: MeanDifference) -> str:
 
 
 def accuracies(sweep: Sweep) -> Table | None:
-    """Compares any two devices that trained the same settings with at least `MIN_SEEDS` seeds. None without pairs."""
+    """Compares any two devices that trained the same settings with `MIN_SEEDS` seeds or more. None without pairs."""
     trained = [process for process in sweep.planned if process.is_ok and process.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""Defines tables by columns with a heading, a value and a format. HTML, markdown and the terminal show these tables."""
+"""Defines tables. A column has a heading, a value and a format. HTML, markdown and the terminal show the same table."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ class Entry:
 
 
 def word(value: object) -> Entry:
-    """A text entry. A value that is already an entry is returned unchanged."""
+    """Returns an entry with a text. If `value` is an entry already, returns it unchanged."""
     if isinstance(value, Entry):
         return value
     return Entry(str(value), str(value)) if value else Entry(UNKNOWN, None)
@@ -72,7 +72,7 @@ class Column(Generic[Subject]):
 
 
 def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]]) -> list[Column[Subject]]:
-    """The same columns, applied to a part of each subject."""
+    """Returns the same columns for other subjects: each column gets the part of the subject that `part` returns."""
 
     def of(column: Column[Part]) -> Column[Subject]:
         return Column(column.heading, lambda subject: column.entry(part(subject)))
@@ -81,7 +81,7 @@ def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]])
 
 
 class Dot(NamedTuple):
-    """A dot that the page draws at a place in percent along an axis. A device gives its colour."""
+    """A dot that the page draws on an axis. Its place is in percent of the axis. Its colour is that of its device."""
 
     place: float
     what: str
@@ -108,7 +108,7 @@ class Table:
 def tabulate(
     title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
 ) -> Table:
-    """The table with all columns and a row for each subject."""
+    """Makes a table with all columns, and with a row for each subject."""
     rows = [[column.entry(subject) for column in columns] for subject in subjects]
     return Table(title=title, headings=[column.heading for column in columns], rows=rows, notes=list(notes))
 
@@ -128,7 +128,7 @@ WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 
 
 def rendered(table: Table, width: int) -> RichTable:
-    """`table` for rich, `width` columns wide.
+    """Renders `table` for rich, at most `width` characters wide if possible.
 
     If the table is too wide, columns are narrowed: first the column whose width exceeds its longest word the most.
     """
