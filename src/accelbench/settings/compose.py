@@ -197,7 +197,7 @@ def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
 
 
 def _contents() -> Files:
-    """All files that Hydra composes. They are read each time, since they may have changed. 50 files take 3 ms."""
+    """Reads all files that Hydra composes. Nothing is cached, because files may change. 50 files take 3 ms."""
     places = [place.path or "" for place in GlobalHydra.instance().config_loader().get_search_path().get_path()]
     paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
     files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
@@ -246,7 +246,7 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, separated as in a shell. Raises UserError."""
+    """Splits a text into words as a shell does. Raises UserError."""
     try:
         return shlex.split(text)
     except ValueError as error:

@@ -44,7 +44,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig(KerasSettings):
-    """The settings in conf/engine. `xla_processes` is for PyTorch and Lightning, all other settings are for Keras."""
+    """The settings in conf/engine. `xla_processes` is for PyTorch and Lightning. All other settings are for Keras."""
 
     name: Engine = MISSING
     jit_compile: bool | None = setting(  # type: ignore[assignment]
@@ -237,7 +237,7 @@ def check_section(name: str, values: Iterable[Any]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """Settings of a whole sweep, not of one cell."""
+    """Settings that apply to a whole sweep, not to a single cell."""
 
     suite: str
     title: str

@@ -46,7 +46,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def load(project: Path | None) -> Params:
-    """Reads `project`/params.yaml. Without a project, returns the defaults. Raises UserError: the file is not valid."""
+    """Reads `project`/params.yaml. Without a project, returns the defaults. Raises UserError if the file is invalid."""
     if project is None:
         return Params()
     try:
@@ -68,7 +68,7 @@ def load(project: Path | None) -> Params:
 
 @cache
 def _parsed(text: str) -> Any:
-    """The parsed contents of the file. They are cached, because parsing is slow. So callers must not change them."""
+    """Parses the file's text. The result is cached, because parsing is slow. So callers must not change it."""
     values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
     if not isinstance(values, dict):
         return values
@@ -79,7 +79,7 @@ def _parsed(text: str) -> Any:
 
 
 def suite_names(project: Path | None) -> list[str]:
-    """The names of the suites in params.yaml, in order. Raises UserError: the file is not valid."""
+    """Returns the names of the suites in params.yaml, in order. Raises UserError if the file is not valid."""
     return list(load(project).suites)
 
 

@@ -48,7 +48,7 @@ class Line(list[str]):
 
 
 class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A suite of params.yaml: lists of command lines, one list for each profile."""
+    """A suite of params.yaml. For each profile, it has a list of command lines."""
 
     data: str  # its data set
     title: str | None = None
@@ -227,7 +227,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
 
 
 def is_hydras(word: str) -> bool:
-    """Whether a word is a setting of Hydra itself, such as hydra/sweeper=optuna."""
+    """Is true if a word is a setting of Hydra itself, such as hydra/sweeper=optuna."""
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 

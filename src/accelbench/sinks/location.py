@@ -22,21 +22,21 @@ PATIENCE_S = 20.0  # how long to wait for another writer, which may be creating 
 
 
 def tracking_uri(root: Path) -> str:
-    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
+    """Returns the store's address: MLFLOW_TRACKING_URI if it is set, otherwise the project's database.
 
-    The address may hold a password. Print `server_uri` or `secrets.masked(address)` instead.
+    The address may contain a password. Print `server_uri` or `secrets.masked(address)` instead.
     """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 
 
 def server_uri(root: Path) -> str | None:
-    """The server's address in MLFLOW_TRACKING_URI, without user and password. None if the variable names no server."""
+    """Returns the server in MLFLOW_TRACKING_URI, without user and password, or None if the variable names no server."""
     match = re.match(r"(https?://)(?:[^/?#]*@)?(.*)", tracking_uri(root), re.IGNORECASE)
     return match[1] + match[2] if match else None
 
 
 def is_own(root: Path) -> bool:
-    """Whether the store is the project's database. False if MLFLOW_TRACKING_URI names another store."""
+    """Is true if the store is the project's database, and false if MLFLOW_TRACKING_URI names another store."""
     return tracking_uri(root) == f"sqlite:///{database(root)}"
 
 

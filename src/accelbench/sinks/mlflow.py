@@ -108,7 +108,7 @@ class Store:
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}
 
     def newest_experiment(self) -> str:
-        """The id of the experiment with the newest sweep. Raises UserError: there is no sweep yet."""
+        """Returns the id of the experiment with the newest sweep. Raises UserError if there is no sweep yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
         ids = {
             experiment.tags[SWEEP]: str(experiment.experiment_id)

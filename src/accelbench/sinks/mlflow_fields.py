@@ -107,7 +107,7 @@ def sweep_of(records: Iterable[Record]) -> str:
 
 
 def run_name(cell: Cell) -> str:
-    """The name of a cell's run, such as `mlp infer keras fp32 b128`. The longest words are cut to fit `MAX_NAME`."""
+    """Names a cell's run, such as `mlp infer keras fp32 b128`. Cuts the longest words to fit `MAX_NAME`."""
     label = replace(cell, repeat=0, seed=0).label  # a cell has one name for all its processes
     before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
     model, _, device = before.rpartition("-")
@@ -178,7 +178,7 @@ def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
 
 
 def about(cells: Sequence[MeasuredCell]) -> str:
-    """The description of a sweep: its answer, a row for each job, doubts, and the cells without a measurement."""
+    """Describes a sweep: its answer, a row for each job, doubts, and the cells without a measurement."""
     every_answer = answers(cells)
     every = jobs(every_answer)
     compared = [job for job in every if job.gains]
@@ -287,7 +287,7 @@ def _metrics(process: Process, record: Record, share: float | None) -> dict[str,
 
 
 def _outcome(process: Process) -> str:
-    """The speed, such as `204,000 samples/s ±21 %`, or the reason why there is none."""
+    """Returns the speed, such as `204,000 samples/s ±21 %`, or the reason why there is none."""
     row = process.row
     if row["samples_per_s"] is None:
         why = served.served_text(row) if process.is_ok else process.reason
@@ -296,7 +296,7 @@ def _outcome(process: Process) -> str:
 
 
 def _params(record: Record) -> dict[str, str]:
-    """The parameters of a run: `PARAMS`, the data, and every setting that differs from its default.
+    """Returns a run's parameters: `PARAMS`, the data, and every setting that differs from its default.
 
     A parameter is named like a column of cells.csv, or is a dotted path. If there are more than `MAX_PARAMS`, the last
     one, `more`, lists the rest, so that no two cells have equal parameters.
@@ -339,7 +339,7 @@ def _curves(record: Record) -> Iterator[Point]:
 
 
 def _system(record: Record) -> Iterator[Point]:
-    """The series of system metrics that were sampled during the process."""
+    """Yields the system metrics that were sampled during the process."""
     system = record.system or SystemSeries()
     for name, values in system.values.items():
         for step, (t_s, value) in enumerate(zip(system.t_s, values, strict=True)):
@@ -348,7 +348,7 @@ def _system(record: Record) -> Iterator[Point]:
 
 def _means(processes: Iterable[Process]) -> Iterator[Point]:
     """Yields system metrics: the mean of each process is one point."""
-    # Peak memory is known of failed processes, too.
+    # Peak memory is known even of failed processes.
     names = {**SERIES, "peak_host_mb": "peak_host_memory_mb"}
     for step, process in enumerate(sorted(processes, key=lambda process: process.started_at)):
         for column, name in names.items():
@@ -368,7 +368,7 @@ def _thinned(points: Iterable[Point]) -> list[Point]:
 
 
 def experiment_tags(sweep: str, about: str) -> dict[str, str]:
-    """The tags of an experiment: its saved view, which shows the cells of this sweep, and its description."""
+    """Returns the tags of an experiment: its description, and its saved view, which shows the cells of this sweep."""
     state = json.loads(VIEW.read_text()) | {"searchFilter": search(sweep)}
     view = {"name": VIEW_KEY, "createdAt": 0, "state": json.dumps(state)}
     # Without a kind, MLflow's UI guesses one and asks the user to confirm it.
@@ -376,7 +376,7 @@ def experiment_tags(sweep: str, about: str) -> dict[str, str]:
 
 
 def search(sweep: str) -> str:
-    """MLflow's search condition for the runs of a sweep. It uses LIKE, because a cell may belong to several sweeps."""
+    """Returns MLflow's search condition for the runs of a sweep. LIKE is needed, as a cell may be in several sweeps."""
     return f"tags.{SWEEP} LIKE '%{sweep}%'"
 
 

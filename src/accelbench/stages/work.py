@@ -73,7 +73,7 @@ def write_retries(root: Path) -> None:
 
 
 def problems(root: Path) -> list[str]:
-    """A line for each cell that failed unexpectedly, and for each record that can't be read."""
+    """Returns a line for each cell that failed unexpectedly, and for each record that can't be read."""
     folders = [root / project.RESULTS / suite for suite in params.suite_names(root)]
     folders += [plan.parent for plan in sorted((root / project.CONFIRMED).glob(f"*/{project.PLAN}"))]
     lines = []

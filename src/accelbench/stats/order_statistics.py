@@ -25,7 +25,7 @@ WINSORISED_AT = 3.0
 # The strongest correlation of neighbours that intervals are corrected for. A stronger one leaves too little
 # information.
 MAX_CORRELATION = 0.9
-MOST_COMPARED = 2000  # values for a comparison of each value with each other; longer series are thinned
+MOST_COMPARED = 2000  # largest number of values that are compared in pairs; longer series are thinned
 
 
 class Sample:
@@ -57,7 +57,7 @@ class Sample:
 
     @cached_property
     def correlation(self) -> float:
-        """The correlation of successive clipped scores, limited to 0 to 0.9. It needs at least two values."""
+        """The correlation of successive clipped scores, limited to the range 0 to 0.9. Needs at least two values."""
         # In a short series the estimate is too low: for a first-order autoregression, its bias is -(1 + 3r) / n
         # (Kendall and Stuart, The Advanced Theory of Statistics, volume 3, section 48.4). The bias is added back.
         winsorised = self.scores.clip(-WINSORISED_AT, WINSORISED_AT)

@@ -1,4 +1,4 @@
-"""Decides whether a percentile of the latencies in a queue is within a limit, and finds the highest such rate.
+"""Decides whether a percentile of latencies in a queue is within its limit, and up to which request rate it is.
 
 In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's rule, passes
 most servers that are exactly at their limit. So a run is divided into batches of successive requests. The numbers of
@@ -38,10 +38,10 @@ SLOW_SHARE = 0.1
 CAREFUL = 1.25  # factor of the design effect, because an estimate from 20 batches may be too small
 FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for 20 batches
 MIN_JOINED = 3  # probes that can give a sure answer together
-MAX_LOAD = 1.8  # ratio of the percentile to its limit, or the reverse; probes beyond it do not fit the regression
+MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the regression does not fit probes with a larger ratio
 # Percent by which the share of misses rises if the rate rises by one percent: limits of the steepness.
 MIN_STEEPNESS, MAX_STEEPNESS = 1.0, 60.0
-OTHERS = (0.7, 1.4)  # factors of the steepness that are also tried
+OTHERS = (0.7, 1.4)  # the steepness is multiplied by these to widen the interval
 QUANTILE = 1.7  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
 RATE_ERROR = 0.01  # relative error of the rates, as in `serving.server`
 MIN_INCREMENTS, MAX_INCREMENTS = 5, 20
@@ -72,7 +72,7 @@ class Run:
         self.rising = np.sort(self.latencies)
 
     def effect(self, limit_ns: float) -> float:
-        """The design effect of the share of requests whose latency is above a limit."""
+        """Returns the design effect for the number of requests whose latency is above a limit."""
         slow_ns = self.rising[self.num - 1 - int(SLOW_SHARE * self.num)]
         return max(_effect(self.latencies > limit_ns), _effect(self.latencies > slow_ns))
 

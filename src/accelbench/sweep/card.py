@@ -121,7 +121,7 @@ def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
 
 
 def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
-    """The speed with its interval, and the time of a step, a token or a request."""
+    """Yields the speed with its interval, and the time of a step, a token or a request."""
     yield served_text(row)
     if row["samples_per_s"] is not None:
         yield speed_text(record.cell, row["samples_per_s"])

@@ -189,7 +189,7 @@ def check_writable(folder: Path) -> None:
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Whether a data set is ready to use. The user's own data must be prepared again if they have changed."""
+    """Is true if a data set is ready to use. The user's own data must be prepared again if they have changed."""
     if data.name in (MODULE, RANDOM):
         return True
     if not data.path:

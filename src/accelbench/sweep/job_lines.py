@@ -50,7 +50,7 @@ class JobLines:
             self._models = 0  # 0: no models above each other
 
     def name(self, item: Planned) -> str:
-        """The cell's job and settings, such as `cnn train keras fp32 b128`."""
+        """Returns the cell's job and settings, such as `cnn train keras fp32 b128`."""
         return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
 
     def of(self, record: Record, reason: str | None) -> Iterator[Text]:

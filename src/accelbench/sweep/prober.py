@@ -174,7 +174,7 @@ class Prober:
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
-    """About how many seconds a probe takes. A wait for a quiet machine before a repeated probe is at most this long."""
+    """Returns roughly the seconds that a probe takes. Before a probe is repeated, a wait is at most as long."""
     return SECONDS + SECONDS_EACH * len(precisions)
 
 

@@ -242,8 +242,8 @@ class Preflight:
 
     def check(self, cells: Iterable[Cell]) -> int:
         """Checks each network once for each mode. Returns the number of pairs of a network and a mode."""
-        # The smallest batch is checked first. If it fails, larger batches are checked, too, since batch normalisation
-        # can't train on a single sample. If fp32 on the CPU fails, another device or precision is checked, too.
+        # The smallest batch is checked first. If it fails, the next larger one is checked, since batch normalisation
+        # can't train on a single sample. If fp32 on the CPU fails, other devices and precisions are checked.
         groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
         right = set()
         for key in paced(sorted(groups), self._say, "Checks network"):

@@ -58,7 +58,7 @@ class SweepProgress:
         evidence: Evidence,
         *,
         earlier: Sequence[Record] = (),  # records of earlier sweeps; the cells are compared with these
-        reference: Cell | None = None,  # other cells are compared with its setting; None: with the first that runs
+        reference: Cell | None = None,  # all other cells are compared with its setting; None: with the first cell's
         is_brief: bool = False,
         says_mistakes: bool = True,  # if False, the caller prints the user's mistakes
     ) -> None:
@@ -163,7 +163,7 @@ class SweepProgress:
 
 
 def outcome(record: Record) -> list[str]:
-    """A cell's result in a few words and figures, the speed first."""
+    """Describes a cell's result in a few words and figures, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return [record.reason or "no reason was given"]
     if why_disturbed(record):
