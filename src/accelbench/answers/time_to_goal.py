@@ -283,7 +283,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares two settings by the seeds that both have, because only these runs were interleaved."""
+    """Compares two settings by the seeds that both have, since only these were interleaved. If none, by all seeds."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
