@@ -74,7 +74,7 @@ def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen,
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 1), ("bf16", 2))]
     assert screen([*drawn, *cnn])[2] == (
         "against what was asked for first, same batch; likely: one run each; "
-        "stand-in data: speeds hold, accuracies don&#39;t"
+        "stand-in data: speeds are valid, accuracies aren&#39;t"
     )
 
 

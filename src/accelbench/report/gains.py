@@ -151,6 +151,6 @@ def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
         yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")
     if names := stand_ins_of(cells):
-        yield Text(f"{DOUBT} stand-ins for {', '.join(names)}: speeds hold, accuracies don't", "yellow")
+        yield Text(f"{DOUBT} stand-ins for {', '.join(names)}: speeds are valid, accuracies aren't", "yellow")
     if text := missing(cells):
         yield Text(f"- {text}", "dim")
