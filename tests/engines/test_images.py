@@ -26,8 +26,8 @@ def test_what_can_not_be_had_is_refused():
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        ("rnn", (3, 28, 20), "model=rnn takes images in grey, not 3 x 28 x 20: use data=mnist"),
-        ("cnn", (24, 23), "model=cnn takes images of at least 24 x 24 pixels, not 24 x 23: use data=mnist"),
+        ("rnn", (3, 28, 20), "model=rnn accepts images in grey, not 3 x 28 x 20: use data=mnist"),
+        ("cnn", (24, 23), "model=cnn accepts images of at least 24 x 24 pixels, not 24 x 23: use data=mnist"),
         ("pets_cnn", (28, 28), "in colour of at least 22 x 22 pixels, not 28 x 28: use data=cats_vs_dogs"),
         ("pets_cnn", (3, 21, 28), "not 3 x 21 x 28: use data=cats_vs_dogs"),
         ("scaling_cnn", (3, 4, 4), "at least 8 x 8 pixels, not 3 x 4 x 4: use data=random"),

@@ -36,7 +36,7 @@ def test_equal_cells_are_planned_once_and_repeats_are_kept_apart_from_each_other
 
 def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_skipped():
     unfit, own = (make_cell(model=ModelSpec(name="pets_cnn"), data=DataSpec(name=name)) for name in ("mnist", "mine"))
-    told = "model=pets_cnn takes images in colour of at least 22 x 22 pixels, not 28 x 28: use data=cats_vs_dogs"
+    told = "model=pets_cnn accepts images in colour of at least 22 x 22 pixels, not 28 x 28: use data=cats_vs_dogs"
     for refuse in (lambda: plan.check_request([unfit]), lambda: plan.check_fits([own], (28, 28))):
         with pytest.raises(UserError, match=f"^{told}$"):
             refuse()

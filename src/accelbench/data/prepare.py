@@ -1,6 +1,6 @@
 """Obtains a data set, converts it to arrays, and writes a manifest that describes the arrays.
 
-The data set is one of params.yaml, or consists of the user's own files.
+params.yaml names the data set, or the user's own files contain it.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 
 
 def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    """Checks the settings. Returns the source, and all other settings, in which missing ones have their defaults."""
+    """Checks the settings. Returns the source and a dict of all other settings. Missing settings get their defaults."""
     choices = [*data_set.settings, *(["source"] if data_set.home else [])]
     for key, value in asked.items():
         if key not in choices:

@@ -66,7 +66,10 @@ def why_missing(allocator: Allocator) -> str | None:
 
 
 def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns variables that make a new process use the allocator. Extends the values that they have in `variables`."""
+    """Returns environment variables that make a new process use the allocator.
+
+    If `variables` already sets one of them, the result keeps this value and adds to it.
+    """
     if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # if two libraries have a function, the first one's is used

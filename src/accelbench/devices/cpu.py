@@ -60,7 +60,10 @@ def name(root: Path = Path("/")) -> str:
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Returns how many logical cores this process may use: those of its affinity, at most its cgroup's quota."""
+    """Returns how many logical cores this process may use.
+
+    This is the number of cores in its affinity mask. If the quota of its cgroup is lower, it is the quota, rounded up.
+    """
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     return cores if quota is None else min(cores, math.ceil(quota))

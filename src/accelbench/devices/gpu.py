@@ -95,7 +95,7 @@ def _speed(handle: Handle) -> tuple[int, int]:
 
 
 def cuda_variables() -> dict[str, str]:
-    """Returns environment variables. With them, a CUDA process numbers the GPUs in the order of `visible_handles`."""
+    """Returns environment variables that make a CUDA process number the GPUs in the order of `visible_handles`."""
     variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         with suppress(pynvml.NVMLError):

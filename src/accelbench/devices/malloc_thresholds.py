@@ -37,7 +37,7 @@ def restore() -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context whose end restores the thresholds of its beginning. It does nothing if `note` was never called."""
+    """A context. At its end, it restores the thresholds of its beginning. Does nothing if `note` never ran."""
     values = _values()
     try:
         yield

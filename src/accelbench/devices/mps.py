@@ -7,7 +7,7 @@ from accelbench.schema.vocab import Device
 
 
 def look(system: str = platform.system(), machine: str = platform.machine()) -> DeviceReport:
-    """Returns the report on the Apple GPU. `system` and `machine` are words of the module `platform`."""
+    """Returns the report on the Apple GPU. The arguments are results of the module `platform`."""
     if (system, machine) != ("Darwin", "arm64"):
         return absent(Device.mps, "no Mac with an Apple chip")
     return DeviceReport(device=Device.mps, present=True, name="Apple GPU", count=1)

@@ -66,7 +66,7 @@ def version(distribution: str) -> str | None:
 
 
 def torch_built_for(kind: str, torch_folder: Path | None) -> str | None:
-    """Returns torch's release of CUDA or XPU, such as `12.8`, or None without one. Does not import torch."""
+    """Returns the release of CUDA or XPU that torch was built for, such as `12.8`, or None. Does not import torch."""
     text = (torch_folder / "version.py").read_text() if torch_folder else ""
     match = re.search(rf"^{kind}\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None

@@ -58,7 +58,10 @@ class CpuTimes(NamedTuple):
 
 
 def cpu_times(cores: Collection[int]) -> CpuTimes:
-    """Returns the times of these logical cores. Raises OSError if the system has no /proc/stat."""
+    """Returns how long these logical cores were busy, and how long other virtual machines used them instead.
+
+    Raises OSError if the system has no /proc/stat.
+    """
     names = {f"cpu{core}" for core in cores}
     text = Path("/proc/stat").read_text()
     lines = [line.split() for line in text.splitlines() if line.partition(" ")[0] in names]
@@ -94,7 +97,7 @@ def throttle_files(root: Path = Path("/")) -> list[Path]:
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
-    """Returns the seconds for which the CPU quota has stopped the cgroup so far, or None if no file has them."""
+    """Returns the seconds for which the CPU quota has stopped the cgroup so far, or None if no file reports them."""
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 

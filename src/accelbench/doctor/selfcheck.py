@@ -1,6 +1,6 @@
 """Finds the smallest slow-down that `compare` can detect on this machine.
 
-For this, it compares a cell with an identical cell. As in `compare`, processes of the two run in a random order.
+For this, it compares a cell with an identical cell. It runs the processes of both in a random order, as `compare` does.
 """
 
 import io
@@ -93,7 +93,7 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
 
 
 def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
-    """Prints the result. The first line answers which slow-down is detectable."""
+    """Prints the result. The first line states which slow-down is detectable."""
     console.print()
     console.print(Text(check.sentence, "bold"))
     for name, cell in check.cells.items():

@@ -1,4 +1,7 @@
-"""`accelbench doctor`: prints what this machine and its project have and can do. With --probe it measures ceilings."""
+"""`accelbench doctor`: prints what this machine and its project have and can do.
+
+With --probe, it first measures the ceilings, which are the highest speeds that a probe reaches on each device.
+"""
 
 import functools
 import itertools

@@ -98,7 +98,10 @@ class CellRun:
         self.known_work: Work | None = None
 
     def new_step(self) -> Step:
-        """Makes a step on the measured batches. They end with the epoch if the protocol has epochs, otherwise never."""
+        """Makes a step that computes the measured batches.
+
+        If the protocol has epochs, the batches end with the epoch. Otherwise they never end.
+        """
         raise NotImplementedError
 
     def new_test_step(self) -> Step:
@@ -136,7 +139,7 @@ class CellRun:
         raise NotImplementedError
 
     def requests(self, num: int) -> Sequence[Any]:
-        """Returns at most `num` batches of one sample, in host memory and in the format of the feed's batches."""
+        """Returns at most `num` batches, each with one sample, in host memory. Their format is that of the feed."""
         raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
 
     def joined(self, requests: Sequence[Any]) -> Any:
@@ -278,7 +281,7 @@ class CellRun:
         self.ranks.end()
 
     def note_resources(self) -> None:
-        """Records the resources that were used until the first call. Later calls, such as after checks, do nothing."""
+        """Records the resources that were used so far. If they are already recorded, does nothing."""
         if self.resources is None:
             backend = self.backend
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
@@ -377,7 +380,7 @@ class CellRun:
         )
 
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """Yields one check for each promise that applies to the cell."""
+        """Yields a check for each promise of accelbench about the cell, such as that the settings were really used."""
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:

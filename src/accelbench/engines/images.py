@@ -160,7 +160,7 @@ def why_unfit(model: ModelSpec, shape: Shape, data: str | None = None) -> str | 
     least = f" of at least {takes.least} x {takes.least} pixels" if takes.least > 1 else ""
     instead = "another model.input_shape" if data == RANDOM else f"data={takes.data}"
     name = model.name if model.library == Library.accelbench else model.library
-    return f"model={name} takes images{kind}{least}, not {' x '.join(map(str, shape))}: use {instead}"
+    return f"model={name} accepts images{kind}{least}, not {' x '.join(map(str, shape))}: use {instead}"
 
 
 def check_fits(model: ModelSpec, shape: Shape) -> None:

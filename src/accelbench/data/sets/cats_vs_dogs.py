@@ -1,4 +1,7 @@
-"""Photographs of cats and dogs, from the release of Microsoft or of Kaggle. The stand-in has drawn digits."""
+"""Photographs of cats and dogs, from the release of Microsoft or of Kaggle.
+
+If they are not available, images of drawn digits replace them.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

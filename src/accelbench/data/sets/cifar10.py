@@ -1,4 +1,7 @@
-"""CIFAR-10, from its archive or from PNG files with one folder for each class. The stand-in has drawn digits."""
+"""CIFAR-10, from its archive or from PNG files with one folder for each class.
+
+If they are not available, images of drawn digits replace them.
+"""
 
 import pickle
 import tarfile

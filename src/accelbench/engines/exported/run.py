@@ -81,7 +81,7 @@ def run(
 ) -> Measurement | None:
     """Runs `cell` in this process. The process must not have run another cell. See `CellRun.measure`.
 
-    `exported` is a folder of `export`, which ran in another process. If it is None, this process exports the network.
+    `exported` is a folder that `export` wrote in another process. If it is None, this process exports the network.
     Raises UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as folder:

@@ -1,4 +1,7 @@
-"""The host process of cells on engines that run exported networks of PyTorch."""
+"""Describes the host process for cells whose engine runs an exported PyTorch network.
+
+A host process imports a framework. It then forks one process for each cell.
+"""
 
 from dataclasses import replace
 
@@ -21,9 +24,9 @@ def serves_any_size(cell: Cell) -> bool:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Describes the host of `cell`. It is PyTorch's host, except for the engine.
+    """Describes the host process for `cell`.
 
-    The engine imports its framework when it runs.
+    It is like the host process of the PyTorch engine, but it runs another engine and imports more modules.
     """
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"

@@ -144,6 +144,6 @@ class Backend(BaseBackend, ABC):
 def backend_for(cell: Cell) -> Backend:
     """Creates the cell's backend. `KERAS_BACKEND` must have named this backend when the process started."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
-    assert keras.backend.backend() == cell.keras.backend, "the registry starts a separate host for each backend"
+    assert keras.backend.backend() == cell.keras.backend, "the registry starts a separate host process for each backend"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")
     return module.BACKEND(cell)

@@ -139,7 +139,10 @@ class Run(CellRun):
                 self.observations.training.before = self._states()
 
     def _states(self) -> States:
-        """Returns the states of the weights. On a TPU, returns none, because the TPU may be in another machine."""
+        """Returns for each weight its checksum, and whether all its numbers are finite.
+
+        On a TPU, returns an empty dict, because the TPU may be in another machine.
+        """
         if self.cell.device == Device.tpu:
             return {}
         states = [state_of(values) for values in self.backend.trained(self.model)]

@@ -81,7 +81,11 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Returns three numbers of multiply-adds per sample: with the input, with all states, and with the first state."""
+    """Returns three numbers of multiply-adds per sample.
+
+    The first number counts products with the layer's input. The second counts products with all states of a recurrent
+    layer. The third counts only products with the first state.
+    """
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):

@@ -1,9 +1,11 @@
-"""The networks of the studies in Keras, their losses, metrics and optimisers. The PyTorch engine has the same layers.
+"""Builds the networks of the published studies (docs/studies.md) in Keras, with losses, metrics and optimisers.
+
+The PyTorch engine builds the same layers.
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
 returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
-returns images. Softmax and sigmoid are parts of the loss. This is so in study 004, too, because Keras on TensorFlow
-computes the cross-entropy of sigmoids from the logits.
+returns images. Softmax and sigmoid are parts of the loss. Study 004's own network ended with sigmoids. It learned
+the same, because Keras on TensorFlow computes the loss from the inputs of these sigmoids.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +138,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
-    """Builds the cell's network in its precision. In all precisions, the weights differ only by rounding."""
+    """Builds the cell's network in its precision. The weights are the same in all precisions, except for rounding."""
     if FORMATS[cell.precision].stored == "float32":
         return _drawn(cell, cell.precision, shape, num_classes)
     weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
@@ -188,8 +190,8 @@ def optimizer_of(model: ModelSpec) -> keras.Optimizer:
 def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
     """Returns the loss function of the network.
 
-    The autoencoder has the mean squared error. Networks with one logit have the binary cross-entropy, and all other
-    networks have the cross-entropy.
+    The autoencoder uses the mean squared error. Networks with one logit use the binary cross-entropy. All other
+    networks use the cross-entropy.
     """
     if spec.is_own("autoencoder"):
         return scaled_squared_error if dtype == "uint8" else losses.MeanSquaredError()

@@ -67,7 +67,7 @@ class Jax(Backend):
             self.state = model._jax_state = None
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """Returns the values of the trainable variables. While steps run, the first part of the state has them."""
+        """Returns the values of the trainable variables. While steps run, reads them from the first part of `state`."""
         values = [weight.value for weight in model.trainable_variables] if self.state is None else self.state[0]
         return [np.asarray(value) for value in values]
 

@@ -1,4 +1,7 @@
-"""The host process of cells that run on Keras."""
+"""Describes the host process for cells of the Keras engine.
+
+A host process imports a framework. It then forks one process for each cell.
+"""
 
 from accelbench.devices.gpu import cuda_variables
 from accelbench.engines.registry import HostSpec
@@ -9,7 +12,7 @@ ENGINE = "accelbench.engines.keras.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Describes the host of `cell`. There is a separate host for each pair of a backend and a kind of device."""
+    """Describes the host process for `cell`. Cells with different backends or kinds of devices use separate ones."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:

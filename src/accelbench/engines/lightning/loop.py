@@ -32,7 +32,7 @@ def callback(package: str, hooks: type, cell_run: Any) -> Any:
 
 
 class ClockHooks:
-    """Runs the steps that the clock `cell_run.conduct()` asks for. One step is one batch of Lightning's loop.
+    """Runs and times as many steps as the clock `cell_run.conduct()` asks for. A step is one batch of Lightning's loop.
 
     The first rank (process) tells the other ranks how many batches to run.
     """
@@ -119,7 +119,7 @@ class ClockHooks:
 
     @property
     def _between(self) -> Phase:
-        """The phase between the backward pass and the optimiser. In manual optimisation, it is in `training_step`."""
+        """The phase after a backward pass or an optimiser step. In manual optimisation, `training_step` continues."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:

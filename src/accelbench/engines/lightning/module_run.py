@@ -129,8 +129,8 @@ class ModuleRun(NetworkRun):
     def _note_step(self, loaded: Any, batch: Any) -> None:
         """Records the batch and the output of a step.
 
-        `loaded` is the batch that the loader returned. `batch` is what the module's hooks made of it, which is what
-        `training_step` or `predict_step` got.
+        `loaded` is the batch that the loader returned. The module's hooks may have changed it. `batch` is the
+        result, which `training_step` or `predict_step` got.
         """
         outputs = self.hooks_of_loop.outputs
         self.observer.see(None, outputs)  # in training, `forward` may not run

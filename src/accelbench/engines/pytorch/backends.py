@@ -131,7 +131,7 @@ class Backend(BaseBackend):
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
-        """Converts torch's name of a device type to a word of `vocab.Device`."""
+        """Converts torch's name of a device type to a value of `vocab.Device`."""
         return Device.gpu if torch_type == "cuda" else torch_type
 
 
@@ -213,8 +213,8 @@ class Xla(Backend):
     Without `ranks`, one process uses `num_asked` devices as if they were one device (SPMD). Batches are divided among
     the devices, and each device has all weights. XLA partitions the step and sums the gradients.
 
-    With `ranks`, each process (rank) uses one device. The processes run on one host or on a TPU pod. PJRT connects the
-    processes. On the CPU, PJRT can't connect them (pytorch/xla#5342).
+    With `ranks`, each process (rank) uses one device. The processes run on one machine or on a TPU pod. PJRT connects
+    the processes. On the CPU, PJRT can't connect them (pytorch/xla#5342).
     """
 
     torch_type = "xla"
@@ -305,7 +305,10 @@ class Xla(Backend):
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """Copies the network to the device. Restores shared weights, of which torch makes a copy for each layer."""
+        """Copies the network to the device.
+
+        If layers share a weight, torch makes a copy for each layer. This method makes them share one copy again.
+        """
         names: dict[int, list[str]] = defaultdict(list)
         for name, weight in network.named_parameters(remove_duplicate=False):
             names[id(weight)].append(name)
@@ -354,7 +357,7 @@ class Xla(Backend):
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
-        """Converts torch's name of a device type to a word of `vocab.Device`. Asks PJRT whether `xla` is a TPU."""
+        """Converts torch's name of a device type to a value of `vocab.Device`. Asks PJRT whether `xla` is a TPU."""
         if torch_type != "xla":
             return torch_type
         return Device.tpu if self.runtime.device_type() == "TPU" else Device.xla_cpu
@@ -369,7 +372,7 @@ def num_parts(tensor: Tensor) -> int:
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """Creates the backend for the device or, on a TPU without ranks, for all `num_devices` that this process uses."""
+    """Creates the backend for a device. If XLA runs without ranks, the backend uses all `num_devices` devices."""
     if device == Device.gpu:
         return Cuda(ranks.local_rank if ranks else 0)
     if device == Device.cpu:

@@ -131,7 +131,10 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
 
 
 def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
-    """Runs one step of the cell's network on `device` and returns its work. On "meta", the tensors are fake."""
+    """Runs one step of the cell's network on `device` and returns its work.
+
+    If `device` is "meta", the tensors are fake.
+    """
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     seed_generators(cell.seed)
     with device:
@@ -378,7 +381,7 @@ class Run(NetworkOutputs):
         self.keep_last_output(step)
 
     def after_window(self) -> Clock[None]:
-        """Returns the clock after the timed window. It records the weights, then times phases and operators."""
+        """Records the weights after the timed window. Then runs more steps, and times their phases and operators."""
         if self.trains:
             with self.observations.checking(WEIGHTS):
                 self.note_end()
@@ -395,14 +398,15 @@ class Run(NetworkOutputs):
         return InferStep(self.program, iter(()))
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
-        """Returns the mean loss and the accuracy. Adds up the step's sums of all processes for this."""
+        """Returns the mean loss and the accuracy over all processes. For this, adds up the sums of the processes."""
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def keep_last_output(self, step: InferStep) -> None:
         """Stores an output of the network for the output check, after the measurement.
 
-        Only the first process calls this method. In training, stores an output only if the network `is_plain`.
+        Only the first process calls this method. In training, stores an output only if the network runs
+        operator by operator in one process (`is_plain`).
         """
         self.step = step
         if not self.trains:
