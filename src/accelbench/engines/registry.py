@@ -44,7 +44,7 @@ UNFINISHED = "unfinished-"  # prefix of a folder's name while an engine exports 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """The description of a host. A host is a process that forks the processes of cells.
+    """The description of a host process, which forks the processes of cells.
 
     Cells with equal `exported_as` can load the same exported network. The engine's function
     `export(cell, data_folder, folder)` writes this network in a separate process. `exported_as` is None if the engine
@@ -66,7 +66,7 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Returns the host that the engine's `spec.py` describes for `cell`, with the variables of the cell's allocator."""
+    """Returns the description of the host process for `cell`, with the environment variables of its allocator."""
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}

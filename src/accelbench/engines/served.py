@@ -122,7 +122,7 @@ def serve(run: "CellRun", step: Step) -> None:
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
-    """Stores the interval in which requests were served. If `protocol=offline`, also stores blocks of samples."""
+    """Stores the interval in which requests were served. If `protocol=offline`, also stores blocks (`blocks_of`)."""
     if (done := np.sort(served.done[served.done >= 0])).size == 0:
         return
     since_boot_s = boot_s() - time.monotonic()
@@ -133,7 +133,7 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
 
 
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
-    """Groups batches into blocks of at least `Window.block_s`.
+    """Groups successive batches into blocks. Each block lasts at least `Window.block_s` seconds.
 
     `done` contains the end time of each sample in ascending order. `began` is the time when the first batch began. The
     times are in nanoseconds.

@@ -74,7 +74,7 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
 
 
 def check_call(named: str, function: Callable[..., object], *args: object, **kwargs: object) -> None:
-    """Raises UserError if a class or function does not accept these arguments. The message begins with `named`."""
+    """Raises UserError if `function` does not accept these arguments. `named` is the beginning of the message."""
     with suppress(ValueError):  # a callable without a signature is not checked
         try:
             inspect.signature(function).bind(*args, **kwargs)

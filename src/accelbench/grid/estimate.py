@@ -187,7 +187,7 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """Returns the duration of `cell`. If `waits` is true, it includes the host's start and the network's export."""
+        """Returns the duration of `cell`. If `waits`, it includes the start of the host process and the export."""
         start_s = START_S if waits else 0.0
         if waits and cell.engine == Engine.aotinductor:  # the export compiles the network
             start_s += COMPILED_S
@@ -266,7 +266,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """Returns the duration of each cell, in order. The start of hosts that cells in `started` use is not included."""
+    """Returns the duration of each cell, in order. Host processes of the cells in `started` already run."""
     ready = {needs(cell) for cell in started}
     in_turn = []
     for cell in cells:

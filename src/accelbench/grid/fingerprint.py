@@ -135,7 +135,7 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
     """Returns the entry `files` of an environment: digests of the user's code, the user's weights and the allocator.
 
-    Returns an empty mapping if the cell uses no such file. Raises UserError like `identity`.
+    Returns an empty mapping if the cell uses no such file. Raises UserError if such a file can't be read.
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:

@@ -29,7 +29,7 @@ VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for 
 def source_digest(flag: str, path: str, folder: Path) -> str:
     """Returns the sha256 of the names and contents of the `source_files`. `folder` is the current folder.
 
-    Raises UserError like `source_files`, and if a file can't be read.
+    Raises UserError if a file can't be read, or if `source_files` raises it.
     """
     total = hashlib.sha256()
     try:
@@ -41,7 +41,7 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
-    """Returns name -> source file for the code of the user's class or function at the dotted path `path`.
+    """Returns the source files, by name, of the user's class or function at the dotted path `path`.
 
     The files are the module of the class or function, and all modules that it imports, directly or indirectly. Modules
     of installed packages are left out. But if `path` itself is in an installed package, all files of it are returned.
@@ -91,7 +91,7 @@ def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
 
 
 def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yields the name and the file of every package in a dotted path, and then those of the module."""
+    """Yields (name, file) for every package in a dotted path, and then for the module."""
     place = Path()
     for part in path.split("."):
         place /= part
@@ -104,7 +104,7 @@ def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 @cache
 def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """Returns the dotted paths that a module imports, without Python's own. `package` is the module's package."""
+    """Returns the dotted paths that a module imports, except the standard library. `package` is its package."""
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -117,7 +117,7 @@ def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
-    """Raises UserError if the user's code is missing, or if a cell's interpreter would not run the copy found here."""
+    """Raises UserError if the user's code is missing, or if a cell's interpreter would not run this copy of it."""
     for flag, path, python in {(*source, cell.python) for cell in cells for source in cell.own_code.items()}:
         source_files(flag, path)  # raises if the code is missing
         _check_name(flag, path)

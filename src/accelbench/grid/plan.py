@@ -54,7 +54,7 @@ def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = 
 
 
 def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Returns cell id -> cell, in the order in which the cells run. Equal cells have only one entry.
+    """Returns a dict from ids to cells, in the order in which the cells run. Equal cells have only one entry.
 
     Every cell runs once before any cell is repeated. Therefore a slow change of the machine affects all cells alike.
     Within a repeat, all trainings to a target run with one seed before any of them runs with the next seed.

@@ -46,7 +46,7 @@ SAMPLED_S = 1.0  # seconds that a process waits, after its answer, for the host'
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The main function of the child. It sends `DONE` to `host` after all timing, and later the `Outcome`.
+    """The main function of the child. It sends `DONE` to the host process after all timing, then the `Outcome`.
 
     `environment` contains variables that are added to the environment of this process.
     """

@@ -1,4 +1,4 @@
-"""Starts the hosts of a sweep. A host is a process that imports a framework once, and then forks a process per cell.
+"""Starts the host processes of a sweep. A host imports a framework once, and then forks a process for each cell.
 
 A forked process starts in 0.04 s. A process that has to import the framework starts in 5 s.
 """
@@ -42,12 +42,12 @@ MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free
 
 
 class Hosts:
-    """The hosts of a sweep, one for each `HostSpec.key`. The end of this context kills all hosts.
+    """The host processes of a sweep, one for each `HostSpec.key`. The end of this context kills them all.
 
-    A host starts when it is first needed. It is killed if a request has no answer `margin_s` seconds after its
-    `timeout_s`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is called when all
-    timing of a cell is finished, but the cell still runs. `folder` is the TMPDIR of the cells. The end of the context
-    removes it.
+    A host starts when it is first needed. It is killed if it does not answer a request within the request's
+    `timeout_s` plus `margin_s`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is
+    called when all timing of a cell is finished, but the cell still runs. `folder` is the TMPDIR of the cells. The end
+    of the context removes it.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
@@ -72,7 +72,7 @@ class Hosts:
             self._hosts.clear()
 
     def start(self, cell: Cell) -> None:
-        """Starts the host of `cell`. Does not wait until the host has imported the framework."""
+        """Starts the host process for `cell`. Does not wait until that process has imported the framework."""
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
@@ -217,7 +217,7 @@ class _Host:
         """Sends `request`, and returns its outcome.
 
         The status is `killed` if the host dies. If it does not answer within the request's `timeout_s` plus `margin_s`,
-        this method kills the host. `meanwhile` is called when all timing is finished. At the end, the output is shown.
+        this method kills the host. `meanwhile` is called when all timing is finished. Then the cell's log is shown.
         """
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s

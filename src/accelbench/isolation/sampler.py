@@ -229,7 +229,7 @@ def _usage(pid: int) -> _Usage:
 
 
 def _waits(pids: Iterable[int]) -> dict[str, int]:
-    """Returns thread id -> nanoseconds in which the thread was ready but had no core. Reads at most `MAX_THREADS`.
+    """Returns, by thread id, the nanoseconds that a thread was ready without a core. Reads at most `MAX_THREADS`.
 
     The time is field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
     """
@@ -243,7 +243,7 @@ def _waits(pids: Iterable[int]) -> dict[str, int]:
 
 
 def _queries(num_gpus: int) -> dict[str, Callable[[], float | None]]:
-    """Returns series -> function that reads its value. The series are energy and throttle counters, and GPU values."""
+    """Returns, for each series, a function that reads its value: energy and throttle counters, and GPU values."""
     queries = dict(energy_counters.counters(num_gpus))
     if files := throttle_files():
         queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)

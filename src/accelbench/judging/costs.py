@@ -68,7 +68,7 @@ def joules_per_sample(
     measures the whole card.
 
     Args:
-        idle_w: series -> power of the idle device in watts.
+        idle_w: for each energy series, the power of the idle device in watts.
     """
     if measured.steady_boot_s is not None and measured.num_steady_samples:
         spans = [measured.steady_boot_s]
@@ -91,7 +91,7 @@ def joules_within(
 ) -> float | None:
     """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown.
 
-    A span is the begin and the end of an interval, in seconds since the machine started.
+    A span is an interval (begin, end), in seconds since the machine started.
     """
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:

@@ -48,7 +48,7 @@ def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str)
     """Returns the resource that bounds a step which took `seconds`. Returns None if operations or ceiling are unknown.
 
     For every resource, the ceiling gives a minimum time of the step. The resource with the longest minimum time bounds
-    the step. A minimum time longer than `seconds` is a wrong estimate, and is ignored, except that of the computation.
+    the step. A minimum time longer than `seconds` must be wrong. Except for the computation, such a time is ignored.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

@@ -92,7 +92,7 @@ def summarise(record: Record) -> Row:
 
 
 def without_numbers(row: Row) -> Row:
-    """Returns `row` with None in all measured columns, except `NOT_NUMBERS`, because its numbers are not published."""
+    """Returns a copy of a row that may not be published: all measured columns except `NOT_NUMBERS` are None."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
@@ -118,7 +118,7 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """Returns the row of an ok record with the ceilings in `after`. `row` was made with the ceilings in `before`."""
+    """Returns the row of an ok record, after its ceilings have changed from those in `before` to those in `after`."""
     for kind, text, _ in about_ceilings(before, row):
         row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
@@ -150,7 +150,7 @@ def phases_ms(row: Row) -> dict[vocab.Phase, float]:
 
 
 def tails(row: Row, name: str) -> str:
-    """Returns the known percentiles of the times `name` as text, such as `p50 10.1 ms, p90 11.3 ms`."""
+    """Returns as text the known percentiles in the columns `<name>_p..._ms`, such as `p50 10.1 ms, p90 11.3 ms`."""
     times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
     return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 

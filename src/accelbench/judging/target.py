@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_training(cell: Cell, training: TargetTraining) -> Row:
-    """Returns the columns. If the training missed the target, they contain a budget, but no time to the target."""
+    """Returns the columns. If the target was missed, they contain the time spent, not the time to the target."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
     if training.hit is None:

@@ -88,7 +88,7 @@ def is_allowed() -> bool:
 
 
 def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
-    """Returns why the numbers can't be true, or None if they can. `verdict` describes the arguments."""
+    """Returns why the numbers can't be true, or None if they can. The arguments are those of `verdict`."""
     reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
     return "; ".join(reasons) or None
 

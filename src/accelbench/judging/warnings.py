@@ -63,7 +63,7 @@ def doubt(about: str, text: str) -> Remark:
 
 
 def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Remark]:
-    """Returns the remarks about the cell of `row`. If not `about_numbers`, only those that its process wrote."""
+    """Returns the remarks about the cell of `row`. If `about_numbers` is false, only those from the cell's process."""
     # An engine's warnings are doubts: the engine did not do what the cell asks for, or could not check what ran.
     measured = record.measurement
     assert measured is not None
@@ -85,7 +85,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
 
 
 def counted_samples(record: Record) -> list[str]:
-    """Returns notes that the user's function counted more or fewer samples than the batch size. Nothing checks it."""
+    """Returns notes on batches for which the user's function counted an unexpected number of samples."""
     counted_by = record.cell.model.counted_by
     notes = record.measurement.notes if record.measurement else []
     return [note for note in notes if counted_by is not None and note.endswith(counted_by)]

@@ -116,8 +116,8 @@ def restore(values: Mapping[str, Any]) -> None:
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
     """Returns the settings that a cell sets before it runs.
 
-    A GPU computes fp32 in TF32 only if `allow_tf32`. By default, PyTorch computes convolutions of fp32 in TF32. cuDNN
-    does not search for the fastest algorithm, because two processes may then use different algorithms.
+    A GPU computes fp32 in TF32 only if `allow_tf32` is true. This includes convolutions, which PyTorch computes in TF32
+    by default. cuDNN does not search for its fastest algorithm, because two processes may find different ones.
     """
     places = {place: TF32 if allow_tf32 and "cud" in place else FULL for place in FP32_PLACES}
     return {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32, **places, BENCHMARK: False}
@@ -171,7 +171,7 @@ class HeldSettings:
         restore(self.values)
 
     def changed(self) -> list[str]:
-        """Returns a list with one sentence on settings that changed after `again`. It is empty if none changed."""
+        """Returns a list with one sentence on the settings that have changed since `again`, or an empty list."""
         changes = [f"{name} from {before} to {now}" for name, before, now in self._differences()]
         return [f"the user's code changed {', '.join(changes)} during the measurement"] if changes else []
 

@@ -94,7 +94,7 @@ class ImageTask:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Computes the loss of a batch. If the user has defined a loss, returns it. It is always the mean of the batch.
+        """Computes the loss of a batch. If the user has defined a loss, returns its result, always the batch's mean.
 
         Otherwise, returns the mean squared error for a network that reconstructs its input, the binary cross-entropy
         for a network with one logit, and the cross-entropy for all other networks. `reduction` is "none" or "mean".

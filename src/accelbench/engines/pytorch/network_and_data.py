@@ -78,7 +78,7 @@ class Images:
             zoo.check_logits(output, self.cell.model, self.num_classes)
 
     def requests(self, num: int) -> list[Any]:
-        """Returns at most `num` batches of one sample: the first images of the test set, or random images."""
+        """Returns at most `num` batches, each with one image: the first images of the test set, or random images."""
         data = self.cell.data
         if is_random(self.cell):
             num = min(num, NUM_DRAWN)
@@ -88,7 +88,7 @@ class Images:
         return [mapped(batch, Tensor.clone) for batch in islice(feed, num)]
 
     def example(self) -> Any:
-        """Returns a full batch, in which the first images of the feed are repeated. In training, all labels are 0."""
+        """Returns a full batch. It repeats a few images (random or of the test set). In training, all labels are 0."""
         images = self._first_images(NUM_EXAMPLES)
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
@@ -101,7 +101,7 @@ class Images:
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self) -> tuple[Any, bool]:
-        """Returns a batch of noise (in training, with labels), and True: the feed never contains such a batch."""
+        """Returns a batch of noise, and True, because no other batch is equal to it. In training, it has labels."""
         like = self._first_images(1)
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
@@ -124,7 +124,7 @@ Workload = Images | OwnWorkload
 
 
 def workload_of(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """Creates the workload of a cell. `data_folder` contains the prepared arrays. The `ranks` share each batch."""
+    """Creates the workload of a cell. `data_folder` contains the prepared arrays. The `ranks` divide every batch."""
     if cell.mode == Mode.generate:
         return GenerateWorkload(cell, backend, ranks)
     if cell.model.library == Library.transformers:

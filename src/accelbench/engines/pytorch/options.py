@@ -170,7 +170,7 @@ class Graphed(nn.Module):
 
 
 class _OfTensors(nn.Module):
-    """A network whose `forward` takes only the tensors of an input. All other parts of the input stay constant."""
+    """A network whose `forward` accepts only the tensors of an input. All other parts of the input stay constant."""
 
     def __init__(self, network: nn.Module, leaves: Sequence[Any], structure: Any) -> None:
         super().__init__()

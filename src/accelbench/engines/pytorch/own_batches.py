@@ -31,7 +31,7 @@ MAX_SHOWN = 60  # characters of a returned value in a message
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """Returns the tensors of a batch. Raises UserError if the batch has none; the message begins with `should`."""
+    """Returns the tensors of a batch. Raises UserError if it has none. `should` is the beginning of the message."""
     tensors = list(tensors_in(batch))
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -41,7 +41,7 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
 def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
     """Raises UserError if concatenating the tensors of single samples does not make a batch like `whole`.
 
-    `pool` contains batches of one sample. `whole` is a batch of `num_samples` samples.
+    Each batch in `pool` contains one sample. `whole` is a batch of `num_samples` samples.
     """
     shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
     for index, tensor in enumerate(tensors_in(whole)):
@@ -129,7 +129,8 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
     """Returns a note if `num`, the number of samples that the user's function counted in a batch, is unexpected.
 
-    Returns None if `num` equals the batch size, and if `num_rows`, the rows of the batch's first tensor, is `num` or 0.
+    `num_rows` is the number of rows of the batch's first tensor. Returns None if `num` equals the batch size, and
+    `num_rows` is `num` or 0.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -142,8 +143,9 @@ class OwnTask:
     """The task of a network on batches of any structure. It has the same methods as `module.ImageTask`.
 
     If a batch is a tensor, it is the only argument of `forward`. If it is a tuple or list, its items are the positional
-    arguments. If it is a mapping, its values are keyword arguments: only the keys in `model.inputs`, or, if that is
-    empty, the keys that `forward` accepts. The loss gets the whole batch. Each batch has `num_counted` samples.
+    arguments. If it is a mapping, `forward` gets the entries that `model.inputs` names, as keyword arguments. If
+    `model.inputs` is empty, it gets all entries that it accepts. The loss gets the whole batch. Each batch has
+    `num_counted` samples.
 
     Raises UserError if the first batch lacks a key of `model.inputs`, or has no key that `forward` accepts.
     """
@@ -184,7 +186,7 @@ class OwnTask:
 
 
 def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
-    """Returns the keys of a batch that the network gets: `inputs`, or, if empty, the keys that `forward` accepts."""
+    """Returns `inputs` or, if `inputs` is empty, those `keys` of a batch that the network's `forward` accepts."""
     named, takes_any = _arguments(network)
     of_network = inputs or [key for key in keys if takes_any or key in named]
     if not of_network or set(of_network) - set(keys):
@@ -256,7 +258,7 @@ class OwnWorkload:
         return self.feed  # the user's batches have no splits
 
     def requests(self, num: int) -> list[Any]:
-        """Returns at most `num` batches of one sample. Raises UserError if they can't be joined into a larger batch."""
+        """Returns at most `num` one-sample batches. Raises UserError if they can't be joined into a larger batch."""
         make = self._maker(1)
         model = self.cell.model
         pool = [make() for _ in range(min(num, NUM_DRAWN))]
@@ -271,9 +273,9 @@ class OwnWorkload:
         return mapped(self.first, Tensor.cpu)
 
     def unseen(self) -> tuple[Any, bool]:
-        """Makes a batch with a new random seed. If a fed batch is equal, changes the new batch by `structure.varied`.
+        """Makes a batch with a new random seed. If a measured batch is equal to it, changes it by `structure.varied`.
 
-        Returns the new batch, and True if it differs from all fed batches.
+        Returns the new batch, and True if it differs from all measured batches.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count

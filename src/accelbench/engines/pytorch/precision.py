@@ -85,9 +85,9 @@ WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
 class Observer:
     """Observes the dtype in which the layers of a network compute in the first step.
 
-    It is for networks whose single operators can't be observed. The observer keeps the result of the first layer that
-    has a weight matrix. If no such layer runs, it keeps the network's output. If that has no floating-point numbers, it
-    keeps the network's input. The observer calls `check` with the network's first output.
+    It is for networks whose operators can't be observed one by one. The observer stores the result of the first layer
+    that has a weight matrix. If no such layer runs, it stores the network's output. If the output has no floating-point
+    numbers, it stores the network's input. The observer calls `check` with the network's first output.
     """
 
     def __init__(self, network: nn.Module, check: Callable[[Any], object] | None = None) -> None:

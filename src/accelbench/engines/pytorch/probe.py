@@ -178,7 +178,7 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 def _launch_s(backend: Backend) -> float:
     """Returns the seconds to launch one operator, without the wait for its result. XLA only records the operator.
 
-    All operators change the same number one after another.
+    The function launches many operators. Each adds 1 to the same number.
     """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
@@ -235,7 +235,7 @@ def _suits(name: str, dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
-    """Returns a call of the int8 linear layer: a product with a packed weight, whose result is rounded to 8 bits."""
+    """Returns a function that calls an int8 linear layer with a packed weight. It rounds the result to 8 bits."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
     arguments = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
     return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *ROUNDED)

@@ -86,8 +86,8 @@ def num_rows(structure: object) -> int:
 def outer_rows(structure: Any) -> Any:
     """Returns the first and the last row of a batch, as a batch of two rows.
 
-    Returns None if the tensors of the batch have different numbers of rows, if they have two rows or fewer, or if
-    `_are_plain` returns False.
+    Returns None if the tensors of the batch have different numbers of rows, if they have two rows or fewer, or if a
+    tensor is not dense or may be an index into another tensor.
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))

@@ -1,4 +1,4 @@
-"""Imports torch, then records malloc's thresholds. They are the thresholds of a script that imports only torch.
+"""Imports torch, then records malloc's thresholds. A script that imports only torch has the same thresholds.
 
 The PyTorch engine restores these thresholds before it measures a cell.
 """

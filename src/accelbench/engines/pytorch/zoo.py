@@ -1,9 +1,9 @@
 """Builds networks of accelbench, timm, torchvision, transformers or the user.
 
-accelbench's networks are the networks of the studies, with Keras' initialisers. A network is built for images of one
-shape, (height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape (batch, classes),
-because softmax or sigmoid is part of the loss. For two classes, study 002's network returns logits of shape (batch, 1).
-The autoencoder returns images.
+accelbench's networks come from its studies 001 to 004. They use Keras' initialisers. A network is built for images of
+one shape, (height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape
+(batch, classes), because softmax or sigmoid is part of the loss. For two classes, study 002's network returns logits of
+shape (batch, 1). The autoencoder returns images.
 """
 
 import math
@@ -142,7 +142,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three padded 3x3 convolutions with max-pooling, then an unpadded one without; 112,074 parameters."""
+    """Study 001: three padded 3x3 convolutions with max-pooling, then one without either; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
     left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
@@ -222,7 +222,8 @@ class SequenceDropout(nn.Module):
 class Recurrent(nn.Module):
     """Recurrent layers over image rows. A dense layer classifies the last output of the last recurrent layer.
 
-    Keras has only one bias. Therefore PyTorch's second bias, `bias_hh`, stays 0: it is neither trained nor counted.
+    A recurrent layer of Keras has only one bias. Therefore PyTorch's second bias, `bias_hh`, stays 0. It is neither
+    trained nor counted.
     """
 
     def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
