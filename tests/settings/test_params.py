@@ -47,6 +47,6 @@ def test_costs_are_read_by_device(tmp_path):
 def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, name):
     for section in ("suites", "data"):
         root = written(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
-        with pytest.raises(UserError, match="is also the name of a folder: use only letters") as told:
+        with pytest.raises(UserError, match="a folder gets this name: use only letters") as told:
             params.load(root)
         assert str(told.value).isprintable()

@@ -129,7 +129,10 @@ def test_combinations_are_those_of_hydra():
         (["seed=range(0,1e400)"], "seed=range(0,1e400): makes more than 10,000 cells: name fewer"),
         (["seed=range(0,5,0)"], "seed=range(0,5,0): a range needs finite bounds and a step that is not 0"),
         (["seed=range(5,5)"], "seed=range(5,5): a range without a value"),
-        (["seed=interval(0,5)"], "seed=interval(0,5): only some hydra/sweepers can search an interval: list values"),
+        (
+            ["seed=interval(0,5)"],
+            "seed=interval(0,5): only some hydra/sweepers can search an interval: list the values instead",
+        ),
     ],
 )
 def test_too_many_combinations_are_named_at_once(words, told):

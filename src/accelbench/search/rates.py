@@ -1,7 +1,8 @@
-"""Chooses the setting, the rate and the duration of the next probe in a search for the highest rate within a limit.
+"""Chooses the next probe in a search for the highest rate of requests within a latency limit.
 
-A probe is a process that serves requests at one rate. This module uses neither records nor clocks, so tests can
-simulate whole searches. The highest rate is known best with probes on both sides of it (`stats/requests.py`).
+A probe is a process that serves requests with one setting, at one rate, for a chosen time. This module uses neither
+records nor clocks, so tests can simulate whole searches. The estimate of the highest rate is best if there are probes
+below and above this rate (`stats/requests.py`).
 """
 
 from dataclasses import dataclass, field

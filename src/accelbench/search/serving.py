@@ -68,7 +68,10 @@ class _Search(BaseSearch):
         self.is_done = all([self._race(items, num - i) for i, items in enumerate(self.works)])
 
     def _race(self, items: Sequence[Planned], num_left: int) -> bool:
-        """Searches among `items`, which do the same work, in its part of the time left. Returns whether it finished."""
+        """Searches for the best of `items`, which do the same work. Returns whether the search finished.
+
+        The time left is divided equally among the `num_left` searches that are not finished.
+        """
         ends_s = self.now() + (self.ends_s - self.now()) / num_left
         racing = []
         for item in items:
@@ -133,13 +136,13 @@ class _Search(BaseSearch):
         return serving.served_per_s if serving else None
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
-        """Makes a process of a setting. The name of the process has the setting's words and the process's rate."""
+        """Plans a process of the setting `item`. `changes` are values of its cell that differ from that of `item`."""
         cell = replace(item.cell, **changes)
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
     def _measure(self, item: Planned, ends_s: float) -> Record:
-        """Returns the record of a process. It is measured unless this search or an earlier one here has measured it."""
+        """Returns the record of `item`. Measures it if neither this search nor an earlier one in this folder did."""
         if item.record_name in self.records:  # settings may share a process
             return self.records[item.record_name]
         record = self.earlier([item]).get(item.record_name)
@@ -212,6 +215,6 @@ COLUMNS = [
 
 
 def _serving(record: Record) -> Serving | None:
-    """Returns the requests of a process. Returns None if the process is not ok, or was disturbed."""
+    """Returns the statistics of a record's requests. Returns None if the process is not ok, or was disturbed."""
     is_fine = record.status == Status.ok and not why_disturbed(record)
     return record.measurement.serving if record.measurement and is_fine else None

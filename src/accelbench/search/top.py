@@ -1,4 +1,4 @@
-"""Measures two cells of an answer again, interleaved, until it is sure which of them is faster."""
+"""Measures a job's best cell and its rival again, interleaved, to see which of them is faster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

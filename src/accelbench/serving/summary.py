@@ -23,9 +23,9 @@ ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one
 def summarised(served: Served, cell: Cell) -> Serving:
     """Summarises the requests of `cell` for its record.
 
-    With `protocol=server`, slow answers come in clusters, so `stats.requests` computes the bounds and the verdict. If
-    queries follow one another, `Sample.percentile_interval` computes the interval of a percentile. With
-    `protocol=offline`, there are no latencies, because all requests are due at once.
+    With `protocol=server`, slow answers come in clusters. So `stats.requests` computes the bounds of each percentile,
+    and decides whether the latency limit was met. If queries follow one another, `Sample.percentile_interval` computes
+    the bounds. With `protocol=offline`, there are no latencies, because all requests are due at once.
     """
     due = served.due
     done = served.done

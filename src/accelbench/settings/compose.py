@@ -39,7 +39,7 @@ Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """Returns a sweep's cells, with repeats, and its options. Raises UserError if `configs` make no valid sweep."""
+    """Returns a sweep's cells, including repeats, and its options. Raises UserError if `configs` are not valid."""
     pairs = []
     for run in configs:
         try:
@@ -107,13 +107,19 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
 
 
 def asked(words: Sequence[str]) -> list[suites.Line]:
-    """Returns a line of words for each cell that `words` ask for. Hydra must be initialised. Raises UserError."""
+    """Returns one list of words for each cell that `words` ask for. Hydra must be initialised.
+
+    Raises UserError if `words`, or the suite that they name, are not valid.
+    """
     return list(suites.jobs_of(suites.lines_in(words, params.load(project.workplace().project))))
 
 
 @contextmanager
 def resolvers() -> Iterator[None]:
-    """Registers the resolvers that conf/ uses. A setting that records show can't use an environment variable."""
+    """Registers the resolvers that conf/ uses, for a `with` block.
+
+    In the block, `oc.env` refuses to put an environment variable into a setting that records show.
+    """
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     register_resolvers()
@@ -221,7 +227,7 @@ def _is_value(word: str) -> bool:
 
 @cache  # it takes 60 ms, and Hydra copies it
 def structure() -> DictConfig:
-    """Returns the schema for Hydra: the first default in conf/config.yaml. Callers must not change it."""
+    """Returns the schema that conf/config.yaml names first in its defaults. Callers must not change the schema."""
 
     def unlock(section: DictConfig) -> None:  # OmegaConf makes sections of frozen dataclasses read-only
         OmegaConf.set_readonly(section, None)
@@ -246,7 +252,7 @@ def _variable(name: str, *default: Any, _node_: Node) -> str | None:
 
 
 def words_in(text: str) -> list[str]:
-    """Splits a text into words as a shell does. Raises UserError."""
+    """Splits a text into words as a shell does. Raises UserError if this is impossible, as with an open quote."""
     try:
         return shlex.split(text)
     except ValueError as error:

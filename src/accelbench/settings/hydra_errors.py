@@ -36,7 +36,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
 
 
 def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
-    """Translates an error of Hydra or OmegaConf. A line of `text` names the setting. Returns None for other texts."""
+    """Translates `text`, the message of Hydra or OmegaConf. Returns None if the text is of an unknown kind."""
     of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
@@ -62,7 +62,7 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
 
 
 def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
-    """Suggests values or settings for `name`, an unknown value of the setting `group`, which chooses a file."""
+    """Suggests values or settings that the user may have meant by `group=name`. `group` has no value `name`."""
     networks = words_for(name) if group == "model" else []
     return networks or meant_by(name, choices) or ANY.get(group, [])
 

@@ -60,7 +60,7 @@ def load(project: Path | None) -> Params:
     for name in (*params.data, *params.suites):
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise UserError(
-                f"{PARAMS}: {one_line(name)}: is also the name of a folder: use only letters, digits, _, - and ., and "
+                f"{PARAMS}: {one_line(name)}: a folder gets this name: use only letters, digits, _, - and ., and "
                 "begin with a letter or a digit"
             )
     return params

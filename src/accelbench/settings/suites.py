@@ -142,7 +142,10 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Returns the words for a suite's `override`. A null gives no word, a list several values, or one in `LISTS`."""
+    """Returns the words for a suite's `override`. A setting with the value null gets no word.
+
+    A list means several values. But for the settings in `LISTS`, a list is a single value.
+    """
     words = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
@@ -214,7 +217,7 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         if not name:
             raise UserError(f"{word}: should be name=value")
         if is_hydras(word):
-            raise UserError(f"{word}: a suite can't set Hydra's own settings: type the word after `accelbench run`")
+            raise UserError(f"{word}: a suite can't set Hydra's own settings: pass it to `accelbench run` instead")
         if name == "suite":
             value = word.partition("=")[2].strip(QUOTES)
         if not override.is_delete():
@@ -232,7 +235,7 @@ def is_hydras(word: str) -> bool:
 
 
 def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yields a line of words for each combination of the values in `lines`.
+    """Yields the words of one cell for each combination of the values in `lines`.
 
     Raises UserError if a setting has no value, or if there are more than `MAX_CELLS` combinations.
     """
@@ -249,13 +252,13 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _values(override: Override) -> list[str]:
-    """Returns a word for each value of an override: at most `MAX_CELLS` + 1, so that a long range takes no time."""
+    """Returns a word for each value of an override. Stops after `MAX_CELLS` + 1 values, because a range may be long."""
     word = str(override.input_line)
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [word]
     if not override.is_discrete_sweep():
-        raise UserError(f"{word}: only some hydra/sweepers can search an interval: list values")
+        raise UserError(f"{word}: only some hydra/sweepers can search an interval: list the values instead")
     try:
         values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
     except (HydraException, ValueError, ArithmeticError) as error:

@@ -43,7 +43,10 @@ class RunFacts(Asked):
 
     @property
     def shared_threads(self) -> int:
-        """The number of threads that a server's workers share. On a cluster, it is one for each worker."""
+        """The number of threads that a server's workers share.
+
+        If `threads` is not set, it is the number of cores, or on a cluster, the number of workers.
+        """
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
 
@@ -127,7 +130,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """Makes a `kind` from `others`. The fields that `others` lacks come from `settings`. Lists become tuples."""
+    """Makes a `kind`. Its fields come from `others`, or if they are not there, from `settings`. Lists become tuples."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 

@@ -140,9 +140,9 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """Returns the processes in the order of their plans, without samples, and a line for each unreadable record.
+    """Returns the processes in the order of delivery, without samples, and a line for each unreadable record.
 
-    A process that confirms a sweep gets that sweep's folder, because it answers the same questions.
+    If a process confirms a sweep's answer, its `folder` is the folder of that sweep.
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
     processes: dict[Key, Process] = {}

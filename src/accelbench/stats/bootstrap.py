@@ -49,7 +49,7 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
 
 
 def _degrees_of_freedom(first: Floats, second: Floats) -> float:
-    """Returns Welch's degrees of freedom. If the sizes differ, returns those of the smaller sample."""
+    """Returns Welch's degrees of freedom. But if the sizes differ, returns the smaller size minus 1."""
     # In the difference of two samples, skewness cancels only if they are of equal size.
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):

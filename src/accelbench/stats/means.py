@@ -15,7 +15,7 @@ class MeanDifference(NamedTuple):
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Returns bounds of the mean by Student's t. The values are at least two, independent and about normal."""
+    """Returns bounds of the mean by Student's t. Needs at least two independent, roughly normal values."""
     half = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 

@@ -133,8 +133,8 @@ def change(values: Sequence[float]) -> float:
 
     In simulations with 3 % of noise and 10 % of outliers, 0.5 % of steady series with 6 to 8 values show a change. If
     the level falls evenly by 20 %, 86 % of series with 8 values show a change, but only 40 % of series with 6 values.
-    The interval of so short a series reaches from its smallest to its largest value. If the level falls by 10 %, 87 %
-    of series with 20 values show a change.
+    With 6 values, the median's interval shows the fall, because it reaches from the smallest to the largest value. If
+    the level falls by 10 %, 87 % of series with 20 values show a change.
     """
     third = len(values) // 3
     if third < 2:

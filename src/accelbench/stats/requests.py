@@ -144,7 +144,7 @@ def verdict(misses: Misses, percentile: float) -> Verdict:
 
 
 def num_requests_for(percentile: float) -> int:
-    """Returns how many requests a sure pass needs at least, such as 651 for the 99th percentile."""
+    """Returns the minimum number of requests with which a run can surely pass: 651 for the 99th percentile."""
     return math.ceil(FEWEST * math.log(RISK) / math.log(percentile / 100))
 
 

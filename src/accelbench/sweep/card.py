@@ -1,4 +1,4 @@
-"""The card of one cell: its figures with their intervals, the phases of a step, checks and remarks."""
+"""The card of one cell: its speed with an interval, the phases of a step, other numbers, checks and remarks."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ def show_card(
 ) -> None:
     """Prints the card of a record, whatever its status. The record's file is at `path`.
 
-    Unknown figures are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
+    Unknown numbers are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
     on the screen. If `is_verbose`, the card has all remarks, and how each check was made. The sweep waited `waited_s`
     seconds for a quiet machine.
     """
@@ -232,7 +232,7 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
 
 
 def _packed(parts: Iterable[str | None], width: int, between: str = GAP, style: str = "") -> Iterator[Text]:
-    """Packs the parts into lines of at most `width` columns. `style` applies only to the first part."""
+    """Joins the parts into lines of at most `width` columns. `style` applies only to the first part."""
     line = Text()
     for part in filter(None, parts):
         if line and len(line) + len(between) + len(part) > width:

@@ -158,7 +158,10 @@ def set_aside(path: Path) -> Path:
 
 
 def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """Returns the readable records, and a line for each file that it set aside. Raises RefusedError, WriteError."""
+    """Returns the readable records. Renames each unreadable file, and returns a message about it.
+
+    Raises RefusedError if the system refuses to read a file now, and WriteError if a file can't be renamed.
+    """
     readable = records.read_all(paths)
     read = list(readable)
     for error in readable.refused.values():

@@ -40,7 +40,7 @@ def forecast(
 
 
 def complete(evidence: Evidence, cells: Sequence[Cell], prober: Prober) -> None:
-    """For networks without a record, probes the devices and counts the work. Nothing may be measured meanwhile."""
+    """Probes the devices and counts the work of networks without a record. Do not call it during a measurement."""
     unmeasured = evidence.unmeasured(cells)
     for device, cell in {cell.device: cell for cell in unmeasured}.items():
         if (ceilings := prober.ceilings(cell)) is not None:

@@ -1,4 +1,7 @@
-"""Interleaves processes, so that drift affects all cells alike. Shuffles two cells, or sorts trainings by seed."""
+"""Chooses the order of processes so that drift affects all cells alike.
+
+The processes of two compared cells run in random order. Trainings with several seeds are sorted by seed.
+"""
 
 import random
 from collections.abc import Sequence
@@ -113,7 +116,7 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
         first, second = (_record_set(name, records, folder) for name, records in sides)
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
-        raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): name A and B") from error
+        raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): name both A and B") from error
     return first, second
 
 

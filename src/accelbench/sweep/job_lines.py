@@ -25,8 +25,8 @@ class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
     With `repeats`, each process of a cell has a line. The line has the speed of the process, and the gain: this speed
-    divided by the speed of the reference's latest process at the same batch. The reference is the setting of the cell
-    `reference`. Without this cell, it is the setting of the job that ran first, perhaps in the sweeps of `earlier`.
+    divided by the speed of the reference's latest process at the same batch. If there is a cell `reference`, its
+    setting is the reference. Otherwise, the reference is the job's first setting, in `earlier` or in this sweep.
     """
 
     def __init__(
@@ -54,7 +54,11 @@ class JobLines:
         return f"{item.cell.model.name} {item.cell.mode} {self._setting(item.cell, item.label)}"
 
     def of(self, record: Record, reason: str | None) -> Iterator[Text]:
-        """Yields the line of a finished cell. Names a job unlike the one above. `reason`: why the cell is not ok."""
+        """Yields the line of a finished cell. Names the job if the line above is about another job.
+
+        Args:
+            reason: why the cell is not ok.
+        """
         if self._above is None and self._shared:
             yield Text(f"  {' · '.join(self._shared)}", "dim")
         cell = record.cell
@@ -84,7 +88,10 @@ class JobLines:
         yield line
 
     def _begin(self, cell: Cell, label: str) -> str:
-        """Returns a line's start: a model and mode unlike those above, and settings that vary between cells."""
+        """Returns the start of a cell's line: its model, its mode, and the settings that not all cells share.
+
+        Leaves out the model and the mode if they are the same as in the line above.
+        """
         model, mode = self._above or ("", "")
         name = "" if model == cell.model.name else cell.model.name
         how = "" if (model, mode) == (cell.model.name, cell.mode) else cell.mode
@@ -121,7 +128,7 @@ class JobLines:
 
 
 def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
-    """Returns an ok cell's figures other than the speed, as short texts. With `is_exact`, they have more digits."""
+    """Returns an ok cell's numbers other than the speed, as short texts. With `is_exact`, they have more digits."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
     words = [token_times(row)]
     if not words[0] and p50_ms is not None:

@@ -128,7 +128,7 @@ class Session:
                 self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
     def at(self, context: SweepContext, ready: Prepared) -> None:
-        """Continues in `context`. `ready` has the same cells, planned for other code. `bisect` needs this."""
+        """Replaces the context and the plan. `bisect` uses this to measure the same cells with other code."""
         self.context, self.ready = context, ready
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
@@ -207,7 +207,7 @@ class Session:
         return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """Returns the measurement. Adds to a training to a target the name of the sweep that planned it."""
+        """Returns the measurement. If the cell trains to a target, adds the sweep that planned the training."""
         if measured is not None and measured.target is not None:
             planned = replace(measured.target, planned_in=self.context.planned_in(cell))
             return replace(measured, target=planned)
@@ -226,7 +226,7 @@ class Session:
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """Returns the status or `disturbed`, and the reason (None for an ok cell). Ceilings are compared later."""
+    """Returns the status or `disturbed`, and the reason (None for an ok cell). Does not compare speed and ceilings."""
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
@@ -267,6 +267,6 @@ class Preflight:
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """Returns a text for the network, its data and its mode. Also returns False for fp32 on the CPU, else True."""
+    """Returns the key of a check: a text for network, data and mode, and whether the cell is not fp32 on the CPU."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

@@ -163,7 +163,7 @@ class SweepProgress:
 
 
 def outcome(record: Record) -> list[str]:
-    """Describes a cell's result in a few words and figures, the speed first."""
+    """Describes a cell's result in a few words and numbers, the speed first."""
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return [record.reason or "no reason was given"]
     if why_disturbed(record):
@@ -231,7 +231,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints the answers. For many jobs, prints the gain of each job; for few, their cells, the fastest first."""
+    """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's cells."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):
