@@ -219,7 +219,7 @@ def test_a_compiled_network_is_compiled_by_its_process():
         ({"optimizer": torch.optim.SGD, "mode": "train"}, "Did you mean sgd?"),
         (
             {"model_or_function": nn.Linear},
-            "takes a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",
+            "expects a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",
         ),
         ({"model_or_function": torch.ones(4)}, "or a function, not tensor([1., 1., 1., 1.])"),
         ({"loss": "mse", "mode": "train"}, "loss='mse': should be a function of (output, batch)"),

@@ -33,7 +33,7 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
         (
             torch.nn.Flatten(),
             {},
-            "run: takes words such as 'model=cnn', not a Flatten: use measure for a network",
+            "run: expects words such as 'model=cnn', not a Flatten: use measure for a network",
         ),
         ({"model": "cnn"}, {}, "not a dict: use measure for a network"),
         ("", {"model": torch.nn.Flatten()}, "model: a Flatten is no setting"),

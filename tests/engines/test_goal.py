@@ -87,7 +87,7 @@ def test_the_split_is_disjoint_and_depends_on_the_data_alone():
     assert list(first) != list(second)
 
 
-@pytest.mark.parametrize(("share", "problem"), [(0.004, "takes 0 of 100"), (0.999, "takes 100 of 100")])
+@pytest.mark.parametrize(("share", "problem"), [(0.004, "holds out 0 of 100"), (0.999, "holds out 100 of 100")])
 def test_a_split_of_nothing_is_refused(share, problem):
     with pytest.raises(UnsupportedError, match=rf"target.validation={share:g}: {problem} training samples: use"):
         parts_of(100, share)

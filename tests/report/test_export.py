@@ -104,7 +104,7 @@ def test_csv_and_json_have_every_cell_with_the_columns_of_the_report(sweeps, cap
 def test_a_file_is_written_and_it_is_said_what_it_lacks(sweeps, tmp_path, capsys):
     assert main(["export", str(sweeps), "--format", "bencher", "--out", str(tmp_path / "out.json")]) == 0
     out = capsys.readouterr().out
-    assert "2 of 3 cells have a number there" in out
+    assert "2 of 3 cells have a number in the output" in out
     assert main(["export", str(sweeps), "--format", "bencher", "--price-per-hour", "gpu=3"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == json.loads((tmp_path / "out.json").read_text())

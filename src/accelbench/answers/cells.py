@@ -2,10 +2,10 @@
 
 The report, the terminal and the Python interface show these numbers.
 
-A cell has a process for each repeat and seed. The cell's speed is the median speed of its processes. With
-`MIN_PROCESSES` processes or more, it is their geometric mean, because `accelbench compare` computes its ratio, and the
-ratio's interval, from geometric means. Some processes were run later to confirm an answer. If a cell has at least
-`MIN_PROCESSES` of these, its speed is computed from these only.
+A cell has a process for each repeat and seed. The cell's speed is the median speed of its processes. If the cell has
+`MIN_PROCESSES` processes or more, its speed is the geometric mean of their speeds, because `accelbench compare`
+computes its ratio and interval from geometric means. Some processes were run later to confirm an answer. If a cell has
+at least `MIN_PROCESSES` of these, its speed is computed from these only.
 """
 
 import math
@@ -61,14 +61,18 @@ class MeasuredCell(Process):
 
     @property
     def competes(self) -> bool:
-        """Is true if answers compare the cell with others: it has a speed, and is not a short process of a search."""
+        """Is true if answers compare the cell with others.
+
+        Such a cell has a speed, and is more than a short measurement of a search.
+        """
         return bool(self.speed) and not (self.record and self.record.of_search)
 
     @cached_property
     def row(self) -> Row:
         """The cell's row of `cells.csv`.
 
-        It is the row of the typical process, but the speed, and the figures computed from it, are those of the cell.
+        It has the numbers of the typical process, except the speed and the numbers computed from the speed: these are
+        the cell's.
         """
         row = super().row | {name: getattr(self.cell, name) for name in PROCESS_SETTINGS}
         if self.is_older:
@@ -91,7 +95,7 @@ class MeasuredCell(Process):
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """Caches slow comparisons: `measured_key` of a second cell -> the comparison of this cell with the second."""
+        """Caches slow comparisons with other cells: `measured_key` of the other cell -> the comparison with it."""
         return {}
 
     @cached_property
@@ -218,7 +222,8 @@ class Gap(Judgement):
     def bounds(self) -> tuple[float, float] | None:
         """The 95 % interval of the ratio.
 
-        If it is unknown, it is computed from the intervals of both speeds. None if one of these is also unknown.
+        If the ratio has no interval of its own, it is computed from the intervals of both speeds. None if one of them
+        is unknown.
         """
         if self.low is not None and self.high is not None:
             return self.low, self.high

@@ -65,7 +65,7 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """Says how many cells are in doubt, why, and which data sets had a stand-in. Empty if no cell is ok."""
+    """Says how many cells are in doubt and why, and which data sets were replaced by stand-ins. Empty if none is ok."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
@@ -90,7 +90,7 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:
-    """Returns a dict: data set with a stand-in -> a warning that the stand-in was measured instead."""
+    """Returns a dict: data set that was replaced by a stand-in -> a warning that the stand-in was measured."""
     sources: dict[str, str] = {}
     for cell in cells:
         data = cell.record.data if cell.record and cell.measurement else None

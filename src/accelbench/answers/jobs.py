@@ -1,4 +1,4 @@
-"""A job is a model in one mode, such as `mlp train`. It has the gains of its settings over a reference setting."""
+"""A job is a model in one mode, such as `mlp train`. Its gains say how much faster settings are than a reference."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """Returns the cell with the base value, or None. The cells in `alike` differ only in this setting."""
+        """Returns the cell that others are compared with, or None. `alike`: cells that differ only in this setting."""
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -109,7 +109,7 @@ class Pair:
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
-    """Pairs each cell with the cell that has the base value of the axis. All other settings of the two are equal.
+    """Pairs each cell with the cell that has the axis's base value, such as fp32. The two differ in no other setting.
 
     The cells of a pair ran on one machine with the same packages. Trainings of one epoch are left out, because their
     speed includes compilation.

@@ -56,7 +56,7 @@ class Group:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell (of any batch size) of every setting except the fastest setting, sorted by speed."""
+        """The fastest cell of each setting, at any batch size. The fastest setting is left out. Sorted by speed."""
         by_setting: dict[tuple[object, ...], MeasuredCell] = {}
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell.cell), cell)
@@ -167,9 +167,9 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """Groups the cells that did the same work, and returns each group with its original cells.
+    """Groups the cells that did the same work. Returns each group, and beside it the cells as they were given.
 
-    `plain` removes the settings in which compared cells may differ, in addition to `CHOSEN_SETTINGS`.
+    The cells of a group may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes.
     """
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
@@ -202,7 +202,7 @@ def _told_apart(made: Iterable[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """Says how a group differs from `alike` ones: in its machine; on one machine, in settings, packages or the day."""
+    """Names the machine if `alike` ran on several, and what differs on one machine: settings, packages or day."""
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:
@@ -229,7 +229,7 @@ def _machine(group: Group) -> str:
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:
-    """Returns the cells that are best by a criterion, each with all its criteria, such as `throughput, latency`."""
+    """Returns the best cell for each criterion. A cell that is best for several appears once, with all of them."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
         choices_of = [(sign * value, cell) for cell in group.cells if (value := cell.number(column)) is not None]

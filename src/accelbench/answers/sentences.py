@@ -63,9 +63,9 @@ class Answer:
 
     @cached_property
     def others(self) -> list[MeasuredCell]:
-        """The fastest cell of every setting except the fastest setting, sorted by speed.
+        """The fastest cell of each setting. The fastest setting is left out. Sorted by speed.
 
-        If there is only one setting, these are all its cells except the fastest.
+        If there is only one setting, the result is all its cells except the fastest.
         """
         return self.group.others or self.group.cells[1:]
 
@@ -184,7 +184,7 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Returns a sort key. Sure or likely leads come first: first leads over settings, then leads over batch sizes."""
+    """Returns a sort key. Answers with a sure or likely `lead` come first: first over a setting, then over a batch."""
     lead = answer.lead
     if lead is None:
         return True, True, True, 0.0

@@ -85,7 +85,7 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """Returns a value of `cells.csv` for the probe whose rate is nearest to `low`. None if the value is unknown."""
+        """Returns a value of `cells.csv` for the probe whose rate is nearest to `low`. None if it is unknown."""
         if (low := self.low) is None:
             return None
         nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))

@@ -113,7 +113,7 @@ class Setting:
         return next(run for run in self.runs if run.seconds == self.median_s)
 
     def number(self, column: str) -> float | None:
-        """Returns the median of a column of `cells.csv` over the runs. None if half of the values are unknown."""
+        """Returns the median of a column of `cells.csv` over the runs. None if at least half of them are unknown."""
         values = [run.process.number(column) for run in self.runs]
         middle = median_high(math.inf if value is None else value for value in values)
         return middle if math.isfinite(middle) else None
@@ -283,7 +283,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares two settings by the seeds that both have, since only these were interleaved. If none, by all seeds."""
+    """Compares two settings by their common seeds, as only these were interleaved. Without common seeds, uses all."""
     seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
     shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]

@@ -1,4 +1,4 @@
-"""Declares the figures of a result, and makes HTML tables with bars for notebooks. The tables need no script."""
+"""Declares the numbers of a result, and makes HTML tables with bars for notebooks. The tables need no script."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ SHORT, MARKED = "white-space:nowrap;", "font-weight:bold;"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures:
-    """The figures of a measurement or of a cell's result. They are columns of `cells.csv`. Unknown figures are None."""
+    """Numbers and remarks of a measurement or a cell's result: columns of `cells.csv`. Unknown numbers are None."""
 
     samples_per_s: float | None  # median of a process's blocks; for several processes, the median of their medians
     samples_per_s_low: float | None  # 95 % interval
@@ -44,7 +44,7 @@ def page(
 
     Args:
         lengths: the length of each row's bar. If it is empty, the table has no bars.
-        marked: the numbers of the bold rows. Only the last column is never bold. Its long texts are wrapped.
+        marked: the indices of the rows in bold. The last column is never bold, and its long texts are wrapped.
     """
     longest = max((length for length in lengths if length), default=1.0)
 

@@ -80,7 +80,7 @@ class Measurement(html.Figures):
         return lines + [[kind, text] for kind, texts in remarks.items() for text in texts]
 
     def __repr__(self) -> str:
-        """Returns the name, then a line for each figure and each remark."""
+        """Returns a line about the network or function, then a line for each number and each remark."""
         return "\n  ".join(f"{name}: {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
@@ -190,7 +190,7 @@ def _check_choices(arguments: dict[str, Any]) -> None:
     target, samples = arguments["model_or_function"], arguments["samples"]
     if isinstance(target, type) or not callable(target):
         raise UserError(
-            f"measure: takes a torch.nn.Module, such as Net(), or a function, not {one_line(repr(target)):.60}"
+            f"measure: expects a torch.nn.Module, such as Net(), or a function, not {one_line(repr(target)):.60}"
         )
     if arguments["loss"] is not None and not callable(arguments["loss"]):
         raise UserError(f"loss={arguments['loss']!r}: should be a function of (output, batch)")
@@ -319,7 +319,7 @@ def _outcome(cell: Cell, sent: dict[str, bytes]) -> Outcome:
 
 @cache
 def _kept_hosts() -> Hosts:
-    """Returns hosts that run until this process ends, so that PyTorch is imported only once."""
+    """Returns host processes that run until this process ends, so that PyTorch is imported only once."""
     hosts = Hosts(_host_spec)
     hosts.__enter__()
     atexit.register(hosts.__exit__)
@@ -327,7 +327,7 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """Describes the host of a cell's engine. The host also imports the slow packages that this process has imported."""
+    """Describes the engine's host process. It also imports the slow packages that the current process has imported."""
     spec = host_spec(cell)
     slow = [name for name in SLOW if name in sys.modules]
     return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))

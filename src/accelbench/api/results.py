@@ -98,7 +98,7 @@ class Result(html.Figures):
         return f"Result({self.label}: {self.status}{what})"
 
     def _repr_html_(self) -> str:
-        """Returns a table for notebooks. It shows the figures and doubts, or the reason why there are no figures."""
+        """Returns a table for notebooks. It shows the numbers and doubts, or the reason why there are no numbers."""
         return _table([self])
 
 

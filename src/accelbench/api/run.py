@@ -76,7 +76,7 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
     """Returns the command line that does the same as a call of `run`. Raises UserError: a word is a flag but not -m."""
     if not isinstance(settings, str | Sequence):
         raise UserError(
-            f"run: takes words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"
+            f"run: expects words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"
         )
     words = shlex.split(settings) if isinstance(settings, str) else list(settings)
     for word in words:

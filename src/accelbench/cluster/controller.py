@@ -73,7 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Returns job -> state for the jobs that may still measure: any of `jobs`, and any with the name `job_name`."""
+        """Returns the state of each job that may still run, and is in `jobs` or has the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
 
 
 def shared_folder(place: Workplace, folder: Path) -> Path:
-    """Returns the folder that the controller shares with its jobs. `folder`: of the sweep. runs/ may be a link."""
+    """Returns the folder that controller and jobs share. `folder`: the folder of the sweep. runs/ may be a link."""
     real = resolved(folder)
     for name in RECORD_FOLDERS:
         if real.is_relative_to(parent := resolved(place.root / name)):
@@ -299,7 +299,7 @@ class Controller:
         return done
 
     def _is_of_today(self, record: Record) -> bool:
-        """Is true if a new run on the record's node would have the record's identity: code and data are the same."""
+        """Is true if code and data are unchanged, so a new run on the record's node would have the same identity."""
         here = self.ready.fingerprints[record.cell.engine]
         there = record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}

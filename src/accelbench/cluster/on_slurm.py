@@ -60,9 +60,9 @@ class SlurmEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, the result says that all `jobs` are in the state `UNKNOWN`.
+        """See the base class. If Slurm does not answer, each of `jobs` gets the state `UNKNOWN`.
 
-        If Slurm does not answer and `jobs` is empty, it says this of `job_name`.
+        If `jobs` is then empty, the result has one item: `job_name` with the state `UNKNOWN`.
         """
         # squeue lists all jobs of the user. With job numbers, it would list none if it has forgotten one of them.
         command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]

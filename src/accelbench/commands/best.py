@@ -46,8 +46,8 @@ RULES = (
     Rule("per_batch !search", "--per-batch: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
-    Rule("mode not_settings", "best: with {mode}, takes name=value,value and no folder"),
-    Rule("!mode not_a_folder", f"best: takes one folder of records; name=value needs {MODES}"),
+    Rule("mode not_settings", "best: with {mode}, give name=value,value and no folder"),
+    Rule("!mode not_a_folder", f"best: expects one folder of records; name=value needs {MODES}"),
 )
 
 if TYPE_CHECKING:

@@ -40,12 +40,12 @@ RULES = (
     Rule("target !run", "--target: needs --run, which trains both sides to the target"),
     Rule("budget !target !top", "--budget: needs --top, or --run --target"),
     Rule("top run", "--top: can't be used with --run, because --top measures the best cells of a folder"),
-    Rule("top others", "--top: takes one folder of records"),
+    Rule("top others", "--top: expects one folder of records"),
     Rule("top target", "--top: can't be used with --target"),
     Rule("top repeats", "--top: can't be used with --repeats"),
     Rule("top margin", "--top: can't be used with --margin"),
     Rule("top fail_if", "--top: can't be used with --fail-if"),
-    Rule("!top !first", "compare: takes A and B, which are folders of records, or cells with --run"),
+    Rule("!top !first", "compare: expects A and B, which are folders of records, or cells with --run"),
     Rule("target repeats", "--repeats: can't be used with --target: use --seeds to set the number of trainings"),
     Rule("target margin", "--margin: can't be used with --target"),
     Rule("target fail_if", "--fail-if: can't be used with --target"),
@@ -90,7 +90,7 @@ def compare(chosen: Namespace, console: Console) -> int:
     anyway = chosen.anyway or chosen.run or len(names) == 1
     terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) > 2 or (chosen.run and len(names) < 2):
-        raise UserError(f"compare: takes A and B, but {len(names)} were given. Put words with spaces in quotes")
+        raise UserError(f"compare: expects A and B, but {len(names)} were given. Put words with spaces in quotes")
     if chosen.target is not None:
         return to_target.run(names, chosen, console)
     if chosen.run:
@@ -166,7 +166,7 @@ def regressions(chosen: Namespace, console: Console) -> int:
     folder, sign, revisions = chosen.range.rpartition("@")
     words = revisions.split("..")
     if not sign or len(words) != 2 or not all(words):
-        raise UserError(f"regressions: takes two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
+        raise UserError(f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
     place = project.workplace()
     first, second = (record_sets.find(f"{folder}@{word}", place.root, place.records) for word in words)
     for records, word in zip((first, second), words, strict=True):

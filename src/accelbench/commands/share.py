@@ -67,13 +67,13 @@ def export(chosen: Namespace, console: Console) -> int:
     if num is not None:
         num_cells = sum(len(sweep.cells) for sweep in sweeps)
         why = "; the report says why the others have none" if num < num_cells else ""
-        say(console, f"{num} of {counted(num_cells, 'cell')} have a number there{why}")
+        say(console, f"{num} of {counted(num_cells, 'cell')} have a number in the output{why}")
     return 0
 
 
 @command(
     "bundle",
-    "put records and their figures into one archive",
+    "put records and their tables into one archive",
     FOLDER,
     flag("--out", metavar="FILE", required=True, help="the archive that is written, such as mine.zip"),
     description="On one machine the same records give the same bytes. `accelbench verify FILE` checks them.",

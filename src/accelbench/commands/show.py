@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "build the report of results/, or of a folder under runs/",
     FOLDER,
     PRICE,
-    description="results/ gets its report in report/. A different folder gets it in its own report/. Open index.html.",
+    description="The report of results/ is in report/. That of another folder is in its own report/. Open index.html.",
 )
 def report(chosen: Namespace, console: Console) -> int:
     """Builds the report."""

@@ -25,11 +25,11 @@ NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
     """Returns words such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
-    The words include the window and `budget_s` if they differ from the defaults, because they change the warm-up and
-    the precision.
+    The words include the window and `budget_s` if they differ from the defaults, because they change the warm-up
+    and how exact the speed is.
 
-    Returns None if a cell needs too many words. These are cells of whole epochs, on several devices, or with a network
-    of conf/ whose arguments were changed.
+    Returns None if a cell needs too many words. Such cells train for whole epochs, use several devices, or have a
+    network of conf/ with changed arguments.
 
     Args:
         names_cpu: whether the words include device=cpu, which is not the default on a machine with an accelerator.

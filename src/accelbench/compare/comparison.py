@@ -1,7 +1,7 @@
 """Computes the answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells.
 
-It also computes the answer of `accelbench regressions`: which cells changed between two revisions. The probability
-that this answer names a cell that did not change is limited.
+It also computes the answer of `accelbench regressions`: which cells changed between two revisions. If no cell
+changed, the probability that this answer names one is at most `ALPHA`.
 """
 
 import math

@@ -85,7 +85,7 @@ def compare_processes(
     *,
     anyway: bool = False,
 ) -> SpeedRatio:
-    """Compares the processes that have rates. If `anyway` is true, they need not be interleaved for a verdict."""
+    """Compares all processes with a known speed. If `anyway` is true, a verdict needs no interleaved processes."""
     a, b = (
         np.array([math.log(median(process.rates)) for process in side if process.rates]) for side in (first, second)
     )
@@ -169,7 +169,10 @@ def judge(first: Side, second: Side) -> Judgement:
 
 
 def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Returns why a difference is not likely, or an empty text if it is. `beside` is empty if no other programs ran."""
+    """Returns why a difference is not likely. Empty if it is likely.
+
+    `beside` says that other programs used the CPU. It is empty if none did.
+    """
     ratio = max(first.speed / second.speed, second.speed / first.speed)
     is_apart = ratio > APART_RATIO
     if first.low is None or first.high is None or second.low is None or second.high is None:

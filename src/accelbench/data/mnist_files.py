@@ -22,7 +22,7 @@ NAMES = (
 
 
 def like_mnist(sha256s: Sequence[str], **described: Any) -> FileSet:
-    """Declares a data set of four files. `sha256s` has the order of `NAMES`. `described`: other fields of `FileSet`."""
+    """Declares a data set of four files. `sha256s`: in the order of `NAMES`. `described`: other fields of `FileSet`."""
     files = [File(name, sha256) for name, sha256 in zip(NAMES, sha256s, strict=True)]
 
     def read(folder: Path, target: Target) -> Obtained:

@@ -1,4 +1,4 @@
-"""Obtains a data set from the user's files, else from a download. If that fails, draws a stand-in, marked as such."""
+"""Obtains a data set from the user's files, else from a download. If that fails, generates images as a stand-in."""
 
 import hashlib
 import importlib
@@ -105,7 +105,7 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet(DataSet):
-    """A data set that is read from the user's files, else from downloaded files. If that fails, it is a stand-in."""
+    """A data set. It is read from the user's files, else from downloaded files, else a stand-in replaces it."""
 
     title: str  # name in messages
     home: str

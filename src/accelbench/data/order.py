@@ -36,7 +36,7 @@ def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
     num_held_out = round(share * num)
     if not 0 < num_held_out < num:
         raise UnsupportedError(
-            f"target.validation={share:g}: takes {num_held_out} of {num} training samples: "
+            f"target.validation={share:g}: holds out {num_held_out} of {num} training samples: "
             f"use {'a larger share' if num_held_out == 0 else 'a smaller share'}"
         )
     order = np.random.default_rng(SPLIT_SEED).permutation(num)

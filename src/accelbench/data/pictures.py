@@ -209,7 +209,7 @@ def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Pict
 
 
 def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
-    """Converts the pictures of `source` into arrays in `folder`. Does not need more memory for more pictures.
+    """Converts the pictures of `source` into arrays in `folder`. Large sets need no more memory than small ones.
 
     `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg`, it also gets the bytes of the picture
     files (`Encoded`).
@@ -250,9 +250,9 @@ def _write(
     side: int,
     names: dict[bytes, str],
 ) -> None:
-    """Writes the pictures of a split that are not refused. In the refused pictures, notes the reason.
+    """Writes the pictures of a split. Skips copies and unreadable pictures, and sets their `refused` to the reason.
 
-    `names`: digest of a file -> name of the first picture with this digest. Copies are refused. Otherwise, the training
+    `names`: digest of a file -> name of the first picture with this digest. If copies were not skipped, the training
     set might contain a copy of a test picture.
     """
 
