@@ -1,6 +1,7 @@
-"""Finds and examines the interpreter of the setting `python`. A cell can run in it instead of in accelbench's own.
+"""Finds and examines the Python interpreter that the setting `python` names.
 
-The other interpreter also imports accelbench and the user's modules.
+A cell with this setting runs in that interpreter, not in the one that runs accelbench. So that interpreter also imports
+accelbench and the user's modules.
 """
 
 import json

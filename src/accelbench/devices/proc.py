@@ -21,9 +21,9 @@ def check_clocks() -> None:
 
 
 def started_boot_s(pid: int | str = "self") -> float:
-    """Returns the time at which a process was forked: CLOCK_BOOTTIME, to 0.01 s (proc_pid_stat(5), field 22).
+    """Returns the time at which a process was forked, in seconds of CLOCK_BOOTTIME.
 
-    Raises OSError if the process has ended.
+    The time is rounded down to 0.01 s (proc_pid_stat(5), field 22). Raises OSError if the process has ended.
     """
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
 

@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """Yields for each evaluation how many calls of the engine's step precede it since the start of training.
+    """Yields for each evaluation the number of calls of the engine's step from the start of training until then.
 
     An epoch has `per_epoch` calls. A call runs `in_call` training steps.
     """

@@ -96,7 +96,7 @@ class ArrayFeed(_OrderedFeed):
 
 
 class JpegFeed(_OrderedFeed):
-    """A feed that decodes pictures again in each epoch. Except for rounding, it has the batches of an `ArrayFeed`.
+    """A feed that decodes pictures again in each epoch. Its batches are those of an `ArrayFeed`, except for rounding.
 
     `num_workers` processes decode pictures. `side` is the height and width of the images, in pixels.
     """
