@@ -85,7 +85,7 @@ def rules() -> Iterator[str]:
     yield ""
     yield "### Settings that not every cell reads"
     yield ""
-    yield "Only cells with the words on the right read a setting on the left. Other cells ignore it."
+    yield "Only cells with the settings on the right read a setting on the left. Other cells ignore it."
     yield "If you type a setting that no cell of the command reads, the command ends with exit status 2."
     yield "Settings that contradict each other, such as `protocol=target data=random`, also end it with status 2."
     yield ""
@@ -93,7 +93,7 @@ def rules() -> Iterator[str]:
         among = f" if `{needs.among}`" if needs.among else ""
         yield f"- {_listed(needs.settings)}: `{needs.needed}`{among}"
     yield from ["", "### Skipped", ""]
-    yield "A sweep skips each cell (one combination of settings) with the words on the left. These are frequent cases."
+    yield "A sweep skips a cell (one combination of settings) with the settings on the left. These are frequent cases."
     yield "`accelbench plan` prints all skipped cells, with the reason."
     yield ""
     yield from _lines(rule for rule in SKIPPED if _is_short(rule))

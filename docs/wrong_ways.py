@@ -95,7 +95,7 @@ def rows() -> Iterator[str]:
             f"p99 {p99(open_loop(failing)[0]):,.0f} ms at this rate; the highest rate that passes is {long}",
         ),
         (
-            f"every probe takes {SHORT_S:.0f} s, has the same seed, and runs only once",
+            f"each probe of a search runs once, for {SHORT_S:.0f} s, with the same seed",
             f"{min(short)} to {max(short)} requests/s, depending on the seed ({NUM_SEEDS} seeds)",
             f"p99 over a minute at {max(short)} requests/s is {p99(open_loop(max(short))[0]):,.0f} ms",
         ),

@@ -283,7 +283,7 @@ class RunSettings:
         help="what is timed: steps (window or steps), epochs (fit), training to a goal (target), requests (all others)"
     )
     epochs: AtLeastOne = _shown(
-        help="epochs to train. Only protocol=fit and target train them; others estimate the time. Default: model.epochs"
+        help="number of epochs. protocol=fit and target train them; others estimate their time. Default: model.epochs"
     )
     warmup: Count = setting(10, "protocol=steps: warm-up steps before the timed steps")
     steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="with other protocols")
