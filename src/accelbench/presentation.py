@@ -31,9 +31,10 @@ TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 
 
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """Lists a cell's checked promises, each with the share of the work that was inspected: `times 99 %; outputs 25 %`.
+    """Lists which promises (see docs/measuring.md) were checked for a cell, such as `times 99 %; outputs 25 %`.
 
-    Returns an empty text for records of earlier releases. If `fully` is true, adds what was observed for each promise.
+    The number is the share of the work that was inspected. If `fully` is true, adds what was observed for each promise.
+    Returns an empty text for records of earlier releases.
     """
     parts = []
     for check in checks:
@@ -92,7 +93,7 @@ def exact(value: float | None) -> str:
 
 
 def say(console: "Console", line: object, style: str = "") -> None:
-    """Prints a line. Long lines are broken between words only on a terminal, and only if they have no text to copy.
+    """Prints a line. On a terminal, breaks a long line between words, unless it has a command, path or address to copy.
 
     `line` is a text of rich, or any other object. An object's text is printed without terminal control characters.
     """

@@ -47,7 +47,10 @@ class Workplace:
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
-        """Returns the project in `root`. Files that should outlive a queued DVC experiment are in the main checkout."""
+        """Returns the folders of the project in `root`.
+
+        `store` and `cache` are in the main checkout, so that they outlive a queued DVC experiment.
+        """
         kept = Path(os.environ.get("DVC_ROOT") or root)
         return cls(root=root, project=root, store=kept, conf=_conf(root), data=root / "data", cache=kept)
 
@@ -60,7 +63,7 @@ class Workplace:
         return cls(root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache)
 
     def with_data(self, folder: str | None) -> "Workplace":
-        """Returns a copy whose data sets are in `folder`, the setting `data.root`. None means the default folder."""
+        """Returns a copy with its data sets in `folder`, the value of `data.root`. If that is None, nothing changes."""
         return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
 
     @property

@@ -153,13 +153,13 @@ def error_of(output: Output, reference: Output) -> float:
 
 
 def limit(precision: Precision) -> float:
-    """Returns the error up to which rounding in `precision` is a sufficient explanation, without other checks."""
+    """Returns the largest error that is taken for rounding in `precision` without further checks."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
 
 
 @dataclass
 class ObservedOutput:
-    """The output of the measured network for one batch, in an additional step after all timing."""
+    """The output of the measured network for one batch. It comes from an additional step after all timing."""
 
     batch: Any
     output: Output

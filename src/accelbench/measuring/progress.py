@@ -1,4 +1,4 @@
-"""A cell's process reports to its host as soon as all timing is finished."""
+"""A cell's process tells its parent, the host process, as soon as all timing is finished."""
 
 from collections.abc import Callable
 

@@ -238,8 +238,10 @@ class Runner:
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Returns why there is no time for further steps. Returns None if there is time.
 
-        The further steps would take `seconds`. Each step that checks the cell takes `step_s`. If `is_least` is true, no
-        number could be published without the further steps. Then they may exceed the budget, but not the time limit.
+        The further steps would take `seconds`. After them, some steps check the cell. Each of these takes `step_s`.
+
+        If `is_least` is true, no number could be published without the further steps. Then they may exceed the budget,
+        but not the time limit.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:

@@ -140,7 +140,10 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
 
 
 def _num_parts(runner: Runner, steps: int) -> int:
-    """Returns how many parts the steps form. A part takes about `Window.block_s`. An interval needs several parts."""
+    """Returns how many parts to divide the steps into.
+
+    A part takes about `Window.block_s`, or less if a confidence interval needs more parts.
+    """
     num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
     if not runner.fastest_s:  # the time of a step is unknown
@@ -303,7 +306,10 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
 
 
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:
-    """Measures single steps. If the blocks are single steps, measures further steps only if an interval needs them."""
+    """Measures single steps.
+
+    If the blocks are single steps, measures further steps only if there are too few for a confidence interval.
+    """
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:
         few = len(timing.latency_s) < MIN_SAMPLES

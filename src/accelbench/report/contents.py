@@ -144,7 +144,7 @@ def _machines(records: Sequence[Record]) -> list[str]:
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
-    """Returns the selfcheck's result for each machine of the records. If there are several, it names the machine."""
+    """Returns the result of `selfcheck` for each machine. If there are several, each result names its machine."""
     machines = {}
     for sweep in sweeps:
         for record in sweep.records:

@@ -64,7 +64,10 @@ class Published(NamedTuple):
 
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
-    """Returns the numbers of ok cells, without a search's short processes. A training to a target has only its time."""
+    """Returns the numbers of all cells whose status is ok. Leaves out the short processes of a search.
+
+    For a training to a target, the only number is the time to the target.
+    """
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok and not (cell.record and cell.record.of_search)]
     names = _names(cells)
     found = []
@@ -188,7 +191,10 @@ OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """Returns the text in a format, and the number of cells in it. This number is None if the format has all cells."""
+    """Returns the text in the format `name`, and the number of cells in it.
+
+    For the formats in `OF_SWEEPS`, the number is None.
+    """
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None
     numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]

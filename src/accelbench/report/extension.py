@@ -39,8 +39,8 @@ class Addition:
 class Extension(Protocol):
     """The functions of a project's module.
 
-    The module may also have a function `tiles(sweeps)`. It returns figures, such as `14 of 20`, with their texts. The
-    page's first screen shows them.
+    The module may also have a function `tiles(sweeps)`. It returns pairs of a number, such as `14 of 20`, and the
+    text below it. The page's first screen shows them.
     """
 
     def of_suite(self, sweep: Sweep, warning: str) -> Addition:

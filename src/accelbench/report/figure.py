@@ -117,7 +117,7 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
 
 
 def _end(job: Job) -> str:
-    """Returns the text at the end of a job's row, such as `8.5x OpenVINO int8`. It names one of several batches."""
+    """Returns the text at the end of a job's row, such as `8.5x OpenVINO int8`."""
     if job.answer.best:
         return f"{significant(job.gain.ratio, 2)}x {job.choice}"
     if job.gain.word == Word.cant_tell:

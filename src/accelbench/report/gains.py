@@ -85,7 +85,7 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _beside(job: Job) -> str:
-    """Describes a job that has no bar in a few words, such as `rnn train: Keras fp32 0.63x ○`."""
+    """In a few words, describes a job that has no bar, such as `rnn train: Keras fp32 0.63x ○`."""
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
     return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 

@@ -1,4 +1,4 @@
-"""Makes the page's first screen: the picture of gains, the gains of larger batches, and a few figures."""
+"""Makes the page's first screen: the picture of gains, the gains of larger batches, and a few numbers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode
 
 MAX_JOBS = 500  # in the picture
-Tile = tuple[str, str]  # a figure, and the text below it
+Tile = tuple[str, str]  # a number, and the text below it
 
 
 def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _mark(job: Job, gain: Gap) -> dict[str, Any]:
 
 
 def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
-    """Returns the figures that the page's panel shows for `cell`. It is one of the two cells of `gain`."""
+    """Returns the values that the page's panel shows for `cell`, which is one of the two cells of `gain`."""
     p50_ms = cell.number("latency_p50_ms")
     return {
         "setting": job.name_of(cell),
@@ -96,7 +96,7 @@ def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
 
 
 def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
-    """Yields the figures of the first screen. The most important one comes first."""
+    """Yields the tiles of the first screen, the most important first. A tile is a number with a text below it."""
     for each in best_settings(capacities(cells)):
         if each.rates_text:
             yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"
@@ -111,7 +111,7 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """Yields the tiles of a setting. A value of it has a tile if any of its gains or losses is sure or likely.
+    """Yields a tile for each value of a setting that has at least one gain or loss that is sure or likely.
 
     Each tile is yielded with the number of such gains.
     """

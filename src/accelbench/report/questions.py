@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSection:
-    """The page's section on one question. Its table has the figures of the lines."""
+    """The page's section on one question. Its table has the numbers that the lines of the chart show."""
 
     name: str  # such as `batch`; the sections of several workloads share it
     title: str
@@ -54,9 +54,9 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From and to: the 95 % interval of the highest rate within the limit, computed from all probes. If fewer than "
-    "three probes are near that rate, the interval is only likely. The other figures are from the probe nearest to "
-    "the interval's lower end. The latency of a request begins when the request was due."
+    "From and to are the ends of the 95 % interval of the highest rate within the limit, computed from all probes. If "
+    "fewer than three probes are near that rate, the interval is only likely. All other numbers are from the probe "
+    "nearest to the interval's lower end. The latency of a request begins when the request was due."
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -70,7 +70,7 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all include the prefill, and are computed from all processes. The other figures are from the process "
+    "Tokens/s in all include the prefill, and are computed from all processes. The other numbers are from the process "
     "nearest to this speed. Decode tokens/s: without first tokens. The 95 % interval is computed from the generations. "
     "A decode step makes one token of every sequence. Sampling is greedy, and no sequence ends early."
 )
@@ -220,7 +220,7 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
 def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
     """Yields a sentence on the gains of each value of a setting on each device.
 
-    If the setting is the batch size, a base is compared only with its largest batch.
+    If the setting is the batch size, the smallest batch of a job is compared only with the largest.
     """
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
     largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}

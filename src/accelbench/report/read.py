@@ -75,9 +75,9 @@ def read_all(
     If `wanted` is given, only the suites `wanted` are read below `results`. A note names the suites that were not read.
 
     The folder `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells.
-    A process is judged by the highest ceilings (peak rates) of its device in all records. If `results` is one suite in
-    results/, its figures are computed from the processes of all suites. If `alone` is true, they are computed only from
-    its own processes and from confirming processes.
+    A process is judged by the highest ceilings (peak rates) of its device in all records. If `results` is the folder of
+    one suite, its numbers are computed from the processes of all suites. But if `alone` is true, they are computed only
+    from the suite's own processes and from confirming processes.
 
     If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 
@@ -132,7 +132,7 @@ def read_all(
 
 
 def confirmed_of(results: Path) -> Path:
-    """Returns the folder of processes that confirm the answers of `results`. `results` is results/ or a suite in it."""
+    """Returns the folder of processes that confirm answers. `results` is results/ or the folder of a suite in it."""
     above = results.absolute().parent
     return (above.parent if above.name == RESULTS else above) / CONFIRMED
 
@@ -240,7 +240,7 @@ def _without_plan(
 
 
 def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
-    """Returns the sweep. If nothing in its folder can be read, makes a sweep that has no cells but the reason."""
+    """Returns the sweep. If nothing in its folder can be read, makes a sweep without cells. A note gives the reason."""
     if isinstance(sweep, Sweep):
         return sweep
     why = str(sweep)

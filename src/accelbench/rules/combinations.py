@@ -101,7 +101,7 @@ MISTAKES = (
     Rule("mode=generate model.task!=causal_lm", "model.task={model.task}: mode=generate continues texts", "model.task=causal_lm"),
     Rule("mode=generate protocol!=window,steps", "protocol={protocol}: mode=generate repeats generations", "protocol=window or steps"),
     Rule("mode=generate other_length", "model.batch_args.seq_len: mode=generate has generate.prompt_tokens and generate.new_tokens instead"),
-    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: a record keeps the times of a million tokens", "at most {most_generations}"),
+    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: a record keeps the times of at most a million tokens", "at most {most_generations}"),
 )
 
 SKIPPED = (
@@ -144,7 +144,7 @@ SKIPPED = (
     Rule("absent", "{absent}"),
     Rule("devices>num_available", "devices={devices}: this machine has {num_available}"),
     Rule("devices>1 device!=cpu,gpu !fused", "devices={devices}: not tested on {device}", "devices=1"),
-    Rule("devices>1 cuda_graphs mode=train", "cuda_graphs=true: gradients are averaged between the graphs of devices={devices}", "devices=1"),
+    Rule("devices>1 cuda_graphs mode=train", "cuda_graphs=true: gradients are averaged over devices={devices}, outside of any CUDA graph", "devices=1"),
     Rule("missing=torch_xla", "device={device}: torch_xla is not installed: {install}, or use engine=keras"),
     # Lightning
     Rule("engine=pytorch model=lightning", "model=lightning: its training_step runs in Lightning's loop", "engine=lightning"),
@@ -154,7 +154,7 @@ SKIPPED = (
     Rule("model=lightning device!=cpu,gpu", "model=lightning: its loop is not measured on {device}", "device=cpu or device=gpu"),
     Rule("model=lightning devices>1", "model=lightning: its loop is measured on one device", "devices=1"),
     Rule("model=lightning protocol=fit", "model=lightning: protocol=fit evaluates on accelbench's own test sets", "protocol=target or window"),
-    Rule("model=lightning option", "model=lightning: the network runs as the module made it", "{option}=false"),
+    Rule("model=lightning option", "model=lightning: no option changes the network of a LightningModule", "{option}=false"),
     # The network and its data
     Rule("unfit", "{unfit}"),
     Rule("model.output=any mode=train !model.loss", "model.output=any: the built-in loss needs logits", "model.loss, mode=infer or model.output=logits"),

@@ -57,7 +57,7 @@ def secret_argument(arguments: Mapping[str, Any]) -> str | None:
 
 
 def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """Yields the places of secrets in `value`. `is_named`: the name of an object around it suggests a secret."""
+    """Yields the places of secrets in `value`. `is_named` is true if the name of an outer object suggests a secret."""
     if isinstance(value, str):
         if value and (is_named or hide(value) != value):
             yield ""

@@ -1,4 +1,4 @@
-"""The common part of both searches. A search runs alone on the machine. Each of its processes leaves a record."""
+"""The common part of race.py and serving.py. A search runs alone on the machine. Each process leaves a record."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -81,7 +81,7 @@ def search_alone(
     Raises UserError: the user sets the number of processes, but the search has to decide it.
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both out")
+        raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both settings out")
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers

@@ -1,4 +1,7 @@
-"""Finds the commit that made a cell slower. Fresh processes of each commit are interleaved with processes of GOOD."""
+"""Finds the commit that made a cell slower.
+
+GOOD is an earlier commit at which the cell was fast. Processes of each tried commit alternate with processes of GOOD.
+"""
 
 import math
 import os
@@ -96,7 +99,7 @@ class Side:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Moves the working folder and Python's path into the worktree. Hosts that start in the block get both, too."""
+        """Moves the working folder and `sys.path` into the worktree. Host processes that start inside get both, too."""
         here = Path.cwd()
         path = sys.path[:]
         try:
@@ -108,7 +111,7 @@ class Side:
             sys.path[:] = path
 
     def _moved(self, path: Path) -> Path | None:
-        """Returns the same folder in the worktree. Returns None if it is not there, such as a virtual environment."""
+        """Returns the same folder in the worktree. Returns None if the worktree lacks it, for example `.venv`."""
         path = resolved(path)
         if path == PACKAGE.parent or not path.is_relative_to(self.top):
             return None
@@ -131,7 +134,7 @@ class Side:
 
 @contextmanager
 def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
-    """Makes a worktree of a commit, with its own hosts. If SIGKILL leaves it, `git worktree prune` removes it."""
+    """Makes a worktree of a commit, with own host processes. If SIGKILL leaves it, `git worktree prune` removes it."""
     top = resolved(Path(git("rev-parse", "--show-toplevel")))
     with scratch_folder() as scratch, Hosts() as hosts:
         folder = scratch / commit.short

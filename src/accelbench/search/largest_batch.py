@@ -104,7 +104,7 @@ def find(
     """Searches for the largest batch, and begins with the cell's batch. Prints the result. Returns the exit status.
 
     A batch does not fit if memory ran out or the process was killed. Any other failure ends the search. A batch is
-    tried only if this can end within `budget_s`.
+    tried only if its process can end within `budget_s`.
 
     Raises UserError: this machine skips the cell, or the cell's batch is larger than `most`.
     """

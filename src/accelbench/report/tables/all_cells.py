@@ -1,4 +1,4 @@
-"""Collects every cell with its main figures. The page's script draws, filters and lists them.
+"""Collects every cell with its main numbers. The page's script draws, filters and lists them.
 
 templates/columns.json describes the columns of the page's table. The `name` of a column is a column of `cells.csv`, or
 a key that `extension` adds. Its `kind` is word, number, count, percent (of a share), percent2 (two digits), time (may

@@ -15,7 +15,7 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 from accelbench.schema.vocab import Mode
 
 NOTE = (
-    "The best cells by each known criterion. A cell's speed is computed from all its processes. Its other figures are "
+    "The best cells by each known criterion. A cell's speed is computed from all its processes. All other numbers are "
     "from the process nearest to this speed. ± is half of the speed's 95 % interval. Doubts: how many doubts the cell "
     "has. The table of every cell has their text."
 )

@@ -54,7 +54,10 @@ def verdict(difference: MeanDifference) -> str:
 
 
 def accuracies(sweep: Sweep) -> Table | None:
-    """Compares any two devices that trained the same settings with `MIN_SEEDS` seeds or more. None without pairs."""
+    """Compares any two devices that trained the same settings with at least `MIN_SEEDS` seeds.
+
+    Returns None if there are no such devices.
+    """
     trained = [process for process in sweep.planned if process.is_ok and process.cell.mode == Mode.train]
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []
