@@ -26,7 +26,7 @@ class Dense(nn.Module):
 @pytest.mark.parametrize(
     ("gives", "mode", "gave"),
     [
-        ("pair", Mode.infer, "a tuple: .* model.output=any, which accepts any"),
+        ("pair", Mode.infer, r"a tuple\. .* model.output=any, which accepts any"),
         ("three classes", Mode.infer, r"\(32, 3\)"),
         ("three classes", Mode.train, r"\(32, 3\)"),
     ],
