@@ -106,7 +106,7 @@ class Command:
 
 
 def command(name: str, summary: str, *flags: Flag, **more: Any) -> Callable[[Run], Command]:
-    """Makes a function the body of a command. `more` are additional fields of `Command`."""
+    """Registers a function as a command's body. `more` are additional fields of `Command`."""
     return lambda run: Command(name=name, summary=summary, run=run, flags=flags, **more)
 
 

@@ -268,7 +268,7 @@ class CellRun:
         self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
-        """Records an evaluation on the test set, with the loss and the accuracy of `step`."""
+        """Records an evaluation on the test set: the loss and the accuracy that `step` has summed up."""
         num_samples = self.test_feed.num_samples
         loss, accuracy = self.outcome(step, num_samples)
         evaluation = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)

@@ -27,7 +27,7 @@ INTEGERS = frozenset({"int8", "uint8"})  # the formats of quantised operators
 
 
 def computed_in(formats: Mapping[str, int]) -> str:
-    """Names the formats of a network's matrix products. Returns only `int8` if any product multiplies integers.
+    """Names the formats of a network's matrix products. If any product multiplies integers, the only name is `int8`.
 
     `formats` maps a format to the number of products in this format.
     """

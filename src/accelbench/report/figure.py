@@ -264,7 +264,7 @@ def _known(value: Value) -> float:
 
 
 def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws latency against the rate of requests. A mark shows one probe, at the percentile that the limit is for."""
+    """Draws latency against the rate of requests. A mark shows the latency of one probe, at the limit's percentile."""
     row = columns[0]
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
