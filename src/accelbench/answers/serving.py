@@ -131,7 +131,7 @@ class Capacity:
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
         tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell if it keeps {self.limit_text}"
         missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
-        return f"{self.setting}: {tried} ({missed}): give best --serve a longer --budget"
+        return f"{self.setting}: {tried} ({missed}): increase the --budget of best --serve"
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:

@@ -112,8 +112,8 @@ def read_suite(params: Params, name: str) -> Suite:
     except ValueError as error:
         keys = ", ".join(Suite.__struct_fields__)
         raise UserError(
-            f"{PARAMS}: {error}. A suite may have the keys {keys}. Write settings as words in `always` or in the lines "
-            "of a profile, such as `quick: [model=mlp,cnn device=cpu]` (docs/sweeps.md)"
+            f"{PARAMS}: {error}. A suite may have the keys {keys}. Each line of a profile, such as quick, "
+            "has settings in the form of a command line: `quick: [model=mlp,cnn device=cpu]` (docs/sweeps.md)"
         ) from error
 
 

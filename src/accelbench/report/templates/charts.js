@@ -224,14 +224,14 @@ function drawCharts(shown) {
 }
 
 // The lines of the questions, most telling first: ratios around 1, percent, or the phases of a step. A question without
-// a shown cell is hidden: its sentence would be about others. Of a single ratio or percent, the sentence says it all.
+// a shown cell is hidden: its sentence would be about others.
 function drawQuestions(shown) {
   for (const box of document.querySelectorAll(".charts[data-lines]")) {
     const {kind, title} = box.dataset;
     const known = JSON.parse(box.dataset.lines).map(([name, ...rest]) => [BY_NAME.get(name), ...rest]);
     const inside = known.filter(([cell]) => shown.has(cell)), lines = inside.slice(0, MAX_ROWS);
     if (kind === "times") lines.sort((a, b) => b[3] - a[3]);
-    const section = box.closest(".question"), isTold = ["times", "percent"].includes(kind) && known.length === 1;
+    const section = box.closest(".question");
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
     const axis = {times: "times as fast", percent: "percent", phases: "phases of a step",
       requests: "latency by requests/s", arrivals: "share that arrived by seconds", spans: "seconds to the target"}[kind];
@@ -240,7 +240,7 @@ function drawQuestions(shown) {
     if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
     else if (kind === "arrivals") box.replaceChildren(...lines.length ? arrivals(title, inside, what) : []);
     else box.replaceChildren(...partsOf[kind] && lines.length ? [partLegend(lines, partsOf[kind])] : [],
-      ...lines.length && !isTold ? [figure(title, linesOf(lines, kind), what, note)] : []);
+      ...lines.length ? [figure(title, linesOf(lines, kind), what, note)] : []);
   }
 }
 
