@@ -133,9 +133,10 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
 
 
 def own_files(cell: Cell) -> dict[str, dict[str, str]]:
-    """Returns the entry `files` of an environment: digests of the user's code, the user's weights and the allocator.
+    """Returns the entry `files` of an environment. It maps a setting to the digest of the files that the setting names.
 
-    Returns an empty mapping if the cell uses no such file. Raises UserError if such a file can't be read.
+    These files are the user's code, the user's weights and the allocator's library. Returns an empty mapping if the
+    cell uses no such file. Raises UserError if the user's code or weights are missing or can't be read.
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:

@@ -71,7 +71,8 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
     """Returns the files of the module at `path`, and of all modules in `homes` that it imports.
 
-    Returns an empty mapping if the text of one of these modules may not show all its imports.
+    Returns an empty mapping if the text of one of these modules may not show all its imports, or if a module can't be
+    read or parsed.
     """
     files: dict[Path, Path] = {}
     todo = [path]

@@ -177,7 +177,10 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
 
 
 def _of_module(cells: Sequence[Cell]) -> Data:
-    """Describes the data of the user's DataModule or LightningModule. The digest covers its code, but not its data."""
+    """Describes the data of the user's DataModule or LightningModule.
+
+    The digest covers the module's code, but neither its arguments nor its data.
+    """
     sources = {
         ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
         for cell in cells

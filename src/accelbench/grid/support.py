@@ -80,7 +80,10 @@ class CellFacts(Asked):
 
     @cached_property
     def fused(self) -> bool:
-        """Is true if XLA records a step and runs it as a whole. It is false for torch_tpu, which runs each operator."""
+        """Is true if XLA records a step and runs it as a whole.
+
+        It is false for torch_tpu, which starts single operators.
+        """
         return self.cell.device in vocab.XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
 
     @property

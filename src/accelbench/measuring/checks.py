@@ -192,8 +192,9 @@ def compare(
 ) -> Findings:
     """Compares the output of the measured network with the output of a newly built network.
 
-    `new_network(state, precision, other=...)` builds the new network on the CPU. If `other` is true, its weights are
-    random. If `constant` is true, the user has confirmed that the output may be the same for all inputs.
+    `new_network(state, precision, other=...)` builds the new network on the CPU. If `other` is true, the network has
+    other weights, which are random. If `constant` is true, the user has confirmed that the output may be the same for
+    all inputs.
     """
     findings = Findings()
     try:

@@ -159,7 +159,10 @@ class Timing:
 
     @property
     def steps_s(self) -> list[float]:
-        """The seconds of each single step. If there are no single steps: the mean step of each block, in seconds."""
+        """The seconds of each single step. If there are none: of each full batch in `whole_s`.
+
+        If there are none of these either: the mean seconds of a step, for each block.
+        """
         return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property

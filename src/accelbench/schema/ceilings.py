@@ -29,7 +29,7 @@ def formats_of(precision: str) -> list[Precision]:
 class Ceilings:
     """The highest speeds that a probe reached on one device.
 
-    If the device lacks an operation, its speed is absent or None. It is never 0.
+    If the device lacks a precision or a kind of copy, this speed is absent or None. It is never 0.
     """
 
     device: str  # the setting `device`, such as `gpu`
@@ -74,7 +74,7 @@ class Ceilings:
         return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """Combines two probes of one device. A ceiling is the higher of both, because other load only slows a probe.
+        """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
 
         `other` is the later probe. The result has its `measured_at`, and the sum of both durations.
         """

@@ -136,8 +136,9 @@ class TrainerSettings:
 class Window:
     """The bounds of a measurement with protocol=window: see docs/measuring.md.
 
-    The warm-up ends when step times have settled, at the latest after ten times `warmup_s`. Measuring of blocks ends
-    when half of the 95 % interval of the median block, divided by the median, is at most `width`.
+    The warm-up ends when step times have settled. At the latest, it ends after ten times `warmup_s` and twice
+    `warmup_steps`. Measuring of blocks ends when half of the 95 % interval of the median block, divided by the median,
+    is at most `width`. At the latest, it ends after three times `measure_s`.
     """
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
@@ -346,7 +347,8 @@ class Cell(RunSettings):
     def settings(self) -> dict[str, Any]:
         """Returns the settings from which the id is computed, as plain JSON values.
 
-        `suite`, `timeout_s` and the settings that the cell's protocol does not use are left out.
+        `suite`, `timeout_s` and the settings that the cell's protocol or mode does not use are left out. Some settings
+        that were added later are left out if they have their defaults, so that older cells keep their ids.
         """
         return _settings(plain(self))
 

@@ -341,7 +341,7 @@ class Measurement(Observed):
 
     @property
     def steady_rates(self) -> list[float]:
-        """The samples/s of each steady epoch. If no whole epochs ran: the samples/s of each block."""
+        """The samples/s of each steady epoch. If no whole epochs ran: the samples/s of each block. May be empty."""
         return [part.num_samples / part.seconds for part in self.steady_epochs or self.blocks]
 
     @property

@@ -87,7 +87,7 @@ def read_plan(folder: Path) -> PlanFile:
 
 
 def read_planned(folder: Path) -> records.Readable:
-    """Reads the records that `folder`/plan.json names, in the plan's order. Raises the errors of `read_plan`."""
+    """Returns the readable records that `folder`/plan.json names, in its order. Raises the errors of `read_plan`."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 
@@ -124,12 +124,13 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
-    """Finds the folders that have a plan or records: `top` and all folders below it. They are sorted.
+    """Searches `top` and all folders below it for folders that have a plan or records. Returns them sorted.
 
     Links are followed. Hidden folders are left out. The search ends at a depth of `MAX_DEPTH`, because links can form
     circles.
 
-    The value of a folder is None. But if the system refuses to list the folder, the value is the error.
+    The value of a folder is None. But if the system refuses to list a folder, it is returned, too, because its contents
+    are unknown. Its value is the error, unless it is known to have a plan.
     """
     folders: dict[Path, RefusedError | None] = {}
 

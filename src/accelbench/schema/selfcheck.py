@@ -1,4 +1,4 @@
-"""Reads and writes selfcheck.json, in which `accelbench selfcheck` keeps the smallest difference it can detect."""
+"""Reads and writes selfcheck.json: the smallest difference that each machine can detect, by `accelbench selfcheck`."""
 
 import math
 from collections.abc import Mapping

@@ -146,7 +146,10 @@ class Arrivals:
             self._is_closed = True
 
     def _ends(self, now: int, waiting: int) -> bool:
-        """Returns whether the run ends early: the time limit is reached, or the queue is sure to grow without limit."""
+        """Returns whether the run ends early: the time limit is reached, or the queue is sure to grow without limit.
+
+        Checks this only every `CHECK_NS`. Between two checks, returns False.
+        """
         at_s, waited = self._checks
         if at_s and now < at_s[-1] * 1e9 + CHECK_NS:
             return False

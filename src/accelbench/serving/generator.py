@@ -23,8 +23,8 @@ def main() -> None:
     """Issues requests at the times in a file in shared memory. The file's descriptor is the first argument.
 
     The file has four rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The first row has the time when each
-    request is due. The process begins when a line arrives on standard input, because the first row is then complete. It
-    writes into the second row when it issued each request.
+    request is due. The first row is complete when a line arrives on standard input. Then the process begins to issue
+    requests. It writes into the second row the time at which it issued each request.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

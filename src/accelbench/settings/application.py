@@ -17,9 +17,9 @@ LAUNCHER = "accelbench"
 def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
     """Starts Hydra, which composes configurations from `words` and passes them to `measure`.
 
-    `flags` are Hydra's own, such as --cfg. `measure` gets the configurations and the folder of the records. It returns
-    the samples/s of each configuration. Raises UserError if a word is not a setting, or if a setting has several values
-    without -m.
+    `flags` are Hydra's own. With some of them, such as --cfg, Hydra does not call `measure`. `measure` gets the
+    configurations and the folder of the records. It returns the samples/s of each configuration. Raises UserError if a
+    word is not a setting, or if a setting has several values without -m.
     """
     dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
     words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]

@@ -130,7 +130,10 @@ def resolvers() -> Iterator[None]:
 
 
 def _device(values: Mapping[str, str]) -> list[str]:
-    """Returns `device=auto` if the words leave the device open and this machine has a device faster than the CPU."""
+    """Returns the word `device=auto` if the words leave the device open and this machine has one faster than the CPU.
+
+    Otherwise, returns [].
+    """
     if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
         return []
     return ["device=auto"]
@@ -241,7 +244,10 @@ def structure() -> DictConfig:
 
 
 def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """Returns an environment variable's value. Raises UserError if records would show the setting that uses it."""
+    """Returns an environment variable's value.
+
+    Raises UserError if records would show the setting that uses it, or if the variable's name suggests a secret.
+    """
     setting = _node_._get_full_key(None)
     if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
         return oc.env(name, *default)

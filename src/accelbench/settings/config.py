@@ -196,7 +196,7 @@ def settings_like(name: str, value: str) -> list[str]:
 
 
 def with_value(word: str) -> list[str]:
-    """Suggests settings that accept the word as a value: gpu -> device=gpu, half -> precision=fp16."""
+    """Suggests settings with the value that the word may mean: gpu -> device=gpu, half -> precision=fp16."""
     for about in every_setting(workplace().conf):
         ours = other_words(word, about.choices)
         if ours and ours[0] in about.choices:
@@ -211,7 +211,10 @@ def check_known(name: str, value: str) -> None:
 
 
 def mended(text: str) -> list[str]:
-    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`. Returns [] if it can't."""
+    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`.
+
+    Returns [] if the setting is unknown, or is written correctly.
+    """
     parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
     if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
         return []
@@ -258,7 +261,7 @@ class SweepOptions:
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
-    """Names the options that differ between two sweeps, except options that depend on the suite or the device."""
+    """Names the options in which `first` and `second` differ, except those that depend on the suite or the device."""
     others = asdict(second)
     of_cells = ("title", "study", "is_auto")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]

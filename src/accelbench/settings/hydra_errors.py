@@ -15,9 +15,10 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """Returns the UserError that caused `error`, or a UserError that translates an error of Hydra or OmegaConf.
+    """Returns the UserError that caused `error`. If there is none, translates `error` into a UserError.
 
-    Returns None if `error` is a defect of accelbench.
+    It translates errors of Hydra and OmegaConf. It also translates errors of the system: the current folder is gone, or
+    the system refuses to read a file. Returns None for any other error, which is a defect of accelbench.
     """
     chain = _chain(error)
     for cause in chain:

@@ -165,7 +165,8 @@ def _word(value: Any) -> str:
 
 def readable(word: str) -> str:
     """Returns `word` in Hydra's syntax. Puts quotes around a path that Hydra can't read without them."""
-    # A comma may be part of a path, or separate several values. So the text is quoted only if such a path exists.
+    # For `AXES_OF_PATHS`, a comma may be part of a path, or separate several values. So the text gets quotes only if
+    # such a path exists.
     name, _, path = word.partition("=")
     if name == "suite" or (
         name in GROUPS and re.fullmatch(r"(?i)[\d.]+|true|false|null", path)

@@ -124,7 +124,10 @@ def _effect(hit: NDArray[np.bool_]) -> float:
 
 
 def share_bounds(share: float, num: int, effect: float) -> tuple[float, float]:
-    """Returns both bounds of a share, each 99 % sure (Korn and Graubard, Survey Methodology 24, 1998)."""
+    """Returns both bounds of a share of `num` requests, each 99 % sure.
+
+    Source: Korn and Graubard, Survey Methodology 24, 1998.
+    """
     from scipy.special import betaincinv
 
     few = (student_quantile(num, 0.95) / student_quantile(NUM_BATCHES - 1, 0.95)) ** 2
