@@ -140,7 +140,8 @@ def _keys(processes: Sequence[Process]) -> list[str]:
     """Returns a key for each process: the key of its cell.
 
     A process that ended before it read its data has no data digest. If it has a record, it gets the key of the latest
-    process with the same code. If not, it gets the key of the latest process with the same settings.
+    process with the same settings, machine, packages and code. If it has no record, it gets the key of the latest
+    process with the same settings in its folder. If there is no such process, its own key stays.
     """
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
@@ -156,7 +157,7 @@ def _keys(processes: Sequence[Process]) -> list[str]:
 def _counted(of_cell: Sequence[Process]) -> list[Process]:
     """Returns the processes from which the cell's speed is computed.
 
-    These are all ok processes. But if `MIN_PROCESSES` of them were run to confirm an answer, only those are returned.
+    These are all ok processes. But if `MIN_PROCESSES` or more of them confirm an answer, only those are returned.
     """
     # A record may lie in two folders: where it was measured, and where it was merged.
     ok = {

@@ -22,9 +22,9 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest gain that is sure or likely.
+        """The largest gain that is above 1 and is sure or likely.
 
-        If no gain is sure or likely, it is the largest undecided gain that may be above 1. If there is no such gain
+        If there is no such gain, it is the largest undecided gain that may be above 1. If there is none of these
         either, it is the largest of all.
         """
         if self.answer.best:
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 def jobs(answers: Sequence[Answer]) -> list[Job]:
-    """Returns the jobs: first jobs with a sure or likely gain, then jobs with other gains, then jobs without gains.
+    """Returns the jobs: first those with a gain above 1 that is sure or likely, then others with gains, then the rest.
 
     Within each kind, the job with the largest gain comes first.
     """

@@ -71,8 +71,9 @@ class Group:
     def rival(self) -> MeasuredCell | None:
         """The cell that the fastest cell is compared with. None if there is no such cell.
 
-        It is the reference cell of the same batch size. If that is missing, it is the second-fastest cell of this batch
-        size. If the group has only one setting, it is the second-fastest cell of the group.
+        It is the reference cell of the same batch size. If that is missing, or is the fastest cell itself, it is the
+        second-fastest cell of this batch size. If the group has only one setting, it is the second-fastest cell of the
+        group.
         """
         others = self.cells[1:]
         if self.others:
@@ -167,9 +168,10 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """Groups the cells that did the same work. Returns each group, and beside it the cells as they were given.
+    """Groups the cells that did the same work. Returns each group, and beside it its cells with all their settings.
 
-    The cells of a group may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes.
+    The cells of a group may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes. Both lists have the
+    same order, the fastest cell first.
     """
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:

@@ -184,7 +184,10 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Returns a sort key. Answers with a sure or likely `lead` come first: first over a setting, then over a batch."""
+    """Returns a sort key. Answers with a sure or likely `lead` come first: first over a setting, then over a batch.
+
+    Answers with other leads follow. Within each kind, the largest lead comes first. Answers without a lead are last.
+    """
     lead = answer.lead
     if lead is None:
         return True, True, True, 0.0

@@ -102,7 +102,11 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """How sure the rates are, and why: whether a second seed confirmed them, and how many probes were invalid."""
+        """How sure the rates are, and why.
+
+        If the rates are from a fit, it says how many processes are in the fit. Otherwise, it says whether another seed
+        confirmed the lower rate. It also says how many processes were invalid, if any.
+        """
         if self.low is None and self.high is None:
             return Verdict.unknown
         passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]

@@ -90,9 +90,10 @@ class Setting:
 
     @property
     def budget_s(self) -> float:
-        """The shortest time after which a run ended without reaching the target.
+        """A lower bound in seconds for runs that did not reach the target.
 
-        If there is no such run, it is the longest time to the target. If no run reached the target either, it is inf.
+        It is the shortest time after which a run ended without reaching the target. If there is no such run, it is the
+        longest time to the target. If no run reached the target either, it is inf: the bound is unknown.
         """
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
@@ -219,7 +220,7 @@ class TargetAnswer:
 
     @property
     def brief(self) -> str:
-        """The sentence without intervals, seeds and reasons. If no run reached the target, it is not shortened."""
+        """The sentence without intervals, seeds and reasons. If there is no fastest setting, it is not shortened."""
         if self.fastest is None:
             return self.sentence
         leads = [f"{lead.text} ({lead.word})" for lead in self.leads[:1]]

@@ -25,7 +25,10 @@ DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xl
 
 
 def model_text(process: Process) -> str:
-    """Returns the model's name and arguments. For accelbench's own networks, it is only the name."""
+    """Returns the model's name and arguments.
+
+    For accelbench's own networks, it is only the name, because conf/ fixes their arguments.
+    """
     arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 

@@ -106,7 +106,7 @@ class Command:
 
 
 def command(name: str, summary: str, *flags: Flag, **more: Any) -> Callable[[Run], Command]:
-    """Registers a function as a command's body. `more` are additional fields of `Command`."""
+    """Returns a decorator that makes a command from a function. `more` are additional fields of `Command`."""
     return lambda run: Command(name=name, summary=summary, run=run, flags=flags, **more)
 
 

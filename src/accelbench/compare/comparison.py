@@ -140,7 +140,10 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
 
 def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
-    """Raises UserError if `--fail-if` can't be decided for a pair, unless `terms` allow undecided pairs."""
+    """Raises UserError if `--fail-if` can't be decided for a pair, or if there is no pair.
+
+    It raises nothing if `terms` allow undecided pairs.
+    """
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
@@ -267,7 +270,10 @@ class CellChange(SpeedRatio):
 
 
 def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
-    """Returns the cells, sorted by kind and size of change. `anyway`: also test cells that were not interleaved."""
+    """Returns the change of each cell, sorted by the kind of change. Within each kind, the largest change comes first.
+
+    If `anyway` is true, cells that were not interleaved are tested, too.
+    """
     # The more cells, the wider each interval (Bonferroni). If no cell changed, the probability that the list names one
     # is at most `ALPHA`.
     confidence = 1 - ALPHA / max(1, len(pairs))

@@ -99,7 +99,8 @@ def compare_processes(
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
     """Is true if processes of the two sides alternated, and if each node ran processes of both sides.
 
-    In the order of time, the side must change at least as often as the smaller side has processes.
+    On each node, the processes are put in the order of time. Over all nodes, the side must change at least as often as
+    the smaller side has processes.
     """
     # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}

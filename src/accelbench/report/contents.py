@@ -144,7 +144,10 @@ def _machines(records: Sequence[Record]) -> list[str]:
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
-    """Returns the result of `selfcheck` for each machine. If there are several, each result names its machine."""
+    """Returns the results of `selfcheck` on the machines of the records, if there are any.
+
+    If the records are from several machines, each result names its machine.
+    """
     machines = {}
     for sweep in sweeps:
         for record in sweep.records:

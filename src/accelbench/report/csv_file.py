@@ -20,7 +20,7 @@ COLUMN = "scaling_efficiency"
 def rows(sweep: Sweep) -> list[Row]:
     """Returns the rows of `cells.csv`. Each row has the scaling efficiency of its cell.
 
-    The efficiency is None if the cell did not also run on a single device.
+    The efficiency is None for a cell on a single device, and if no comparable cell ran on a single device.
     """
     ok = [cell for cell in sweep.cells if cell.speed]
     singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}

@@ -147,7 +147,10 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """Makes MLPerf's log lines. A training to a target has its events, any other published process has its speed."""
+    """Makes MLPerf's log lines: the events of each training to a target, and the speed of each other process.
+
+    The speed is an event `tracked_stats`. Processes that are not used for their cell's speed are left out.
+    """
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     lines = []
     for cell in cells:

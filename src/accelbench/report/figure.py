@@ -142,7 +142,7 @@ def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCel
 
 
 def _draw_names(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws the name of each row at its left, and its text at its right. Both take at most two thirds of the width."""
+    """Draws each row's name at its left and text at its right. Together, they take two thirds of the width or less."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     third = int(figure.get_figwidth() / (3 * LETTER * rcParams["font.size"]))

@@ -137,7 +137,8 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
     """Yields two sections for each workload that was trained to a target.
 
-    The first section has a line for each run. The second section shows how the time of the median run is divided.
+    The first section has a line for each run. The second section shows how the time of the median run is divided. It is
+    left out if no median run reached the target.
     """
     answers = target_answers(cells)
     for answer in answers:

@@ -76,8 +76,8 @@ def read_all(
 
     The folder `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells.
     A process is judged by the highest ceilings (peak rates) of its device in all records. If `results` is the folder of
-    one suite, its numbers are computed from the processes of all suites. But if `alone` is true, they are computed only
-    from the suite's own processes and from confirming processes.
+    a suite in results/, its numbers are computed from the processes of all suites there. But if `alone` is true, they
+    are computed only from the suite's own processes and from confirming processes.
 
     If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 
@@ -262,7 +262,10 @@ def _notes(
     unread: Sequence[str],
     error: UserError | None = None,
 ) -> Iterator[str]:
-    """Yields notes for the reader on a folder's records and plan. `error` is None if the plan can be read."""
+    """Yields notes for the reader on a folder's records and plan.
+
+    `error` explains why the plan can't be read. It is None if the plan can be read.
+    """
     place = _place(folder)
     yield from listed(unread)
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -332,7 +335,10 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """Returns the sweeps to show cell by cell. If they have too many cells, returns the newest sweep and a notice."""
+    """Returns the sweeps to show cell by cell, and notices.
+
+    If the sweeps have more than `MANY` cells, returns only the last `SHOWN` cells of the newest sweep, and a notice.
+    """
     # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     num_cells = sum(len(sweep.cells) for sweep in sweeps)
     if num_cells <= MANY:

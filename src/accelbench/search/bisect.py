@@ -1,6 +1,6 @@
 """Finds the commit that made a cell slower.
 
-GOOD is an earlier commit at which the cell was fast. Processes of each tried commit alternate with processes of GOOD.
+GOOD is an earlier commit at which the cell was fast. Fresh processes of each tried commit are interleaved with GOOD's.
 """
 
 import math

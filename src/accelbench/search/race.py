@@ -350,7 +350,7 @@ class _Search(BaseSearch):
         )
 
     def show(self) -> int:
-        """Prints the answer, and returns the exit status. Raises UserError: no process was measured."""
+        """Prints the answer, and returns the exit status. Raises UserError: no process was measured undisturbed."""
         console = self.context.console
         folder = shown(self.context.folder)
         if self.races and not self.records:

@@ -80,7 +80,10 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """Returns a rate just below or just above the highest rate, on the side that has had fewer requests."""
+        """Returns a rate just below or just above the highest rate, on the side that has had fewer requests.
+
+        If no probe was near the highest rate, returns the estimate of this rate.
+        """
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)
         near = [probe for probe in self.probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]

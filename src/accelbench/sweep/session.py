@@ -45,8 +45,8 @@ CHECKED = frozenset(Library) - {Library.accelbench}
 class Session:
     """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing.
 
-    On entering, it runs each network once as a check. Raises UserError if no network can run and `context.refuses` is
-    set.
+    On entering, it checks the networks of the cells, except accelbench's own: each runs once. Raises UserError if no
+    cell can run and `context.refuses` is set.
     """
 
     evidence: Evidence  # evidence of how long cells take; set on entering, if there are cells

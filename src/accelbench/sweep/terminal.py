@@ -231,7 +231,7 @@ def show_answer(records: Sequence[Record], folder: str, console: Console) -> Non
 
 
 def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
-    """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's cells."""
+    """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's best cells."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):

@@ -79,7 +79,10 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
 
 
 def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
-    """Returns the cell's name in its job, its speed divided by the job's highest speed, its command, and so on."""
+    """Returns the cell's place in its job: the job's name, the cell's setting, command, share and gain.
+
+    The share is the cell's speed divided by the job's highest speed. If the cell is in no job, all values are None.
+    """
     if job is None:
         return dict.fromkeys(("job", "setting", "command", "share", "against"))
     return {

@@ -59,7 +59,7 @@ OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """Lists the cells that are best by another criterion than speed. Returns None if there are no such cells."""
+    """Lists each answer's cells that are best by another criterion than speed. Returns None if there are none."""
     chosen: list[Choice] = []
     for answer in answers:
         chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]

@@ -130,7 +130,8 @@ WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 def rendered(table: Table, width: int) -> RichTable:
     """Renders `table` for rich, at most `width` characters wide if possible.
 
-    If the table is too wide, columns are narrowed: first the column whose width exceeds its longest word the most.
+    If the table is too wide, columns are narrowed: first the column whose width exceeds its longest word the most. A
+    word longer than `WORD_WIDTH` counts as `WORD_WIDTH` characters.
     """
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
