@@ -38,7 +38,10 @@ def ending_as_ctrl_c() -> Iterator[None]:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the new parent of each descendant whose parent ends (a "child subreaper" of Linux)."""
+    """Makes this process a "child subreaper" of Linux: the new parent of each descendant whose parent ends.
+
+    If a nearer ancestor of the descendant is a child subreaper, that ancestor becomes the parent instead.
+    """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -94,7 +94,8 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
         what: what the holder of this lock does, for messages.
         patience_s: the longest wait for another process that holds the lock.
 
-    Raises BusyError if another process holds the lock after this wait. Raises UserError if `path` is not a file.
+    Raises BusyError if another process holds the lock after this wait. Raises UserError if `path` exists, but is a link
+    or no file.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: not a file, so it can't be locked: move it away")

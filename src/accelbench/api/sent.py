@@ -160,7 +160,7 @@ class Returned:
         self.pending = deque[Any]()
 
     def add(self, result: Any) -> None:
-        """Adds the result of one call. Raises UserError: it is not computed yet, and this can't be waited for."""
+        """Adds the result of one call. Raises UserError: its work has not run, or nothing can wait until it has run."""
         if self.waits is None:
             if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
                 raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")

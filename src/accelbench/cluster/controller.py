@@ -73,7 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Returns the state of each job that may still run, and is in `jobs` or has the name `job_name`."""
+        """Returns job -> state, for each job that may still run, and is in `jobs` or has the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:

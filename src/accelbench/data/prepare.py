@@ -35,7 +35,8 @@ EXPECTED = (
 def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
     """Writes the data set into the folder `name` of `place.data`. Returns the description of the data set.
 
-    The files are manifest.json and four arrays, named {train,test}_{images,labels}.npy.
+    The files are manifest.json and the arrays {train,test}_{images,labels}.npy. A set of pictures also has the arrays
+    of `Encoded`. The set `random` has only manifest.json.
 
     Args:
         asked: the data set's settings in params.yaml, such as `source`.

@@ -44,7 +44,9 @@ POWER_WIDTHS = 1.43
 
 
 def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
-    """Measures each cell in rounds of two processes for at most `budget_s`. Saves and prints the result. Returns 0.
+    """Measures the cells in rounds of two processes. Saves and prints the result. Returns 0.
+
+    All cells together get at most `budget_s` seconds.
 
     Raises UserError if there was too little time, or if too many processes failed.
     """

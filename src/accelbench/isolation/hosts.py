@@ -216,8 +216,9 @@ class _Host:
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome:
         """Sends `request`, and returns its outcome.
 
-        The status is `killed` if the host dies. If it does not answer within the request's `timeout_s` plus `margin_s`,
-        this method kills the host. `meanwhile` is called when all timing is finished. Then the cell's log is shown.
+        The status is `killed` if the host dies, or does not answer within the request's `timeout_s` plus `margin_s`. In
+        both cases, this method kills the host and its descendants. The first answer has `START_S` more seconds.
+        `meanwhile` is called when all timing is finished. Then the cell's log is shown.
         """
         margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s

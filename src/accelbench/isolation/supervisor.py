@@ -1,9 +1,10 @@
 """The main program of a host: a small process that runs one request after another in processes that it forks.
 
 `hosts.Hosts` starts the host. The first line of its standard input lists the modules that the forkserver preloads. All
-other lines are requests. The host writes two lines to a pipe: an empty line when all timing is finished, and later the
-outcome. If a cell has several processes (ranks), its outcome is the outcome of rank 0. But if a rank fails, the cell
-ends at once, and its outcome is the outcome of that rank. The host ends when its standard input is closed.
+other lines are requests. For each request, the host writes an empty line to a pipe when all timing is finished, and
+later the outcome as one line. If a cell has several processes (ranks), its outcome is the outcome of rank 0. But if a
+rank fails, the cell ends at once, and its outcome is the outcome of that rank. The host ends when its standard input is
+closed.
 """
 
 import contextlib

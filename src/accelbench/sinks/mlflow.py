@@ -102,7 +102,7 @@ class Store:
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """Returns the keys of the records whose run, or this run's parent, shows the cell's comparison with others."""
+        """Returns the keys of the suite's records whose run, or its parent run, has the comparison of their cell."""
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}

@@ -135,7 +135,10 @@ def build_report(_: Console) -> None:
 
 
 def verdict(_: Console) -> int:
-    """Prints the cells that failed unexpectedly. If there are any, returns 1, but in a DVC experiment always 0."""
+    """Prints the cells that failed unexpectedly, and the records that can't be read. Returns 0 if there are none.
+
+    Otherwise it returns 1. But it always returns 0 in a DVC experiment, and if params.yaml has `strict: false`.
+    """
     root = project.pipelines_place().root
     lines = problems(root)
     for line in lines:
