@@ -1,4 +1,4 @@
-"""`CellRun`, the base class of all engines. It runs one cell, from the first step to the `Measurement`.
+"""`CellRun`, the base class of the runs of all engines. It runs one cell, from the first step to the `Measurement`.
 
 An engine derives from `CellRun` and implements the methods that raise NotImplementedError. By default, `run_steps`
 calls the engine's steps in a loop. If the framework has its own loop, the engine overrides `run_steps`. The framework's
@@ -131,7 +131,7 @@ class CellRun:
         raise NotImplementedError
 
     def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
-        """Builds the network again, on the CPU and in `precision`.
+        """Builds the network again, on the CPU and in `precision`. Returns a function that runs it.
 
         If `other`, the new network gets other weights than the measured network. Otherwise it gets the same weights.
         `state` is the attribute `state` of an `ObservedOutput`.
@@ -169,7 +169,8 @@ class CellRun:
     def is_reference(self) -> bool:
         """Is true if the cell runs on the CPU in fp32, without options that change the output.
 
-        Then the cell's own output is the reference with which outputs are compared.
+        If the engine is Keras, its settings must also be the defaults (`non_defaults` is empty). If this property is
+        true, the cell's own output is the reference with which outputs are compared.
         """
         cell = self.cell
         changed = cell.options.change_output or (cell.keras is not None and cell.keras.non_defaults)
@@ -380,7 +381,10 @@ class CellRun:
         )
 
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """Yields a check for each promise of accelbench about the cell, such as that the settings were really used."""
+        """Yields the checks of promises about the cell, such as that the settings were really used.
+
+        Leaves out the promise `times`, and promises that do not apply to the cell.
+        """
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:

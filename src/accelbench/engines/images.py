@@ -128,8 +128,8 @@ def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Cal
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
     """Looks up the factory of one of accelbench's networks.
 
-    Raises UserError if the name is unknown. Raises UserError if `model.weights` asks for trained weights, because
-    accelbench's networks have none.
+    Raises UserError if the name is unknown. Raises UserError if `model.weights` is not `none`, because accelbench's
+    networks have no trained weights.
     """
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)

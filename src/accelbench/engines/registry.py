@@ -3,8 +3,8 @@
 Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. Its `spec.py` defines
 `host_spec(cell) -> HostSpec`, and imports no framework. The engines in `vocab.EXPORTING` share `exported/spec.py`.
 
-The modules directly in this folder do not import an engine's folder. Therefore the code of a cell consists of these
-modules, the folder of its engine, and the folders that this engine imports.
+The modules directly in this folder do not import an engine's folder. Therefore a cell uses no folder of another
+engine, except the folders that its own engine imports.
 """
 
 import importlib

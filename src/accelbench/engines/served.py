@@ -135,6 +135,9 @@ def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:
     """Groups successive batches into blocks. Each block lasts at least `Window.block_s` seconds.
 
+    If all batches together take less time, they are one block. Otherwise, the last batches are left out if they are too
+    few for a block.
+
     `done` contains the end time of each sample in ascending order. `began` is the time when the first batch began. The
     times are in nanoseconds.
     """

@@ -114,6 +114,7 @@ def skipping(exporter: str) -> Iterator[None]:
 def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     """Exports the network with torch.export, for inputs with the shapes of the tensors in `call`.
 
+    If `call.any_size`, the first dimension of the inputs may have any size.
     Raises UnsupportedError if the export fails.
     """
     args = call.args

@@ -128,7 +128,10 @@ class Backend(BaseBackend, ABC):
         return timed
 
     def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
-        """Calls the callbacks of `fit(verbose=0)` before and after `execute`. They take 0.1 ms or more per call."""
+        """Returns a function that runs the callbacks of `fit(verbose=0)` before and after `execute`.
+
+        The callbacks take 0.1 ms or more per call.
+        """
         callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
         callbacks.on_train_begin()
 

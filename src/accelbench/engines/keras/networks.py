@@ -48,7 +48,10 @@ def _dense(widths: Sequence[int], dropout: float) -> Layers:
 
 
 def _convolutions(channels: Sequence[int], padding: str = "same", *, normalised: bool = False) -> Layers:
-    """Returns 3x3 convolutions with ReLU. If `normalised`, batch normalisation follows each. Then comes max-pooling."""
+    """Returns 3x3 convolutions with ReLU. Max-pooling follows each convolution.
+
+    If `normalised`, there is batch normalisation between each convolution and its max-pooling.
+    """
     stack: Layers = []
     for num in channels:
         stack.append(layers.Conv2D(num, 3, padding=padding, activation="relu"))
@@ -114,7 +117,10 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 
 
 def set_policy(precision: Precision) -> None:
-    """Sets Keras' global dtype policy. It affects layers that are built later, and makes Keras scale fp16 losses."""
+    """Sets Keras' global dtype policy, which affects layers that are built later.
+
+    The policy must be global. Otherwise Keras would not scale the loss in `fp16_mixed`.
+    """
     keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may have another value
     keras.config.set_epsilon(1e-7)
     # `floatx` is the dtype of losses and metrics.

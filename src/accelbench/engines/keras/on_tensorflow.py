@@ -190,7 +190,7 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
     """Returns the strategy for the first core of a TPU if `devices=1`, otherwise for all cores.
 
-    Raises UnsupportedError if TensorFlow finds no TPU, or if the TPU does not have `devices` cores.
+    Raises UnsupportedError if TensorFlow finds no TPU, or if `devices` is neither 1 nor the TPU's number of cores.
     """
     assert cell.keras is not None
     name = cell.keras.tpu

@@ -21,7 +21,10 @@ def run(
 
 
 def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Checks the network as `pytorch.engine.check` does. Does not check a LightningModule, which needs a Trainer."""
+    """Checks the network as `pytorch.engine.check` does.
+
+    Does not check a LightningModule, which needs a Trainer. Returns None for it.
+    """
     return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
 
 

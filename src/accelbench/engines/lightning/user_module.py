@@ -92,7 +92,10 @@ class CountedLoader:
             raise UserError(f"{self.flag}: its loader returned no batch in an epoch: lower batch_size") from None
 
     def _count(self, batch: Any) -> None:
-        """Counts the samples of a batch. Raises UserError if the count fails or is not the batch size."""
+        """Counts the samples of a batch. Raises UserError if the count fails, or if the batch has a wrong size.
+
+        The size must be the batch size. Only the last batch of an epoch may be smaller, but not the first one.
+        """
         num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
         is_first = len(self.sizes) == self._first
         if not is_first and self.sizes[-1] != self.batch_size:  # a short batch was not the last one of the epoch
@@ -125,7 +128,10 @@ class UserModule:
         self.left_out: list[str] = []
 
     def _begin(self) -> nn.Module:
-        """Builds the measured module and its data. Finds the loader, and checks that all needed methods exist."""
+        """Builds the measured module and its data, and finds the loader.
+
+        Raises UserError if no method makes a loader. Raises UnsupportedError if `training_step` fetches batches itself.
+        """
         start = time.perf_counter()
         self.module = self._new_module()
         self.build_s = time.perf_counter() - start
@@ -166,7 +172,7 @@ class UserModule:
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
     def check_validates(self) -> None:
-        """Raises UserError if the module defines no validation. `protocol=target` needs one."""
+        """Raises UserError if `val_dataloader` or `validation_step` is missing. `protocol=target` needs both."""
         of_loader = (self.owner, "val_dataloader", self.owner_flag)
         for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
             if not self._overrides(owner, name):
@@ -285,9 +291,9 @@ def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
 def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
     """Calls the class or function `kind` with the arguments `args`, and returns the result.
 
-    If `size` is not None, also passes it as the argument `batch_size`. If `kind` has no such argument, sets the
-    attribute `batch_size` of the result instead. Raises UserError if `kind` does not accept the arguments, or if `args`
-    has a batch size that is not `size`.
+    If `size` is not None, also passes it as the argument `batch_size`. If `kind` has no such argument, but the result
+    has an attribute `batch_size`, sets this attribute instead. Raises UserError if `kind` does not accept the
+    arguments, or if `args` has a batch size that is not `size`.
     """
     if size is None:
         check_call(f"{flag}: {target}", kind, **args)

@@ -70,10 +70,12 @@ def build(model: ModelSpec) -> nn.Module:
 class TokenMaker:
     """Makes batches of random token ids.
 
-    No token is padding or the end of a text, because networks treat such tokens differently. A sequence has `length`
-    tokens; if `length` is None, it has `model.batch_args.seq_len` tokens. A batch has an attention mask of ones, but a
-    batch of prompts has no mask. In training, a batch has labels, from which the network computes its loss. Labels are
-    class indices, token ids, or numbers in the cell's dtype. The task determines which.
+    No token is padding or the end of a text, because networks treat such tokens differently. But for an encoder-decoder
+    network, the last token of a sequence is the end of a text. A sequence has `length` tokens; if `length` is None, it
+    has `model.batch_args.seq_len` tokens. A batch has an attention mask of ones, but a batch of prompts has no mask.
+
+    In training, a batch has labels, from which the network computes its loss. Labels are class indices, token ids, or
+    numbers in the cell's dtype. The task and the configuration determine which.
 
     Raises UserError if a sequence has more tokens than the network accepts.
     """

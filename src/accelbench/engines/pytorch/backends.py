@@ -53,7 +53,10 @@ class Backend(BaseBackend):
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
-        """Sets the number of CPU threads to `cell.threads`. If this is None, divides the cores among the processes."""
+        """Sets the number of CPU threads to `cell.threads`. If this is None, divides the cores among the processes.
+
+        If the cell has several instances of the network, divides the threads among the instances.
+        """
         num = cpu.usable_cores() // num_here if cell.threads is None else cell.threads
         global_state.use_threads(max(1, num // cell.num_instances))
 
@@ -351,7 +354,10 @@ class Xla(Backend):
         return int(peak) if peak else None
 
     def device_name(self) -> str | None:
-        """Returns PJRT's name of the hardware, such as `TPU v4`. Returns None on the CPU and with several devices."""
+        """Returns PJRT's name of the hardware, such as `TPU v4`.
+
+        Returns None on the CPU. Also returns None if this process uses several devices.
+        """
         if self.runtime.device_type() != "TPU" or self.num_asked > 1:
             return None
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))

@@ -157,7 +157,7 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
 def count_step(cell: Cell) -> Work:
     """Counts the work of one step of `cell`. The cell must run on the CPU in fp32 with random images or tokens.
 
-    For training, builds the network with fake tensors, because this is fast.
+    For training and for networks of transformers, builds the network with fake tensors, because this is fast.
     """
     model = cell.model
     if model.library == Library.transformers:

@@ -45,7 +45,10 @@ def in_pinned(batch: Any) -> Any:
 
 
 class _OrderedFeed:
-    """A feed with the batches of an `Order`. If `pinned`, batches are in pinned memory."""
+    """A feed with the batches of an `Order`. An epoch has `num_samples` samples.
+
+    If `pinned`, batches are in pinned memory.
+    """
 
     def __init__(self, order: Order, pinned: bool) -> None:
         self.order, self.num_samples, self.pinned = order, order.num_samples, pinned

@@ -89,7 +89,7 @@ def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
 
 
 def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Calls `run_counted` with fake tensors: a copy of the network, and a batch of the same shapes as `batch`.
+    """Calls `run_counted` with fake tensors: a copy of the network, and a batch with the shapes and dtypes of `batch`.
 
     The copy has the same hooks as the network. So the engine must remove its own hooks from the network first. If the
     network needs the contents of tensors, it may raise any exception.
@@ -104,7 +104,7 @@ def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[
 
     The work of a training step is the work of the forward pass, the loss, the backward pass and the optimiser. The
     optimiser runs twice, and only its second step is counted, because its first step creates its state. The gradient
-    scaler does not run. `task` has the methods of `module.ImageTask`.
+    scaler does not run. `task` has the methods `infer` and `train` of `module.ImageTask`.
 
     For cells on a GPU, `num_operators` and `bytes` are too high. Here, the optimiser runs operators for each parameter,
     but on a GPU, one operator updates many parameters. On a GPU, a recurrent layer of cuDNN is only one operator, too.

@@ -58,7 +58,8 @@ def needs_closure(optimizer: Optimizer) -> bool:
 class ImageTask:
     """Prepares images for a network, runs the network, and computes its loss and metric.
 
-    A batch is (images, labels) or (images,). `own_batches.OwnTask` has the same methods for the user's batches.
+    A batch is (images, labels) or (images,). `own_batches.OwnTask` has the methods `infer`, `train` and `num_samples`
+    for the user's batches.
     """
 
     dtype: torch.dtype  # of the network's input
@@ -84,8 +85,8 @@ class ImageTask:
     def inputs(self, images: Tensor) -> Tensor:
         """Converts uint8 images to the network's input: floats from 0 to 1, with the channels before height and width.
 
-        uint8 images have the shape (n, height, width) or (n, height, width, channels). Float images already are in the
-        form of the network's input, so they are not converted.
+        uint8 images have the shape (n, height, width) or (n, height, width, channels). Float images already have the
+        shape of the network's input, and are not scaled. If `channels_last`, they get this memory format.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images

@@ -140,7 +140,9 @@ def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> st
 
 
 class OwnTask:
-    """The task of a network on batches of any structure. It has the same methods as `module.ImageTask`.
+    """The task of a network on batches of any structure.
+
+    It has the methods `infer`, `train` and `num_samples` of `module.ImageTask`.
 
     If a batch is a tensor, it is the only argument of `forward`. If it is a tuple or list, its items are the positional
     arguments. If it is a mapping, `forward` gets the entries that `model.inputs` names, as keyword arguments. If

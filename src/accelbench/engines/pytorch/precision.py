@@ -57,8 +57,8 @@ def _without_doubles(module: nn.Module) -> nn.Module:
 def check_normalises(network: nn.Module, cell: Cell) -> None:
     """Raises UnsupportedError if the cell trains batch normalisation in fp16 on XLA.
 
-    XLA sums the squares in fp16. With XLA on a CPU, outputs were wrong by up to 25 %. With 65,000 or more pixels per
-    channel, outputs were not finite.
+    XLA sums the squares in fp16. With XLA on a CPU, outputs were wrong by up to 25 %. From about 65,000 pixels per
+    channel on, outputs were not finite.
     """
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
     if cell.device in XLA and trains_in_fp16 and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
@@ -107,7 +107,10 @@ class Observer:
         self.handle = register_module_forward_hook(note)  # a global hook: the network's modules get none
 
     def see(self, inputs: Any, output: Any) -> None:
-        """Keeps the first floating-point tensor in `output` or, if it has none, in `inputs`. Later calls do nothing."""
+        """Keeps the first floating-point tensor in `output` or, if it has none, in `inputs`.
+
+        If a tensor is kept already, does nothing.
+        """
         results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
         if self.result is None and results:
             self.result = results[0]

@@ -1,7 +1,8 @@
 """Runs a cell on several devices. Each device has its own process (rank). The ranks communicate by torch.distributed.
 
-Only the first rank measures times. It announces a number of steps, which the other ranks then run. On CPUs and GPUs,
-DistributedDataParallel averages the gradients.
+The clock of a measurement runs only in the first rank. This rank announces a number of steps, which the other ranks
+then run. If the protocol has epochs, every rank runs the epochs by itself. On CPUs and GPUs, DistributedDataParallel
+averages the gradients.
 """
 
 import atexit

@@ -18,7 +18,10 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _state(tensor: Tensor) -> State:
-    """Computes, on the tensor's device, the checksum of the tensor's bits, and whether all its numbers are finite."""
+    """Computes the checksum of the tensor's bits, and whether all its numbers are finite.
+
+    Computes both on the tensor's device, but for XLA on the host (see `_readable`).
+    """
     numbers = _readable(parts_of(tensor)[-1])
     values = torch.view_as_real(numbers) if numbers.is_complex() else numbers
     checksum = values.contiguous().view(BITS[values.element_size()]).sum(dtype=torch.int64)
@@ -148,7 +151,10 @@ def modes_of(network: nn.Module) -> list[bool]:
 
 
 def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
-    """Sets the mode of each layer. `modes` must be the result of `modes_of` for a network with the same layers."""
+    """Sets the mode of each layer. `modes` is the result of `modes_of` for a network with the same layers.
+
+    If the number of layers differs, does nothing.
+    """
     layers = list(network.modules())
     if len(layers) != len(modes):
         return

@@ -137,7 +137,10 @@ def save(network: nn.Module, path: Path) -> None:
 
 
 def saved(measurement: Measurement, network: nn.Module, path: Path) -> Measurement:
-    """Saves the weights. Adds a note with the file's name to the measurement, or a warning if saving fails."""
+    """Saves the weights. Returns the measurement with a note that names the file.
+
+    If saving fails, returns the measurement with a warning instead.
+    """
     try:
         save(network, path)
     except OSError as error:  # no exception: the measurement must not be lost

@@ -25,7 +25,7 @@ from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """Builds the network of `model`. Its weights are random, pretrained, or from the user's file.
+    """Builds the network of `model`. Its weights are random (torch's generator), pretrained, or from the user's file.
 
     Raises UserError if the network or one of its arguments is unknown, or if the weights can't be loaded. Raises
     UnsupportedError if the network does not accept images of this shape.
