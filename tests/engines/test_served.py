@@ -110,7 +110,7 @@ def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
     outcome = hosts.run(cell, tmp_path)
     assert outcome.status == Status.ok, outcome.error or outcome.reason
     ragged = own_cell("Tokens", "ragged_tokens", engine=name, collate="own_code.padded", **SERVES)
-    assert "exported for requests of one shape" in hosts.run(ragged, tmp_path).reason
+    assert "all requests must have the same shape" in hosts.run(ragged, tmp_path).reason
     assert "shape '[4, 32]' is invalid" in hosts.run(replace(cell, batch_size=8), tmp_path).reason
     serving = outcome.measurement.serving
     num = sum(serving.batches.values())

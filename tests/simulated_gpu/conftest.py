@@ -13,8 +13,8 @@ import pytest
 
 from .build import build, why_not
 
-BRIEF = "tracking=none breakdown_s=0.05 window.measure_s=0.1 window.latency_s=0.05 window.warmup_s=0.05"
-BRIEF += " window.warmup_steps=2 window.latency_steps=10 window.block_s=0.02"
+STEPS = "breakdown_s=0.05 window.measure_s=0.1 window.latency_s=0.05 window.warmup_s=0.05"
+STEPS += " window.warmup_steps=2 window.latency_steps=10 window.block_s=0.02"
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +43,9 @@ def simulated(variables, tmp_path):
 def sweep(simulated, tmp_path):
     """Runs `accelbench` on the GPU with short windows; returns the records by the labels of cells."""
 
-    def run(words, data="data=random", **others):
+    def run(words, data="data=random", brief=STEPS, **others):
         out = tmp_path / "runs" / "it"
-        named = ["-m", *BRIEF.split(), data, "device=gpu", f"out={out}", *words.split()]
+        named = ["-m", "tracking=none", *brief.split(), data, "device=gpu", f"out={out}", *words.split()]
         simulated("-m", "accelbench.cli", *named, **others)
         planned = json.loads((out / "plan.json").read_text())["cells"]
         records = {each["label"]: json.loads((out / f"{each['record']}.json").read_text()) for each in planned}

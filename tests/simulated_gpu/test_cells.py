@@ -96,7 +96,7 @@ def test_a_lightning_module_trains_and_infers(sweep):
 @pytest.mark.slow
 def test_a_network_trains_to_a_target(sweep):
     words = "model=mlp protocol=target target.accuracy=0.2 epochs=2 data.train_images=1000"
-    (measured,) = all_ok(sweep(words, data="data=mnist"), 1)
+    (measured,) = all_ok(sweep(words, data="data=mnist", brief=""), 1)
     assert measured["target"]["evaluations"]
 
 
