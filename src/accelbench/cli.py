@@ -75,7 +75,7 @@ def _status(words: list[str]) -> int:
 
 
 def _going_on(words: list[str], folder: str) -> list[str]:
-    """Returns the words of the command that continues with the records in `folder`. Empty if there is none."""
+    """Returns the words of the command that continues with the records in `folder`, or an empty list."""
     if not folder or any(part.startswith("out=") for word in words for part in word.split()):
         return words
     if words[0] == "compare":  # the sides of `compare` have words of their own

@@ -67,7 +67,8 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
     ):
         assert line in session.stdout, session.stderr
     # Mistakes have the text of the command line.
-    assert "UserError: model.target=__main__.Net: there is no package or module __main__" in session.stderr
+    missing = "model.target=__main__.Net: there is no package or module __main__"
+    assert f"accelbench.errors.UserError: {missing}" in session.stderr
     assert "model=nope: unknown model. Did you mean model=timm model.name=NAME or model=custom" in session.stderr
 
 

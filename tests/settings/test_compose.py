@@ -117,14 +117,35 @@ SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {dem
         (["steps=100"], "steps=100: has no effect with protocol=window: use protocol=steps"),
         (["steps=50"], "steps=50: has no effect with protocol=window: use protocol=steps"),  # also the default's value
         (["warmup=3", "protocol=fit"], "warmup=3: has no effect with protocol=fit: use protocol=steps"),
-        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: has no effect with protocol=window: use protocol=st"),
-        (["protocol=steps", "window.measure_s=2"], "window.measure_s=2: has no effect with protocol=steps: use pr"),
-        (["protocol=fit", "breakdown_s=1"], "breakdown_s=1: has no effect with protocol=fit: use protocol=win"),
-        (["protocol=fit", "budget_s=9"], "budget_s=9: has no effect with protocol=fit: use protocol=window or prot"),
-        (["protocol=offline", "server.rate=9"], "server.rate=9: has no effect with protocol=offline: use protocol=ser"),
-        (["protocol=offline", "server.max_delay_ms=9"], "server.max_delay_ms=9: has no effect with protocol=offl"),
-        (["protocol=single_stream", "server.workers=2"], "server.workers=2: has no effect with protocol=sing"),
-        (["data.num_workers=2", "data=mnist"], "data.num_workers=2: has no effect with data.pipeline=array: use"),
+        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: has no effect with protocol=window: use protocol=steps"),
+        (
+            ["protocol=steps", "window.measure_s=2"],
+            "window.measure_s=2: has no effect with protocol=steps: use protocol=window",
+        ),
+        (
+            ["protocol=fit", "breakdown_s=1"],
+            "breakdown_s=1: has no effect with protocol=fit: use protocol=window or protocol=steps",
+        ),
+        (
+            ["protocol=fit", "budget_s=9"],
+            "budget_s=9: has no effect with protocol=fit: use protocol=window or protocol=steps",
+        ),
+        (
+            ["protocol=offline", "server.rate=9"],
+            "server.rate=9: has no effect with protocol=offline: use protocol=server",
+        ),
+        (
+            ["protocol=offline", "server.max_delay_ms=9"],
+            "server.max_delay_ms=9: has no effect with protocol=offline: use protocol=server or",
+        ),
+        (
+            ["protocol=single_stream", "server.workers=2"],
+            "server.workers=2: has no effect with protocol=single_stream: use protocol=server or",
+        ),
+        (
+            ["data.num_workers=2", "data=mnist"],
+            "data.num_workers=2: has no effect with data.pipeline=array: use data.pipeline=jpeg",
+        ),
         (["engine.xla_processes=true"], "engine.xla_processes=true: has no effect without devices>1"),
     ],
 )
@@ -151,12 +172,13 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
     (cell,), _ = cells_of(compose(["-m", "suite=demo"]))
     assert cell.window == Window()
     (project / "params.yaml").write_text(SUITE % "steps=3")
-    with pytest.raises(UserError, match=r"^params.yaml: suites.demo.quick, line 1: steps=3: has no effect with"):
+    message = "^params.yaml: suites.demo.quick, line 1: steps=3: has no effect with protocol=window: use protocol=steps"
+    with pytest.raises(UserError, match=message):
         cells_of(compose(["-m", "suite=demo"]))
 
 
 def test_one_cell_has_no_setting_without_an_effect(project):
-    with pytest.raises(UserError, match="^steps=3: has no effect with protocol=window"):
+    with pytest.raises(UserError, match="^steps=3: has no effect with protocol=window: use protocol=steps"):
         one_cell("model=mlp steps=3")
 
 
@@ -165,9 +187,12 @@ def test_one_cell_has_no_setting_without_an_effect(project):
     [
         (
             ["executor=ray", "executor.slurm.qos=high"],
-            "executor.slurm.qos=high: has no effect with executor=ray",
+            "executor.slurm.qos=high: has no effect with executor=ray: use executor=slurm",
         ),
-        (["executor.ray.address=auto"], "executor.ray.address=auto: has no effect with executor=local: use executor=r"),
+        (
+            ["executor.ray.address=auto"],
+            "executor.ray.address=auto: has no effect with executor=local: use executor=ray",
+        ),
         (["executor.name=slurm"], "executor.name=slurm: executor.slurm.nodes is missing: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
     ],

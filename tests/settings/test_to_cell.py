@@ -29,7 +29,9 @@ def test_keras_settings_are_keras_alone():
     compiled = KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
     assert keras("engine.backend=jax", "engine.steps_per_execution=4") == compiled
     assert not keras("engine.backend=jax", "engine.jit_compile=false").jit_compile
-    with pytest.raises(UserError, match="^engine.jit_compile=true: has no effect with engine=pytorch: use engine=ker"):
+    with pytest.raises(
+        UserError, match="^engine.jit_compile=true: has no effect with engine=pytorch: use engine=keras"
+    ):
         cells_of([merged("engine.jit_compile=true")])
 
 
@@ -67,7 +69,10 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["model.factory=true"], "model.factory=true: has no effect with model=mlp: use model=custom or model=light"),
+        (
+            ["model.factory=true"],
+            "model.factory=true: has no effect with model=mlp: use model=custom or model=lightning",
+        ),
         ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
         (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
         ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: has no effect with model=lightning"),
@@ -78,7 +83,10 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
             "data.train_images=5: has no effect",
         ),
         (["model.library=transformers", "model.task=causal_lm"], "data=mnist: networks of transformers run on random"),
-        (["server.rate=9"], "server.rate=9: has no effect with protocol=window: use protocol=server"),
+        (
+            ["server.rate=9"],
+            "server.rate=9: has no effect with protocol=window: use protocol=server or protocol=single_stream or",
+        ),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: workers share the threads: use at most "),
         ([*SERVED, "server.rate=9"], "server.percentile=99: needs 651 requests, but .* use server.duration_s=73"),
@@ -90,14 +98,20 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
             "data=random: a network can't learn from random data: use",
         ),
         ([*LOSS, "target.metric=f1"], "target.metric=f1: unknown target.metric. Choose from: accuracy, loss"),
-        ([*CUSTOM, "model.target=a.B", "model.metric=m.mae"], "model.metric=m.mae: has no effect with protocol=window"),
+        (
+            [*CUSTOM, "model.target=a.B", "model.metric=m.mae"],
+            "model.metric=m.mae: has no effect with protocol=window: use protocol=target",
+        ),
         ([*LIT, "optimizer.scale=sqrt"], "optimizer.scale=sqrt: a LightningModule has its own learning rate: use opt"),
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
         ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
         ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
         ([*GENERATE, "protocol=steps", "steps=40000"], "steps=40000: a record keeps .* tokens: use at most 31250"),
         (["generate.new_tokens=9"], "generate.new_tokens=9: has no effect with mode=train: use mode=generate"),
-        (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: has no effect with model="),
+        (
+            ["trainer.accumulate_grad_batches=4"],
+            "trainer.accumulate_grad_batches=4: has no effect with model=mlp: use model=lightning",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):

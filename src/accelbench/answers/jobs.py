@@ -24,8 +24,8 @@ class Job(NamedTuple):
     def gain(self) -> Gap:
         """The largest gain that is above 1 and is sure or likely.
 
-        If there is no such gain, it is the largest undecided gain that may be above 1. If there is none of these
-        either, it is the largest of all.
+        If there is no such gain, it is the largest undecided gain that may be above 1. If there is no undecided gain
+        of this kind either, it is the largest of all gains.
         """
         if self.answer.best:
             return self.answer.best

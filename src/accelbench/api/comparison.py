@@ -58,7 +58,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
 
     Args:
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
-        b: the records or results that are compared with those of `a`.
+        b: the other side: records or results. Each ratio is a speed of `b` divided by a speed of `a`.
         margin: differences up to this share give the verdict `same`. 0.02 is 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 

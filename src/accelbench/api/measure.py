@@ -275,7 +275,7 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A pickler that accepts more modules: those of TorchScript, which have a special format, and parametrised ones."""
+    """A pickler that also accepts modules of TorchScript, which have a special format, and parametrised modules."""
 
     def reducer_override(self, value: Any) -> Any:
         """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""

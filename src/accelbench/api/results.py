@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Result(html.Figures):
     """The result of one cell. Numbers are None if they are unknown, or if the cell is not ok.
 
-    The speed is computed from all processes of the cell (repeats and seeds). All other numbers are those of one
-    process: the one whose speed is nearest to the cell's speed.
+    The speed is computed from all processes of the cell (repeats and seeds). All other numbers come from one
+    process, whose speed is nearest to the cell's speed.
     """
 
     label: str  # short name of the cell, such as `cnn-cpu-fp32-b128-infer`

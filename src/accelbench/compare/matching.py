@@ -17,7 +17,7 @@ Varied = dict[str, tuple[list[str], list[str]]]  # dotted name of a setting -> i
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A pair: the processes of a cell of A, and those of the matching cell of B."""
+    """A pair: the processes of a cell of A, and the processes of the matching cell of B."""
 
     first: list[ComparedProcess]
     second: list[ComparedProcess]

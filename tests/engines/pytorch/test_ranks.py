@@ -100,7 +100,8 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     assert Ranks(1).part == (0, 1)
     for here, num in (("2", 2), ("3", 4)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
-        message = f"devices={num}: needs {num} processes, .*, but 4 were started, {here} of them on this host: use `tor"
+        needs = f"devices={num}: needs {num} processes, the same number on each host"
+        message = f"{needs}, but 4 were started, {here} of them on this host: use `torchrun"
         with pytest.raises(UnsupportedError, match=message):
             Ranks(num)
 
