@@ -17,7 +17,7 @@ def torch_folder(tmp_path):
 @pytest.mark.parametrize(
     ("nvml", "visible", "cuda", "reason"),
     [
-        (FakeNvml(driver=False), None, "12.8", "no NVIDIA driver found (NVML Shared Library Not Found)"),
+        (FakeNvml(driver=False), None, "12.8", "no NVIDIA driver (NVML Shared Library Not Found)"),
         (FakeNvml(), "", "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
         (FakeNvml(gpus=()), None, "12.8", "no NVIDIA GPU found"),
         (FakeNvml(), None, None, "the installed torch is built without CUDA: install a CUDA build of torch"),

@@ -25,7 +25,7 @@ def test_chips_and_their_cores_are_counted(tmp_path, torch_xla, chips, nodes, na
     assert (report.present, report.name, report.count, report.details) == (True, name, 8, {"chips": num})
 
 
-NO_CHIP = "no TPU chip on the PCI bus"
+NO_CHIP = "no TPU chip (none on the PCI bus)"
 NO_NODE = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
 
 

@@ -208,7 +208,7 @@ def test_without_what_compiles_nothing_is_compiled(device, variable, tmp_path, m
 def test_an_absent_device_comes_first_but_a_named_tpu_is_none_of_this_machines():
     for device, precision in itertools.product(Device, NOT_QUANTIZED):
         assert why_not(cell(device, precision), absent(device, "nothing there")) == "nothing there"
-    none = absent(Device.tpu, "no TPU chip on the PCI bus")
+    none = absent(Device.tpu, "no TPU chip (none on the PCI bus)")
     named = keras(KerasSettings(tpu="mine"), device=Device.tpu, devices=8)
     assert why_not(named, none) is None
     assert why_not(keras(dataclasses.replace(JAX, tpu="mine"), device=Device.tpu), none) == none.reason

@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Engine, Mode, Status
 from browsing import open_page
 from report.pictures.samples import served
 
-NO_GPU = "no NVIDIA driver found"
+NO_GPU = "no NVIDIA driver"
 
 
 @pytest.fixture

@@ -37,13 +37,13 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
 
 def test_a_study_of_which_nothing_was_measured_keeps_its_section_with_its_numbers_and_why(tmp_path, maker):
     cell = maker.cell("pets_cnn", "gpu", suite="pets", batch_size=32)
-    skipped = maker.record(cell, Status.skipped, reason="no NVIDIA driver found (NVML)")
+    skipped = maker.record(cell, Status.skipped, reason="no NVIDIA driver (NVML)")
     maker.suite(tmp_path / "results", [skipped], study="002")
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)], study="001")
     found = contents.compose(read_all(tmp_path / "results"), extension=load(params.report_extension(ROOT)))
     added = {section.sweep.study: section.added for section in found.sections}
     assert set(added) == {"000", "001", "002", "003", "004"}
-    assert added["002"].sentence.endswith("Not measured here, because no NVIDIA driver found (1 cell).")
+    assert added["002"].sentence.endswith("Not measured here, because no NVIDIA driver (1 cell).")
     assert added["003"].sentence.endswith("Not measured here, because no suite in this report repeats it.")
     rows = {(row["network"], row["device"], row["published"]) for row in texts(added["002"].main)}
     assert {("pets_cnn", "gpu", "454.0"), ("pets_cnn", "tpu", "94.0")} < rows

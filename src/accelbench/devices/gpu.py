@@ -36,7 +36,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         driver = pynvml.nvmlSystemGetDriverVersion()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion() // 1000
     except pynvml.NVMLError as error:
-        return absent(Device.gpu, f"no NVIDIA driver found ({error})")
+        return absent(Device.gpu, f"no NVIDIA driver ({error})")
     if not gpus:
         wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"

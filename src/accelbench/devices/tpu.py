@@ -40,7 +40,7 @@ def look(
     """
     chips = find_chips(root)
     if not chips:
-        return absent(Device.tpu, "no TPU chip on the PCI bus")
+        return absent(Device.tpu, "no TPU chip (none on the PCI bus)")
     if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
         return absent(Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]

@@ -29,6 +29,7 @@ LEAST_BAR, MOST_BAR = 4, 40  # characters
 LEAST_NAME = 12
 MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
+MAX_SETS = 2  # data sets that are named
 NO_BREAK = "\N{NO-BREAK SPACE}"  # `wrap` breaks no line at it
 FIGURES_WIDTH = 20  # columns of a mark, a ratio and a speed
 
@@ -45,7 +46,10 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
 
 
 def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
-    """Yields a line for each job with a faster setting than its reference, sorted by gain. Then lists all others."""
+    """Yields a line for each job with a faster setting than its reference, sorted by gain.
+
+    Then lists the other jobs that have several settings. If no job has several settings, lists each job with its speed.
+    """
     every = jobs(answers)
     compared = [job for job in every if job.gains]
     faster = [job for job in compared if job.answer.best]
@@ -58,15 +62,12 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
     kept = [job for job in others if job.gain.word != Word.cant_tell]
-    if len(faster) < len(every):
+    if others or not compared:
         yield Text()
-    yield from _list("keep what you run", [_beside(job) for job in kept], width)
+    yield from _list("nothing faster", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [job.name for job in untold], width)
-    single = [job for job in every if not job.gains]
-    if compared and single:
-        yield Text(f"  one setting only: {counted(len(single), 'job')}", "dim")
-    else:
-        yield from _list("one setting only", [f"{job.name}: {_rate(job.answer.fastest)}" for job in single], width)
+    if not compared:
+        yield from _list("one setting only", [f"{job.name}: {_rate(job.answer.fastest)}" for job in every], width)
     words = {job.gain.word for job in [*faster, *kept]}
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
@@ -149,8 +150,9 @@ def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
     """Yields lines about doubts, about stand-in data, and about cells without results."""
     ok = [cell for cell in cells if cell.is_ok]
     if num := sum(bool(warnings_of(cell.row)) for cell in ok):
-        yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt: see the report", "yellow")
+        yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt", "yellow")
     if names := stand_ins_of(cells):
-        yield Text(f"{DOUBT} stand-ins for {', '.join(names)}: speeds are valid, accuracies aren't", "yellow")
+        sets = ", ".join(names) if len(names) <= MAX_SETS else f"{len(names)} data sets"
+        yield Text(f"{DOUBT} stand-ins for {sets}: only speeds are valid", "yellow")
     if text := missing(cells):
         yield Text(f"- {text}", "dim")
