@@ -17,8 +17,9 @@ REFUSED = frozenset(
 
 LIKE = 0.66  # a word counts as a misspelling of another if they are at least this similar: about two of three letters
 MAX_WORD = 60  # characters of a word that are compared
-# Entries `ours<others`: our word and other tools' words for it in lower case, with `_` for all signs. A word of another
-# tool may have several meanings. A meaning is used if it is among the choices, or if it contains a blank, `=` or `-`.
+# Our words, and other tools' words for them. `cpu<host,x86` means that a user who writes host or x86 may mean our cpu.
+# A word of another tool is in lower case, with `_` for all signs, and may have several meanings. A meaning is used if
+# it is among the choices, or if it contains a blank, `=` or `-`.
 OTHER_WORDS = """
 gpu<cuda,cuda_0,gpu_0,nvidia,0;
 cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;

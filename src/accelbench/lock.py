@@ -25,10 +25,11 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     """Waits until the lock for all measurements on this machine is free. Holds the lock inside the context.
 
     The lock is the name of an abstract Unix socket. A process holds the lock while its socket has this name. All users
-    share this lock, including jobs with their own TMPDIR or /tmp, and containers on the machine's network. They would
-    not all share a lock file. Nobody can replace the lock by a link or a pipe. But a process that measures nothing may
-    also take the name. Therefore the message contains the holder's process id, and `VARIABLE` selects another name. A
-    container with its own network has its own lock.
+    share this lock, even jobs with their own TMPDIR, and containers on the machine's network. A container with its own
+    network has its own lock.
+
+    A process that measures nothing may take the name, too. Therefore the message contains the holder's process id. The
+    environment variable `VARIABLE` selects another name, so that the user need not wait for such a process.
 
     Args:
         waiting: called with a message before the wait, and then after 1, 2, 4, 8 ... minutes.

@@ -31,10 +31,10 @@ TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 
 
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """Lists which promises (see docs/measuring.md) were checked for a cell, such as `times 99 %; outputs 25 %`.
+    """Lists what was checked for a cell, such as `counts 100 %; outputs (not observed)`.
 
-    The number is the share of the work that was inspected. If `fully` is true, adds what was observed for each promise.
-    Returns an empty text for records of earlier releases.
+    The first word is one of `vocab.Promise`. The number is `Check.share`. If `fully` is true, or if the share is
+    unknown, adds what the check observed. Returns an empty text if `checks` is empty.
     """
     parts = []
     for check in checks:

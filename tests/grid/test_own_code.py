@@ -10,6 +10,11 @@ from accelbench.schema.workload import ModelSpec
 from environments import make_environment
 from fakes import make_cell
 
+ELSEWHERE = (
+    "^model.target={}: python={} does not find this copy of {name}: put its source into the working folder, or into a "
+    r"folder of PYTHONPATH other than site-packages\. If {name} is a folder, add an __init__\.py$"
+)
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -69,7 +74,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
     (folder / place / "both.py").write_text("class Net: pass\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
     check("both.Net")
-    with pytest.raises(UserError, match=r"^model.target=both.Net: python=/new would not run this copy of both"):
+    with pytest.raises(UserError, match=ELSEWHERE.format("both.Net", "/new", name="both")):
         check("both.Net", "/new")
     (folder / "both.py").write_text("class Net: pass\n")
     check("both.Net", "/new")
@@ -77,7 +82,7 @@ def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_i
 
 def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_package_of_its_name(folder):
     there = str(make_environment(folder / "new", space="1.0"))
-    with pytest.raises(UserError, match=r"would not run this copy of space.* A package needs an __init__.py"):
+    with pytest.raises(UserError, match=ELSEWHERE.format("space.nets.Net", there, name="space")):
         check("space.nets.Net", there)
     (folder / "space/__init__.py").touch()
     check("space.nets.Net", there)

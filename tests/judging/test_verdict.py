@@ -48,7 +48,8 @@ def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
             {},
             1e7,
             Status.invalid,
-            "0.032 GFLOP/s, 3.20 times the device's ceiling: a faster algorithm explains at most 2.25",
+            "0.032 GFLOP/s, 3.20 times the device's ceiling: even with a faster algorithm, a speed is at most "
+            "2.25 times the ceiling",
         ),
         ({"defects": ["the loss is nan"]}, 1e9, Status.invalid, "the loss is nan"),
         ({"steady_boot_s": (101.0, 102.0)}, 1e9, DISTURBED, REASON),

@@ -3,8 +3,8 @@
 Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. Its `spec.py` defines
 `host_spec(cell) -> HostSpec`, and imports no framework. The engines in `vocab.EXPORTING` share `exported/spec.py`.
 
-The modules directly in this folder do not import an engine's folder. Therefore a cell uses no folder of another
-engine, except the folders that its own engine imports.
+The modules directly in this folder do not import an engine's folder. Therefore a cell uses only its engine's folder
+and the folders that this folder imports. For example, Lightning's folder imports PyTorch's.
 """
 
 import importlib

@@ -57,11 +57,11 @@ class Worker:
         return result
 
     def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
-        """Warms up the calling thread. Returns a list with the seconds of every full batch.
+        """Warms up the calling thread. Returns a list with the seconds of every batch of the largest size.
 
-        The thread computes one batch of each size in `sizes`, from large to small. If time is left, it computes one
-        batch of each size in `further`. Then it repeats full batches. The other sizes are necessary because some
-        libraries prepare every batch size once per thread.
+        Some libraries prepare every batch size once per thread. Therefore the thread first computes one batch of each
+        size in `sizes`, from large to small. While time is left, it computes one batch of each size in `further`. Then
+        it repeats batches of the largest size.
         """
 
         def seconds_of(size: int) -> float:

@@ -1,9 +1,12 @@
 """Estimates how long cells will take, within a factor of two.
 
-If the same cell was measured on this machine, the estimate is the duration of its latest run. Otherwise the estimate
-follows from the time of a step. This time comes from a record of the same work with any batch size. If there is none,
-the time of a step is its number of operations divided by the speed that networks usually reach: the device's ceiling,
-multiplied by `SHARE`. If the operations were not counted, the duration is unknown.
+An estimate comes from the first of these sources that is available:
+
+1. The cell was measured on this machine: the duration of its latest run.
+2. The same work was measured with another batch size: the time of a step is proportional to the batch size.
+3. The operations of the network were counted: the time of a step is operations / (`SHARE` * the device's ceiling).
+
+If none is available, only a cell that serves requests has an estimate, because it takes at least its `duration_s`.
 """
 
 import math

@@ -29,7 +29,7 @@ VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for 
 def source_digest(flag: str, path: str, folder: Path) -> str:
     """Returns the sha256 of the names and contents of the `source_files`. `folder` is the current folder.
 
-    Raises UserError if a file can't be read, or if `source_files` raises it.
+    Raises UserError if the code at `path` is missing or can't be read.
     """
     total = hashlib.sha256()
     try:
@@ -69,10 +69,9 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 
 
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """Returns the files of the module at `path`, and of all modules in `homes` that it imports.
+    """Returns the files of the module at `path`, and of all modules that it imports from the folders in `homes`.
 
-    Returns an empty mapping if the text of one of these modules may not show all its imports, or if a module can't be
-    read or parsed.
+    Returns an empty mapping if a module matches `HIDES`, or can't be read or parsed.
     """
     files: dict[Path, Path] = {}
     todo = [path]
@@ -126,13 +125,17 @@ def check_own_code(cells: Iterable[Cell]) -> None:
         # The identity has the digest of the copy here, so the other interpreter must run the same copy.
         if python is not None and name not in VERSIONED and not _is_same_copy(name, python):
             raise UserError(
-                f"{flag}={path}: python={python} would not run this copy of {name}: put its source into the working "
-                "folder, or into a folder of PYTHONPATH other than site-packages. A package needs an __init__.py"
+                f"{flag}={path}: python={python} does not find this copy of {name}: put its source into the working "
+                f"folder, or into a folder of PYTHONPATH other than site-packages. If {name} is a folder, add an "
+                "__init__.py"
             )
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises UserError if the text of the module shows that it does not define the last name of the dotted path."""
+    """Raises UserError if the last name of a dotted path does not occur in the text of its module.
+
+    The error is not raised if the module may define names that its text does not contain, as with `import *`.
+    """
     module, _, name = path.rpartition(".")
     place = module.replace(".", "/")
     files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]

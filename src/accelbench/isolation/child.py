@@ -108,7 +108,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
         notes = measurement.notes
         if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
             ran = f"{allocator.word} ({allocator.library})"
-            notes = [*notes, f"allocator=default ran with {ran}, because environment variables ask for this allocator"]
+            notes = [*notes, f"allocator=default ran with {ran}, which environment variables of this machine select"]
         measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
     try:
         load(Measurement, plain(measurement))
@@ -119,7 +119,10 @@ def _measured(engine: Any, request: Request) -> Outcome:
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
-    """Returns the outcome for an exception: a status, a reason, and the traceback or only the user's calls in it."""
+    """Returns the outcome of a request that raised `error`, with the traceback.
+
+    If the cell has code of the user, and the traceback contains calls in it, the outcome contains only these calls.
+    """
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Outcome(status=Status.skipped, reason=text)

@@ -15,7 +15,7 @@ WINOGRAD = 2.25
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
-    """Returns the result of `ceilings_of_cell` for the ceilings in a record."""
+    """Returns the ceilings in a record, for all devices of its cell together. See `ceilings_of_cell` for None."""
     num_devices = record.measurement.num_devices if record.measurement else 1
     return ceilings_of_cell(ceilings_in(record.environment), record.cell, num_devices)
 
@@ -48,7 +48,7 @@ def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str)
     """Returns the resource that bounds a step which took `seconds`. Returns None if operations or ceiling are unknown.
 
     For every resource, the ceiling gives a minimum time of the step. The resource with the longest minimum time bounds
-    the step. A minimum time longer than `seconds` must be wrong. Except for the computation, such a time is ignored.
+    the step. If the minimum time for memory or for launches is longer than `seconds`, it must be wrong, and is ignored.
     """
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:

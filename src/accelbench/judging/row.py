@@ -309,9 +309,10 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """Returns the columns of the work of a step, and its bound if this is `data` or `copy`.
+    """Returns the columns of the work of a step.
 
-    The bound is `data` if the wait for data takes more than half of a step. It is `copy` if the copies take that long.
+    The column `bound` is `data` if the wait for data takes more than half of a step. It is `copy` if the copies take
+    that long. Otherwise, this function does not return the column.
     """
     work = measured.work
     cell = record.cell

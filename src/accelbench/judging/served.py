@@ -27,7 +27,7 @@ COLUMNS = [
 
 
 def of_requests(serving: Serving) -> Row:
-    """Returns the columns that are computed from the requests."""
+    """Returns the column `compute_ms`, and all `COLUMNS` except the energy and the cost of a request."""
     num_filled = sum(int(size) * num for size, num in serving.batches.items())
     num_batches = sum(serving.batches.values())
     missed = serving.num_missed
@@ -60,9 +60,10 @@ def missed_text(row: Row) -> str:
 
 
 def served_text(row: Row) -> str:
-    """Returns a summary of served requests, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`.
+    """Returns the result of a cell in words, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`.
 
-    For a training to a target, the summary says how the training ended. For all other cells, it is empty.
+    `sure pass` is a value of `Verdict`. For a training to a target, the words say how the training ended. If the cell
+    neither served requests nor trained to a target, the text is empty.
     """
     if row["target_reached"]:
         return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"

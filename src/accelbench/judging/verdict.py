@@ -43,7 +43,7 @@ def verdict(
         cell: the requested settings.
         measurement: the settings that ran, and the times.
         probed: the ceilings of one device; None if it was not probed.
-        system: the sampler's series; None if other programs may take cores.
+        system: the sampler's series; None to accept a cell although other programs took its cores.
     """
     if why := judge(cell, measurement, probed):
         return Status.invalid, why
@@ -53,7 +53,10 @@ def verdict(
 
 
 def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
-    """Returns the status that reports show for a record, and the reason if it is not ok. It may be `disturbed`."""
+    """Returns the status that reports show for a record, and why if it is not ok.
+
+    An ok record from which other programs took cores is `disturbed`, except on a machine where this is `ALLOWED`.
+    """
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
@@ -65,7 +68,7 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
 
 
 def why_disturbed(record: Record) -> str | None:
-    """Returns what disturbed an ok cell, such as `others used 1.3 of 2 cores`. Returns None if nothing is known."""
+    """Returns what disturbed an ok cell, such as `others used 1.3 of 2 cores`. Returns None if nothing disturbed it."""
     word, why = verdict_on(record)
     return why if word == DISTURBED else None
 
@@ -118,11 +121,14 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
     # Convolutions with large kernels may be far faster, because with FFTs they need fewer operations than are counted.
     if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
         times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-        yield f"{times}: a faster algorithm explains at most {WINOGRAD} times"
+        yield f"{times}: even with a faster algorithm, a speed is at most {WINOGRAD} times the ceiling"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:
-    """Returns what disturbed the cell, such as `others used 1.3 of 2 cores`. Returns None if nothing is known."""
+    """Returns what disturbed the cell, such as `others used 1.3 of 2 cores`.
+
+    Returns None if nothing disturbed it, or if `system` does not show it.
+    """
     if system is None:
         return None
     if system.busy_gpus is not None:

@@ -185,7 +185,8 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[Remark]:
         yield Kind.note, f"{outliers} of {num} steps are outliers", ""
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         drift = f"{100 * measured.clock_drift:+.2f} %"
-        yield doubt("had a clock that drifts", f"the clock's speed differed by {drift} from the raw clock's speed")
+        why = f"the clock differed by {drift} from the kernel's clock that is never adjusted"
+        yield doubt("had a clock that drifts", why)
     of_blocks = row["samples_per_s"]
     p50_ms = row["latency_p50_ms"]
     per_step = measured.samples_per_step
@@ -293,7 +294,8 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]
         yield doubt(SLOWED, f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s")
     heat = system.within("cpu_thermal_throttles", steady)  # cumulative
     if heat and heat[-1] > heat[0]:
-        yield doubt(SLOWED, f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times")
+        times = counted(round(heat[-1] - heat[0]), "occasion")
+        yield doubt(SLOWED, f"the CPU was slowed down by its temperature on {times}")
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):

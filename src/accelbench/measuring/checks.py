@@ -140,7 +140,8 @@ def shapes_of(output: Output) -> list[tuple[int, ...]]:
 def error_of(output: Output, reference: Output) -> float:
     """Returns the largest `difference` between the tensors of two outputs. Returns infinity if their shapes differ.
 
-    The difference of two tensors of whole numbers is taken to be 0 if at most the share `MAX_UNEQUAL` is unequal.
+    Whole numbers, such as predicted classes, may differ because of rounding. Therefore the difference of two tensors of
+    whole numbers counts as 0 if the share of unequal numbers is at most `MAX_UNEQUAL`.
     """
     if shapes_of(output) != shapes_of(reference):
         return math.inf
@@ -267,10 +268,10 @@ def _compare(
 def _with_reference(
     measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision
 ) -> tuple[ObservedOutput, Output]:
-    """Returns `measured`, and the output of a new network in fp32, which is the reference.
+    """Returns `measured`, and the reference: the output of a new network in fp32.
 
-    A network may store numbers in plain attributes, such as the number of its batches. If its output depends on these
-    numbers, they are copied into the new network, and into the state of the returned `measured`.
+    A network may keep numbers in plain attributes, such as a count of its batches. If its output depends on them, the
+    new network starts from `measured.counted`, which includes them. The returned `measured` has this as its state.
     """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
@@ -376,8 +377,8 @@ class Products:
     def ran_in(self, expected: str) -> str | None:
         """Returns the format in which the step computed. Returns None if the step had no matrix products.
 
-        The result is the format of most operations if this format is coarser than `expected`, or if almost no operation
-        ran in `expected`. In all other cases, the result is `expected`.
+        Returns the format of most operations if that format is coarser than `expected`, or if less than the share
+        `MIN_SHARE` of the operations ran in `expected`. Otherwise, returns `expected`.
         """
         shares = self.shares()
         if not shares:
@@ -389,7 +390,8 @@ class Products:
     def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
         """Yields sentences about operations that ran in a format that is not `expected`.
 
-        If `coarser` is true, mentions only formats coarser than `expected`. Otherwise, mentions only the other formats.
+        If `coarser` is true, mentions only formats coarser than `expected`. Otherwise, mentions only finer formats, and
+        formats with as many significant bits.
         """
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[expected]
@@ -432,7 +434,10 @@ class Training:
 
     @property
     def changed(self) -> list[str]:
-        """The names of tensors that changed, and of tensors with infinite numbers or NaN, which can't change."""
+        """The names of tensors that changed.
+
+        Tensors with infinite numbers or NaN count as changed, because an optimiser's steps can't change them.
+        """
         states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
         return [name for name, before, after in states if before != after or not after.is_finite]
 

@@ -49,7 +49,11 @@ class Stamps(Protocol):
 
 
 class Ask(NamedTuple):
-    """A clock's request. It asks for several steps with one wait at the end, or for one step in parts or phases."""
+    """A clock's request for several steps with one wait at the end, or for one step that is timed in parts or phases.
+
+    The parts are the methods of `Step`, with a wait for the device after each part. The phases (`vocab.Phase`) divide
+    the computation further. Time stamps separate the phases.
+    """
 
     num_steps: int = 1
     in_parts: bool = False  # whether to wait after each part of the step
@@ -159,9 +163,9 @@ class Timing:
 
     @property
     def steps_s(self) -> list[float]:
-        """The seconds of each single step. If there are none: of each full batch in `whole_s`.
+        """The seconds of steps, from the first of these that has entries: single steps, full batches, blocks.
 
-        If there are none of these either: the mean seconds of a step, for each block.
+        For a block, the list contains the mean seconds of its steps.
         """
         return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
@@ -243,7 +247,7 @@ class Runner:
 
         The further steps would take `seconds`. After them, some steps check the cell. Each of these takes `step_s`.
 
-        If `is_least` is true, no number could be published without the further steps. Then they may exceed the budget,
+        `is_least` is true if a number can be published only after the further steps. Then they may exceed the budget,
         but not the time limit.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s

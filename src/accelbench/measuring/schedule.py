@@ -116,8 +116,10 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
     """Measures up to `steps` steps after a warm-up of `warmup` steps.
 
     If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
-    alternate. If `steps` is 1, the only step is a block. If the device does not queue steps, all steps are single
-    steps, and blocks consist of these steps. Measuring ends early when the speed is known well enough (see `EARLY_S`).
+    alternate. If `steps` is 1, the only step is a block.
+
+    If the device does not queue steps, each step is timed as a single step. Successive single steps are also counted as
+    a block. Measuring ends early when the speed is known well enough (see `EARLY_S`).
     """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
@@ -229,7 +231,7 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
 
 
 def _takes_too_long(runner: Runner, before: Sequence[float]) -> bool:
-    """Returns whether another warm-up step would leave too little time for the steps that a published speed needs."""
+    """Returns True if the warm-up must end, because the rest of the time is needed to measure a speed."""
     if not (step_s := runner.fastest_s):
         return runner.why_end(before[-1], 0.0, is_least=True) is not None
     is_least = len(before) < LEAST_WARMUP or len(before) * step_s < Window.warmup_s
@@ -252,9 +254,9 @@ def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool
 def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]:
     """Measures blocks that take `block_s` or longer. All blocks have the same number of steps.
 
-    A block is too short if its steps are faster than the steps of the warm-up. If a block is too short, or if anything
-    was compiled in it, all blocks are measured again. If only the short blocks were dropped, the result would be biased
-    towards slow blocks.
+    This number is computed from the time of a step in the warm-up. Steps may be faster later. Then a block takes less
+    than `block_s`, and all blocks are measured again with more steps. If only the short blocks were dropped, the result
+    would be biased towards slow blocks. If anything was compiled in a block, all blocks are measured again, too.
     """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
@@ -308,7 +310,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:
     """Measures single steps.
 
-    If the blocks are single steps, measures further steps only if there are too few for a confidence interval.
+    If the blocks are single steps, measures more steps only until there are `MIN_SAMPLES` of them.
     """
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:

@@ -101,8 +101,9 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     for here, num in (("2", 2), ("3", 4)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
         needs = f"devices={num}: needs {num} processes, the same number on each host"
-        message = f"{needs}, but 4 were started, {here} of them on this host: use `torchrun"
-        with pytest.raises(UnsupportedError, match=message):
+        here = f"4 were started, {here} of them on this host"
+        how = f"on one host, use `torchrun --nproc-per-node {num}`; on several, use --nnodes HOSTS and --nproc-per-node"
+        with pytest.raises(UnsupportedError, match=f"^{needs}, but {here}: {how} {num}/HOSTS$"):
             Ranks(num)
 
 

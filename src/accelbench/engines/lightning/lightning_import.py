@@ -1,6 +1,7 @@
-"""Imports Lightning, then records malloc's thresholds. They are the same as in a script that imports Lightning.
+"""Imports Lightning, then records malloc's thresholds (see `devices.malloc_thresholds`).
 
-The Lightning engine restores these thresholds before it measures a cell.
+These are the thresholds in a script that imports Lightning. The Lightning engine restores them before it measures a
+cell, so that a cell has as many page faults as such a script.
 """
 
 # isort: off

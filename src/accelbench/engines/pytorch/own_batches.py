@@ -31,7 +31,10 @@ MAX_SHOWN = 60  # characters of a returned value in a message
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
-    """Returns the tensors of a batch. Raises UserError if it has none. `should` is the beginning of the message."""
+    """Returns the tensors of a batch. Raises UserError if the batch has none.
+
+    `should` is the beginning of the error's message, such as `model.batch=nets.batch: should return`.
+    """
     tensors = list(tensors_in(batch))
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
@@ -127,10 +130,10 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """Returns a note if `num`, the number of samples that the user's function counted in a batch, is unexpected.
+    """Returns a note if `num` samples of a batch, as counted by the user's function, are unexpected. Else returns None.
 
-    `num_rows` is the number of rows of the batch's first tensor. Returns None if `num` equals the batch size, and
-    `num_rows` is `num` or 0.
+    `num` should be equal to `batch_size`, and to `num_rows`, the number of rows of the batch's first tensor. If
+    `num_rows` is 0, the number of rows is unknown.
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None
@@ -275,9 +278,10 @@ class OwnWorkload:
         return mapped(self.first, Tensor.cpu)
 
     def unseen(self) -> tuple[Any, bool]:
-        """Makes a batch with a new random seed. If a measured batch is equal to it, changes it by `structure.varied`.
+        """Makes a batch that the measured network never got. Also returns whether this was possible.
 
-        Returns the new batch, and True if it differs from all measured batches.
+        The user's function makes the batch with a new random seed. If a measured batch has the same numbers, the new
+        batch is changed by `structure.varied`.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count

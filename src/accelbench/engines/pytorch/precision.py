@@ -116,7 +116,10 @@ class Observer:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """Returns a weight in the dtype of most parameters. Ignores complex weights if there are real ones."""
+        """Returns a weight whose dtype is the dtype of most of the network's weights.
+
+        Complex weights are considered only if there are no real ones. Returns None if there are neither.
+        """
         every = list(self.network.parameters())
         weights = list(filter(Tensor.is_floating_point, every)) or list(filter(Tensor.is_complex, every))
         sizes = Counter[torch.dtype]()

@@ -176,9 +176,10 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Returns the seconds to launch one operator, without the wait for its result. XLA only records the operator.
+    """Returns the seconds until the call of one operator returns, without the wait for its result.
 
-    The function launches many operators. Each adds 1 to the same number.
+    The mean over many calls, each of which adds 1 to the same number. On XLA, a call only records the operator, and all
+    recorded operators are launched together. So the result is much smaller there.
     """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")

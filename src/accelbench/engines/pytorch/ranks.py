@@ -81,7 +81,8 @@ class Ranks(RankGroup):
             needs = f"devices={num}: needs {num} processes, the same number on each host"
             here = f"{started} were started, {self.num_here} of them on this host"
             raise UnsupportedError(
-                f"{needs}, but {here}: use `torchrun --nproc-per-node {num}`; for several hosts, add --nnodes"
+                f"{needs}, but {here}: on one host, use `torchrun --nproc-per-node {num}`; on several, use --nnodes "
+                f"HOSTS and --nproc-per-node {num}/HOSTS"
             )
         self.num = num
         self.leads = self.rank == 0  # whether the clock runs in this process

@@ -23,7 +23,7 @@ SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`, for plain torch, CUDA or torch_xla."""
+    """Describes the host process of `cell`: it imports torch (for XLA, also torch_xla), and forks the cells."""
     preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.supervisor", ENGINE)
     if cell.mode == Mode.train or cell.options.compile:
         preload = (*preload, OF_OPTIMIZERS)
@@ -48,7 +48,10 @@ def host_spec(cell: Cell) -> HostSpec:
 
 @cache
 def _named(*paths: str) -> frozenset[str]:
-    """Returns the packages in `SLOW` that the source files of these dotted paths mention. Does not import the files."""
+    """Returns the packages in `SLOW` whose names occur in the source files of the user's code.
+
+    `paths` are dotted paths, such as `nets.Net`. Their files are read as text, and not imported.
+    """
     words: set[str] = set()
     for path, place in product(paths, ["", *sys.path]):
         file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")

@@ -1,6 +1,7 @@
-"""Imports torch, then records malloc's thresholds. A script that imports only torch has the same thresholds.
+"""Imports torch, then records malloc's thresholds (see `devices.malloc_thresholds`).
 
-The PyTorch engine restores these thresholds before it measures a cell.
+These are the thresholds in a script that imports only torch. The PyTorch engine restores them before it measures a
+cell, so that a cell has as many page faults as such a script.
 """
 
 import torch  # noqa: F401

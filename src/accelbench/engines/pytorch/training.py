@@ -73,7 +73,7 @@ class TrainedNetwork:
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yields (name, layer) for the outermost layers in training mode. If not `training`, those in evaluation mode."""
+    """Yields (name, layer) for the outermost layers in training mode or, if `training` is false, in evaluation mode."""
     if getattr(layer, "training", training) != training:  # a frozen TorchScript module has no mode
         for child_name, child in layer.named_children():
             yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)

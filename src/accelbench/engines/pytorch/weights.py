@@ -50,11 +50,11 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
 @contextmanager
 def verified(url: str) -> Iterator[None]:
-    """Allows `torch.load`, inside the context, to load the file of a library that is published at `url`.
+    """Allows `torch.load`, inside the context, to load a library's file of pretrained weights.
 
-    If the file is not in torch's cache, it is downloaded. Its name contains the first digits of its sha256, as in
-    `resnet18-f37072fd.pth`. Raises UserError if the name contains no such digits, or if they do not match the file. If
-    the download fails, torch.hub's error is raised.
+    A library publishes the file at `url`. If the file is not in torch's cache, it is downloaded. The file's name
+    contains the first digits of its sha256, as in `resnet18-f37072fd.pth`. Raises UserError if the name contains no
+    such digits, or if they do not match the file. If the download fails, torch.hub's error is raised.
     """
     name = os.path.basename(urlparse(url).path)
     checksum = torch.hub.HASH_REGEX.search(name)
