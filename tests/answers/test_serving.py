@@ -42,7 +42,10 @@ def found(*records):
         ([(412, P), (500, U)], "at least 412 requests/s with p99 at most 50 ms (likely"),
         ([(10, F), (500, P)], "can't tell which rates keep p99 at most 50 ms: a probe at 10.0 requests/s failed, and"),
         ([(1431, F), (412, U)], "fewer than 1,430 requests/s with p99 at most 50 ms (sure)"),
-        ([(431, U), (412, U)], "2 probes at 412 to 431 requests/s can't tell if it keeps p99 at most 50 ms (at 412, 0"),
+        (
+            [(431, U), (412, U)],
+            "2 probes at 412 to 431 requests/s can't tell whether this setting keeps p99 at most 50 ms (at 412, 0",
+        ),
         ([(412, P, {"status": Status.invalid}), (500, U)], "1 probe at 500 requests/s can't tell"),
     ],
 )

@@ -45,7 +45,11 @@ def answered(*records):
         (runs([None] * 6), [], "none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
         (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
         (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): fp32 b32 takes 12.1 s (11.4 to 12.8, 10"),
-        (runs(FAST[:1], **FIXED), [], "does not count: the mean of its seeds is not surely beyond the target."),
+        (
+            runs(FAST[:1], **FIXED),
+            [],
+            "does not count: it is not sure that the mean of its seeds' last evaluations reaches the target.",
+        ),
     ],
 )
 def test_the_sentence_says_which_is_the_fastest_and_how_sure_that_is(first, second, said):

@@ -47,7 +47,10 @@ def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
 
 def test_sides_that_cannot_be_paired_are_refused():
     both = processes(batch_size=8) + processes(batch_size=16)
-    with pytest.raises(UserError, match=r"differ in batch_size, but so do mlp-cpu-fp32-b8.* and mlp-cpu-fp32-b16"):
+    with pytest.raises(
+        UserError,
+        match=r"differ in batch_size, but A or B has several values itself: mlp-cpu-fp32-b8.* and mlp-cpu-fp32-b16",
+    ):
         match(both, processes(batch_size=32))
     first = processes(batch_size=8) + processes(batch_size=16, seed=1)
     with pytest.raises(UserError, match=r"no cell of A matches a cell of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):

@@ -2,10 +2,11 @@
 
 The report, the terminal and the Python interface show these numbers.
 
-A cell has a process for each repeat and seed. The cell's speed is the median speed of its processes. If the cell has
-`MIN_PROCESSES` processes or more, its speed is the geometric mean of their speeds, because `accelbench compare`
-computes its ratio and interval from geometric means. Some processes were run later to confirm an answer. If a cell has
-at least `MIN_PROCESSES` of these, its speed is computed from these only.
+A cell has a process for each repeat and seed. If the cell has fewer than `MIN_PROCESSES` processes, its speed is their
+median speed. Otherwise, its speed is the geometric mean of their speeds, as in `accelbench compare`.
+
+More processes of a cell may run later, to confirm an answer. If there are at least `MIN_PROCESSES` of these, the speed
+is computed from these only.
 """
 
 import math
@@ -43,9 +44,8 @@ class MeasuredCell(Process):
     The fields of `Process` are copied from the cell's typical process: the process whose speed is nearest to the cell's
     speed. If no process is ok, they are copied from a process that is not ok.
 
-    `low` and `high` are the ends of the speed's 95 % interval. If `counted` is one process, this is the interval of its
-    speed. If `counted` is a few processes, it spans their intervals. If the speed is a geometric mean, it is the
-    interval of that mean.
+    `low` and `high` are the ends of the speed's 95 % interval. If the speed is a geometric mean, this is the interval
+    of that mean. Otherwise, it spans the intervals of all processes in `counted`.
     """
 
     processes: Sequence[Process]  # all processes of the cell, from any folder, also those that are not ok
@@ -63,7 +63,7 @@ class MeasuredCell(Process):
     def competes(self) -> bool:
         """Is true if answers compare the cell with others.
 
-        Such a cell has a speed, and is more than a short measurement of a search.
+        Cells without a speed do not compete. Cells that chose the first rate of `best --serve` do not compete either.
         """
         return bool(self.speed) and not (self.record and self.record.of_search)
 
@@ -137,11 +137,11 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 
 
 def _keys(processes: Sequence[Process]) -> list[str]:
-    """Returns a key for each process: the key of its cell.
+    """Returns the key of each process's cell.
 
-    A process that ended before it read its data has no data digest. If it has a record, it gets the key of the latest
-    process with the same settings, machine, packages and code. If it has no record, it gets the key of the latest
-    process with the same settings in its folder. If there is no such process, its own key stays.
+    A process that ended before it read its data has no data digest, so it takes the key of a similar process. If it has
+    a record, that process has the same settings, machine, packages and code. If it has no record, that process has the
+    same settings and folder. Of several, the latest process is taken. Of none, the process's own key is returned.
     """
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):

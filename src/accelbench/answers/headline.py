@@ -36,7 +36,10 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
 
 
 def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
-    """Returns a sentence for each workload that served requests, then one for each that was trained to a target."""
+    """Returns sentences about results that are not speeds: requests/s within a limit, and times to a target.
+
+    There is one sentence for each workload. `is_brief` shortens the sentences about times to a target.
+    """
     served = [f"{capacity.what}: {capacity.sentence}." for capacity in best_settings(capacities(cells))]
     return [*served, *(answer.brief if is_brief else answer.sentence for answer in target_answers(cells))]
 

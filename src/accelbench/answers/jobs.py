@@ -22,10 +22,11 @@ class Job(NamedTuple):
 
     @property
     def gain(self) -> Gap:
-        """The largest gain that is above 1 and is sure or likely.
+        """The gain that is shown for the job. It is the first of these that exists.
 
-        If there is no such gain, it is the largest undecided gain that may be above 1. If there is no undecided gain
-        of this kind either, it is the largest of all gains.
+        1. the largest sure or likely gain above 1;
+        2. the largest undecided gain whose 95 % interval is unknown or ends above 1;
+        3. the largest of all gains.
         """
         if self.answer.best:
             return self.answer.best

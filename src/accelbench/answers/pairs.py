@@ -24,7 +24,10 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """Returns the cell that others are compared with, or None. `alike`: cells that differ only in this setting."""
+        """Returns the first cell of `alike` that has the base value, or the cell with the smallest batch.
+
+        `alike` are cells that differ only in `fields`. Returns None if none of them has the base value.
+        """
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
         return next((cell for cell in alike if self.is_base(cell.cell)), None)
@@ -131,7 +134,7 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
 
 
 def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """Returns two lists: the sure or likely ratios above 1, and the reciprocals of the other sure or likely ratios."""
+    """Returns two lists of the sure or likely ratios: those above 1, and the reciprocals of those up to 1."""
     ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
     return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
 

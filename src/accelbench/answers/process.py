@@ -161,7 +161,10 @@ class Process:
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """Returns all settings but `settings`, and the data digest: equal for cells that differ only in `settings`."""
+        """Returns the settings and the data digest. Each setting named in `settings` is None.
+
+        The results of two cells are equal if the cells differ only in `settings`.
+        """
         return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
@@ -175,7 +178,7 @@ class Process:
 
     @cached_property
     def settings_key(self) -> str:
-        """A key that is equal for all processes of a cell, wherever they ran."""
+        """A key of the cell's settings except `PROCESS_SETTINGS`, but not of its machine, packages and data."""
         return digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
@@ -216,7 +219,7 @@ class Process:
 
     @cached_property
     def environment_key(self) -> str:
-        """A key that is equal for records with the same environment."""
+        """A key of the record's environment. Empty if there is no record."""
         return digest(self.environment) if self.record else ""
 
     def _in_environment(self, names: Sequence[str]) -> list[object]:

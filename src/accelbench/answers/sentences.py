@@ -184,9 +184,10 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Returns a sort key. Answers with a sure or likely `lead` come first: first over a setting, then over a batch.
+    """Returns a sort key. Answers with a sure or likely `lead` come first, then those with another lead, then the rest.
 
-    Answers with other leads follow. Within each kind, the largest lead comes first. Answers without a lead are last.
+    Within each kind, answers that compare several settings come before those that compare only batch sizes. Of these,
+    the answer with the largest lead comes first.
     """
     lead = answer.lead
     if lead is None:

@@ -133,7 +133,8 @@ class Capacity:
             ends = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
             return f"{self.setting}: can't tell which rates keep {self.limit_text}: {ends}"
         rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
-        tried = f"{counted(len(self.probes), 'probe')} at {rates} requests/s can't tell if it keeps {self.limit_text}"
+        probes = counted(len(self.probes), "probe")
+        tried = f"{probes} at {rates} requests/s can't tell whether this setting keeps {self.limit_text}"
         missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
         return f"{self.setting}: {tried} ({missed}): increase the --budget of best --serve"
 

@@ -40,7 +40,10 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """The seconds that a run took without reaching the target. inf if it reached the target, or if it failed."""
+        """How many seconds a run trained without reaching the target.
+
+        It is inf for other runs, so that the minimum over runs ignores them: runs that reached the target or failed.
+        """
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -90,10 +93,10 @@ class Setting:
 
     @property
     def budget_s(self) -> float:
-        """A lower bound in seconds for runs that did not reach the target.
+        """The seconds that are shown for runs that missed the target, with a `>`, such as `> 41.0`.
 
-        It is the shortest time after which a run ended without reaching the target. If there is no such run, it is the
-        longest time to the target. If no run reached the target either, it is inf: the bound is unknown.
+        It is the shortest time that a run trained without reaching the target. If there is no such run, it is the
+        longest time to the target. If no run reached the target either, it is inf, which means unknown.
         """
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
@@ -196,7 +199,7 @@ class TargetAnswer:
 
     @property
     def fastest(self) -> Setting | None:
-        """The fastest setting that is not refused. None if no run of such a setting reached the target."""
+        """The fastest setting that may win (see `refused`). None if no run of such a setting reached the target."""
         first = self.settings[0]
         return None if first.refused or not first.num_arrived else first
 
@@ -275,9 +278,10 @@ def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
 
 
 def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
-    """Returns the runs of a setting, and the reason why it can't be the fastest. The reason is empty if it can.
+    """Returns the runs of a setting, and the reason why the setting can't be the fastest. Empty if it can be.
 
-    If the runs have a fixed length, the mean of their last evaluations must surely be beyond the target.
+    If `target.definition=fixed`, the time of a run is the end of its last evaluation. The setting can then be the
+    fastest only if the mean of the last evaluations is surely beyond the target (`arrivals.fixed_is_met`).
     """
     runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
     target = processes[0].cell.target
@@ -293,7 +297,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     ]
     values = [math.nan if end is None or end.value is None else end.value for end in ends]
     if not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
-        return runs, "the mean of its seeds is not surely beyond the target"
+        return runs, "it is not sure that the mean of its seeds' last evaluations reaches the target"
     return [Run(run.process, end.ended_s) for run, end in zip(runs, ends, strict=True) if end], ""
 
 

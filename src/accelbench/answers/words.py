@@ -77,9 +77,11 @@ def environment_names(processes: Iterable[Process]) -> dict[str, str]:
 
 
 def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """Names a cell's engine and options, such as `pytorch, channels_last`. Names PyTorch only if `has_engines`.
+    """Names a cell's engine and options, such as `pytorch, channels_last`.
 
-    `environment` is the name of the cell's Python environment. If it is None, the environment's folder is named.
+    Args:
+        has_engines: whether the cell is shown beside cells of other engines. If it is false, PyTorch is not named.
+        environment: the name of the cell's Python environment. If it is None, the environment's folder is named.
     """
     row = process.row | ({"python": environment} if environment else {})
     is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
@@ -138,7 +140,8 @@ def token_times(row: Row) -> str:
 def options_text(row: Row) -> str | None:
     """Names the options in a row of `cells.csv` that are on, such as `channels_last + compile`. None if all are off.
 
-    It also names several devices, a number of threads, a Python environment, and any engine except PyTorch.
+    It also names these settings, if they were set: the devices if there are several, the number of threads, the Python
+    environment, and any engine except PyTorch.
     """
     enabled = [switches_text(row)]
     if row["scaling"] is not None:

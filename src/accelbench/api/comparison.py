@@ -57,7 +57,8 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
     """Compares the speeds in each pair of cells from `a` and `b`, as `accelbench compare` does with records.
 
     Args:
-        a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
+        a: the results of `run` or `read`; or a folder of records; or `FOLDER@WORD`, such as `results@main`: the records
+            in FOLDER whose git revision, branch or hardware matches WORD.
         b: the other side: records or results. Each ratio is a speed of `b` divided by a speed of `a`.
         margin: differences up to this share give the verdict `same`. 0.02 is 2 %.
         anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.

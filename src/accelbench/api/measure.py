@@ -297,8 +297,9 @@ def _pickled(name: str, value: Any) -> bytes:
         _Pickler(buffer).dump(value)
     except Exception as error:  # code of the user may raise anything
         raise UserError(
-            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), so it can't go to a fresh "
-            "process: measure a function that makes what it needs, or name the network's class (model.target=...)"
+            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), but `measure` copies it to a "
+            "fresh process this way. Create the object in a function and measure this function, or measure the class "
+            "of a network with accelbench model=custom model.target=my_package.MyNet"
         ) from error
     return buffer.getvalue()
 
@@ -327,7 +328,7 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """Describes the engine's host process. It also imports the slow packages that the current process has imported."""
+    """Describes the engine's host process. The host also imports those slow packages that this process has imported."""
     spec = host_spec(cell)
     slow = [name for name in SLOW if name in sys.modules]
     return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
@@ -339,7 +340,7 @@ def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) ->
     if (why := judge(cell, raw)) is not None:
         raise InvalidError(f"{cell.model.name}: {why}")
     if (why := judge(cell, raw, ceilings_in(record.environment))) is not None:
-        wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
+        wrong = "so this number or the ceiling is wrong: `accelbench doctor --probe` measures the ceiling again"
         raise InvalidError(f"{cell.model.name}: {why}; {wrong}")
     row = summarise(record)
     if is_function:

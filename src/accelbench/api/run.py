@@ -113,4 +113,7 @@ def _word(name: str, value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     with suppress(AttributeError, ValueError, RuntimeError):  # a scalar of NumPy or of torch
         return _word(name, value.item())
-    raise UserError(f"{name}: a {type(value).__name__} is no setting: use a list for values, measure for a network")
+    raise UserError(
+        f"{name}: a {type(value).__name__} can't be a setting. Give several values as a list. To measure a network, "
+        "call accelbench.measure"
+    )

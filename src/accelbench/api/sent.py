@@ -1,7 +1,7 @@
 """Runs the network or the function that `accelbench.measure` has sent to the cell's process.
 
-For a network, the cell has `model.target`. Its settings name these functions of this module: `network`, `batch`,
-`loss` and `samples`.
+If it is a network, the cell's model settings name four functions of this module: `network`, `batch`, `loss` and
+`samples`. The engine calls them as it calls functions of the user.
 """
 
 import os
@@ -160,7 +160,7 @@ class Returned:
         self.pending = deque[Any]()
 
     def add(self, result: Any) -> None:
-        """Adds the result of one call. Raises UserError: its work has not run, or nothing can wait until it has run."""
+        """Adds the result of one call. Raises UserError if its work has not run, or may still run unnoticed."""
         if self.waits is None:
             if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
                 raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")

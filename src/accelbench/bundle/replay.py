@@ -60,7 +60,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         budget_s: maximum duration in seconds.
         trusts: whether cells may call code that they name.
 
-    Returns the exit status. It is 1 if a claim does not hold, or if no claim holds.
+    Returns the exit status. It is 0 if at least one measured claim holds and none fails. Otherwise, it is 1.
 
     Raises UserError: there is no such bundle, or something in it is wrong.
     """

@@ -17,10 +17,10 @@ from accelbench.report.read import Sweep, read_all
 
 MAX_DEPTH = 20  # folders in a file's name; a bundle needs four
 NOT_SHOWN = (
-    "that the samples are true: the author of the bundle could have invented them",
+    "whether the samples are true: the author of the bundle could have invented them",
     "who made the bundle: only a signature shows it, such as one by gpg or ssh-keygen",
-    "that the measuring code is the published code: a record has only its digest",
-    "that a report page in it follows from the records: build the page again from them",
+    "whether the measuring code is the published code: a record has only the digest of the code",
+    "whether a report page in it follows from the records: build the page again from the records",
 )
 
 

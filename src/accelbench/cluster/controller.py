@@ -48,7 +48,7 @@ POLL_S = 5.0
 
 @dataclass(frozen=True)
 class Need:
-    """The devices that a cell needs on its node. If its devices are parts of one CPU, it needs one `cpu`."""
+    """What a cell needs on its node: `num` devices of the kind `device`. Devices `cpu` and `xla_cpu` need one `cpu`."""
 
     device: Device
     num: int
@@ -282,7 +282,7 @@ class Controller:
         for line in listed(unreadable):
             self.context.say(line, "yellow")
         done: dict[str, Record] = {}
-        for record in sorted(filter(self._is_of_today, records), key=lambda record: record.started_at):
+        for record in sorted(filter(self._is_current, records), key=lambda record: record.started_at):
             if stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
                 continue
@@ -298,8 +298,11 @@ class Controller:
         self.context.write_plan(wanted)
         return done
 
-    def _is_of_today(self, record: Record) -> bool:
-        """Is true if code and data are unchanged, so a new run on the record's node would have the same identity."""
+    def _is_current(self, record: Record) -> bool:
+        """Is true if a new run on the record's node would give a record with the same identity.
+
+        The new run would have the present code, data and package versions (see `grid.fingerprint.identity`).
+        """
         here = self.ready.fingerprints[record.cell.engine]
         there = record.environment
         installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}

@@ -20,8 +20,8 @@ REPLAY = """\
 Measures and compares the two cells of each claim, like `compare --run`, in 5 fresh, interleaved processes each.
   holds         the claimed verdict (faster, or the same) is right here
   doesn't hold  the claimed verdict is wrong here
-  can't tell    the processes do not decide; the reason is printed
-  not measured  this machine can't run a cell, or --trust is missing
+  can't tell    the interval of the ratio decides nothing, or too few processes ran
+  not measured  this machine can't run a cell, --trust is missing, or --cells or --budget is too small
 Exit status 1: a claim does not hold, or no claim holds.
 """
 

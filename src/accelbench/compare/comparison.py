@@ -108,7 +108,9 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
 def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
     """Compares B with A, prints the answer, and returns the exit status.
 
-    Raises UserError: A and B are not comparable, or no pair is surely slower and `terms.max_slower` can't be decided.
+    The status is 1 if a pair is surely slower by more than `terms.max_slower`. Otherwise, it is 0.
+
+    Raises UserError: A and B are not comparable, or the status would be 0 and `check_decided` raises the error.
     """
     result = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
@@ -185,7 +187,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
         if mixed:
             raise UserError(
                 f"{records.name}: records of several machines ({mixed}: {_listed(values[mixed])}): "
-                f"name one as {records.name.partition('@')[0]}@WORD, where WORD is a part of its CPU's or GPU's name"
+                f"name one as {records.name.partition('@')[0]}@WORD, where WORD is a part of the name of its CPU, GPU "
+                "or TPU"
             )
     selections = [records.selection for records in (first, second) if records.selection]
     selected = {part for selection in selections for part in SELECTED[selection]}

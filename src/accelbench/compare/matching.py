@@ -40,9 +40,9 @@ class Matching(NamedTuple):
 def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Matching:
     """Pairs the cells of A and B.
 
-    Two cells are a pair if all their settings except `repeat` are equal. If there is no such pair, the compared
-    settings are those for which A and B have no value in common. Two cells are then a pair if all their other settings
-    are equal.
+    Two cells are a pair if all their settings except `repeat` are equal. If this gives no pair, A and B are compared by
+    settings for which they have no value in common, such as `engine=keras` in A and `engine=pytorch` in B. Two cells
+    are then a pair if all their other settings are equal.
 
     Raises UserError: no cell of A matches a cell of B, or several cells of one side match the same cell.
     """
@@ -81,7 +81,9 @@ def _cells(
         if settings.setdefault(key, every) != every:
             both = f"{_label(groups[key][0])} and {_label(process)}"
             names = ", ".join(but)
-            raise UserError(f"A and B differ in {names}, but so do {both} on one side: give each side one value")
+            raise UserError(
+                f"A and B differ in {names}, but A or B has several values itself: {both}. Give each side one value"
+            )
         groups[key].append(process)
     return groups, settings
 

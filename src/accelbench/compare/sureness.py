@@ -24,11 +24,12 @@ LIKELY_RATIO = 1.2
 # on the machine do not explain it.
 APART_RATIO = 1.5
 NOTE = (
-    f'How sure a ratio is. "Sure": its 95 % interval, from {MIN_PROCESSES} or more fresh, interleaved processes of '
-    f'each cell, excludes 1. "Same": this interval lies within {100 * MARGIN:g} % of 1. "Likely": there are fewer '
-    f"processes, but one cell is more than {LIKELY_RATIO:g} times as fast, and the intervals of the two speeds do not "
-    f"overlap. If these intervals are unknown, it must be more than {APART_RATIO:g} times as fast. "
-    '"Can\'t tell": all other cases. accelbench compare --run may decide them.'
+    f"How sure a ratio is. If both cells have {MIN_PROCESSES} or more fresh processes, and these were interleaved, the "
+    f'ratio has a 95 % interval. "Same": this interval lies within {100 * MARGIN:g} % of 1. "Sure": otherwise, if it '
+    f'excludes 1. "Likely": the ratio has no interval, but one cell is more than {LIKELY_RATIO:g} times as fast, and '
+    f"the intervals of the two speeds do not overlap. If a speed has no interval, the faster cell must be more than "
+    f'{APART_RATIO:g} times as fast. "Can\'t tell": all other cases, and most cases in which other programs used the '
+    "CPU. accelbench compare --run may decide them."
 )
 BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
@@ -99,8 +100,8 @@ def compare_processes(
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
     """Is true if processes of the two sides alternated, and if each node ran processes of both sides.
 
-    On each node, the processes are put in the order of time. Over all nodes, the side must change at least as often as
-    the smaller side has processes.
+    The processes of a node are put in the order of time. A change is a process after one of the other side. There must
+    be at least as many changes, on all nodes together, as there are processes on the side with fewer processes.
     """
     # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}

@@ -29,7 +29,7 @@ class Arrays:
     labels: NDArray[np.uint8]  # uint8, N: index of the class
 
     def part(self, rows: Sequence[int]) -> "Arrays":
-        """A part of the split: these rows, in this order."""
+        """Returns the images and labels with the indices `rows`, in the order of `rows`."""
         return Arrays(self.images[rows], self.labels[rows])
 
 

@@ -56,7 +56,7 @@ def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
 
 
 def summary(folder: Path, name: str, obtained: Obtained) -> str:
-    """Returns a line of text about the prepared data set in `folder`."""
+    """Returns a line with the number of images and their source, such as `data/x: 80 train, 20 test images (...)`."""
     sizes = ", ".join(f"{num:,} {split}" for split, num in read_counts(folder).items()) or "no"
     refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     return f"data/{name}: {sizes} images{refused} ({obtained.source})"
