@@ -99,12 +99,6 @@ def test_who_is_accused(values, num_cores, disturbed):
         assert why == "the hypervisor gave 0.5 of 2 cores to other machines"
 
 
-def test_an_older_record_has_its_cores_in_its_environment():
-    record = make_record(BUSY, environment={"machine": {"num_threads": 2}})
-    system = dataclasses.replace(record.system, num_cores=None)
-    assert why_disturbed(dataclasses.replace(record, system=system)) == REASON
-
-
 def test_a_quota_that_stops_threads_is_the_cells_own():
     values = load(300, 400, 1200)  # on a host of 8 cores, whose others are busy
     assert why_disturbed(make_record(values, num_cores=8)) == "others used 3.0 of 8 cores"

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from statistics import fmean
 from typing import Literal
 
@@ -60,10 +59,7 @@ def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | Non
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
         return record.status, record.reason
-    system = record.system
-    if system is not None and system.num_cores is None:  # a record of an earlier release
-        system = replace(system, num_cores=record.environment.get("machine", {}).get("num_threads"))
-    why = disturbance(record.cell, measured, system)
+    why = disturbance(record.cell, measured, record.system)
     return (DISTURBED if why else Status.ok), why
 
 

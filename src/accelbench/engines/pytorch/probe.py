@@ -178,8 +178,8 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 def _launch_s(backend: Backend) -> float:
     """Returns the seconds until the call of one operator returns, without the wait for its result.
 
-    The mean over many calls, each of which adds 1 to the same number. On XLA, a call only records the operator, and all
-    recorded operators are launched together. So the result is much smaller there.
+    This is the mean over many calls. Each call adds 1 to the same number. On XLA, a call only records the operator, and
+    the result includes a share of the launch of all recorded operators.
     """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")
