@@ -25,8 +25,11 @@ def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
 def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     (here / "params.yaml").write_text(text)
     assert workplace() == Workplace.outside(here)
-    with pytest.raises(UserError, match="no params.yaml with suites"):
+    with pytest.raises(UserError) as raised:
         pipelines_place()
+    assert str(raised.value) == (
+        f"{here} and the folders above it have no params.yaml with suites: type `accelbench init`"
+    )
     above, below = here / "ours", here / "ours" / "theirs"
     below.mkdir(parents=True)
     (above / "params.yaml").write_text(OURS)

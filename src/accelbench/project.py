@@ -93,7 +93,7 @@ def pipelines_place() -> Workplace:
     """Returns the project that a pipeline's stage runs in. Raises UserError: the current folder is in no project."""
     place = workplace()
     if place.project is None:
-        raise UserError(f"no {PARAMS} with suites here or above {place.root}: `accelbench init` makes a project")
+        raise UserError(f"{place.root} and the folders above it have no {PARAMS} with suites: type `accelbench init`")
     return place
 
 
@@ -115,7 +115,10 @@ def resolved(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """Returns the beginning of a file, or "" if it is missing or not permitted. Raises UserError: it can't be read."""
+    """Returns the beginning of a file. Returns "" if there is no such file, or if the user must not read it.
+
+    Raises UserError: reading fails for another reason.
+    """
     # After any other error an empty text could be wrong: a project would count as an ordinary folder.
     try:
         if not path.is_file():
@@ -145,7 +148,7 @@ def mend_environment() -> None:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """Raises UserError if a link leads from the folder `path`, which is to be written, out of the project `root`."""
+    """Raises UserError if a link leads from the folder `path` out of `root`, or if `path` is a link to no folder."""
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
         raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")

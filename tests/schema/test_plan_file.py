@@ -38,8 +38,13 @@ def test_a_plan_whose_cells_have_other_settings_than_their_names_is_refused(tmp_
     write_plan_of(tmp_path, RECORDS)
     path = tmp_path / "plan.json"
     path.write_text(path.read_text().replace('"batch_size": 8,', '"batch_size": 9,'))
-    with pytest.raises(UserError, match="not the name of its cell's record"):
+    with pytest.raises(UserError) as raised:
         plan_file.read_plan(tmp_path)
+    cell_id = dataclasses.replace(WANTED[0].cell, batch_size=9).id
+    assert str(raised.value) == (
+        f"{path}: not a readable plan ({WANTED[0].record_name}: a cell with these settings has the id {cell_id}); run "
+        "the sweep again"
+    )
 
 
 def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_path):

@@ -19,8 +19,8 @@ def check():
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     assert check.sentence == (
-        "A difference on this CPU is detected 4 times in 5 if it is at least 6.2 % with 5, 4.1 % with 10, 3.0 % with "
-        "20 processes of each setting."
+        "On this CPU, 4 of 5 comparisons detect a difference of 6.2 % with 5 processes, 4.1 % with 10 processes, 3.0 % "
+        "with 20 processes of each setting."
     )
 
 

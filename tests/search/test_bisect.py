@@ -85,13 +85,19 @@ def fill(here):
         ("gone HEAD", "GOOD=gone: no revision of a git repository here"),
         ("HEAD change0", "GOOD=HEAD: is not an ancestor of BAD=change0"),
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
-        ("change0 HEAD -- model=mlp", "model=mlp: not among the files of the commit"),
+        (
+            "change0 HEAD -- model=mlp",
+            "model=mlp: none of its code is in the commit: use a model.target from this repository",
+        ),
         (
             "change0 HEAD -- model=mlp protocol=offline",
             "protocol=offline: bisect compares speeds: use window, steps or fit",
         ),
         ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: mine.nets has no gone."),
-        ("change2 HEAD -- model.target=torch.nn.ReLU model.batch=null", "model.target=torch.nn.ReLU: not among"),
+        (
+            "change2 HEAD -- model.target=torch.nn.ReLU model.batch=null",
+            "model.target=torch.nn.ReLU: none of its code is in the commit: use a model.target from this repository",
+        ),
     ],
 )
 def test_what_can_not_be_searched_is_said(words, message, repository, capsys):

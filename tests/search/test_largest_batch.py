@@ -48,7 +48,7 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
         "16 samples, 8 s: fits, which takes 4.2 GB",
         "16 fits, which takes 4.2 GB.",
         "About 45 should fit, estimated from the memory of smaller batches.",
-        "42 was not tried: it takes about 21 s, more than --budget (1m if unset) leaves.",
+        "42 was not tried: it takes about 21 s, longer than the rest of --budget (default: 1m).",
     ]
 
 

@@ -61,7 +61,10 @@ def write(report: Path) -> None:
 
 @cache  # the page is equal for all reports, and takes seconds
 def page() -> str:
-    """Returns the page with DVC's placeholders. Raises UserError: vl-convert-python (extra `dvc`) is missing."""
+    """Returns the HTML template of `dvc plots show`. Its placeholders stay, because DVC fills them in.
+
+    Raises UserError: vl-convert-python (extra `dvc`) is missing.
+    """
     try:
         import vl_convert
     except ImportError as error:

@@ -64,7 +64,7 @@ class Published(NamedTuple):
 
 
 def published(sweeps: Iterable[Sweep]) -> list[Published]:
-    """Returns the numbers of all cells whose status is ok. Leaves out the short processes of a search.
+    """Returns the numbers of all ok cells, without the cells of a search for the highest rate (`best --serve`).
 
     For a training to a target, the only number is the time to the target.
     """
@@ -194,9 +194,9 @@ OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """Returns the text in the format `name`, and the number of cells in it.
+    """Returns the results in the format `name`, and the number of cells in this text.
 
-    For the formats in `OF_SWEEPS`, the number is None.
+    The number is None for mlperf, csv and json.
     """
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None

@@ -47,7 +47,7 @@ class Extension(Protocol):
         """Returns the additions to a suite's section. If `warning` is not empty, each picture must show it."""
 
     def unmeasured(self, sweeps: Sequence[Sweep]) -> Sequence[Sweep]:
-        """Returns a sweep without cells for each published study that was not repeated. It gets a section, too."""
+        """Returns a sweep without cells for each published study that was not repeated. Each sweep gets a section."""
 
     def headline(self, sweeps: Sequence[Sweep]) -> str:
         """Returns one or two sentences that compare the measurements with published ones, or an empty text."""

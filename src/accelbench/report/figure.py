@@ -107,7 +107,7 @@ def _add_legend(figure: Figure) -> None:
 
 
 def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
-    """Draws a row for each job with gains. A mark shows how many times as fast as the reference a setting is."""
+    """Draws a row for each job with gains. A mark shows a setting's speed / the speed of its reference."""
     rows = [Row(job.name, _end(job), job.gains, job.answer.best is not None, job.gain, notes_of(job)) for job in jobs]
     figure = Figure((width, ROW * len(rows) + AXIS))
     axes = figure.subplots()
@@ -244,7 +244,7 @@ def _spans(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> 
 
 
 def _draw_stacks(axes: Axes, section: QuestionSection, every: Sequence[Mapping[str, Value]]) -> None:
-    """Draws a bar for each line, with its parts side by side."""
+    """Draws a stacked bar for each line of the section. `every` has the lengths of a bar's parts, by their names."""
     lines = section.lines[:MAX_ROWS]
     parts = every[:MAX_ROWS]
     _draw_names(axes, [Row(line.name, line.text) for line in lines])
@@ -264,7 +264,10 @@ def _known(value: Value) -> float:
 
 
 def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    """Draws latency against the rate of requests. A mark shows the latency of one probe, at the limit's percentile."""
+    """Draws latency against the rate of requests. Each probe (a process at one rate) has a mark.
+
+    The mark shows the percentile of latency that the limit is for, such as p99.
+    """
     row = columns[0]
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")

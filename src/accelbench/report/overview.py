@@ -22,7 +22,10 @@ Tile = tuple[str, str]  # a number, and the text below it
 
 
 def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
-    """Returns the jobs with gains as plain JSON values for the page's script. Its commands are about `folder`."""
+    """Returns the jobs with gains as plain JSON values for the page's script.
+
+    `folder` is the folder of the results, for the command that the page suggests.
+    """
     compared = [job for job in jobs if job.gains]
     rows = []
     for job in compared[:MAX_JOBS]:
@@ -111,9 +114,9 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """Yields a tile for each value of a setting that has at least one gain or loss that is sure or likely.
+    """Yields a tile for each value of a setting, on each device. Before each tile, yields its number of gains.
 
-    Each tile is yielded with the number of such gains.
+    Only gains and losses that are sure or likely count. A value without any has no tile.
     """
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():

@@ -54,9 +54,10 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From and to are the ends of the 95 % interval of the highest rate within the limit, computed from all probes. If "
-    "fewer than three probes are near that rate, the interval is only likely. All other numbers are from the probe "
-    "nearest to the interval's lower end. The latency of a request begins when the request was due."
+    "From, to: the 95 % interval of the highest rate within the limit. It is computed from all probes (a probe is a "
+    "process at one rate). If the probes give no interval, from is a rate that surely keeps the limit, and to a rate "
+    "that surely does not. The other numbers are from the probe whose rate is nearest to the number in from. The "
+    "latency of a request begins when the request was due."
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -70,9 +71,11 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all include the prefill, and are computed from all processes. The other numbers are from the process "
-    "nearest to this speed. Decode tokens/s: without first tokens. The 95 % interval is computed from the generations. "
-    "A decode step makes one token of every sequence. Sampling is greedy, and no sequence ends early."
+    "Tokens/s in all: the cell's speed, computed from all its processes; the time includes the prefill. The other "
+    "numbers are from the process whose speed is nearest to the cell's speed. Decode tokens/s: the tokens after the "
+    "first of each sequence, in the median generation. From, to: the 95 % interval of this number. A token: the time "
+    "of a decode step, which makes one token of every sequence. Its percentiles are computed over all decode steps. "
+    "Sampling is greedy, and no sequence ends early."
 )
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
@@ -85,8 +88,9 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
 ]
 TARGET_NOTE = (
     "Seconds: the median time until the evaluation that reached the target has ended, with its exact 95 % interval. "
-    "Not before: the end of the previous evaluation. A seed that missed the target is ranked as slower than all seeds "
-    "that reached it. Training: the time without evaluations."
+    "Not before: the time until the evaluation before that one had ended. The target was reached between these times. "
+    "A seed that missed the target is ranked as slower than all seeds that reached it. Training: the time of the "
+    "training steps, without evaluations."
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
@@ -128,9 +132,7 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             sentence=f"{settings[0].sentence}.",
             kind="requests",
             lines=lines,
-            table=tabulate_known(
-                "Each setting, near the lower of its rates", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]
-            ),
+            table=tabulate_known("Each setting, near its highest rate", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]),
         )
 
 

@@ -72,12 +72,13 @@ def read_all(
 ) -> list[Sweep]:
     """Reads the sweeps in `results` and in the folders below it. They are sorted by study and name.
 
-    If `wanted` is given, only the suites `wanted` are read below `results`. A note names the suites that were not read.
+    `wanted` names the suites to read; None means all. A note names the suites that were not read. The folder
+    `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells. A process
+    is judged by the highest ceilings (peak rates) of its device in all records that are read.
 
-    The folder `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells.
-    A process is judged by the highest ceilings (peak rates) of its device in all records. If `results` is the folder of
-    a suite in results/, its numbers are computed from the processes of all suites there. But if `alone` is true, they
-    are computed only from the suite's own processes and from confirming processes.
+    If `results` is the folder of a suite in results/, the other suites in results/ are read, too, because the same cell
+    may have processes in several suites. Only the sweeps of this suite are returned. If `alone` is true, the other
+    suites are not read.
 
     If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 

@@ -1,13 +1,13 @@
 """The table of which settings go together. Settings, plans, `accelbench doctor` and docs/settings.md read it.
 
-NEEDS: which cells read a setting. If the user typed a setting that no cell of the command reads, `settings/compose.py`
-refuses it with exit status 2. If a cell does not read a setting, the cell has the setting's default, so that the cell's
-id does not depend on the setting.
-MISTAKES: combinations that `settings/to_cell.py` refuses with exit status 2.
-SKIPPED: reasons why `grid/support.py` skips a cell on this machine. All other cells of the sweep run.
+- NEEDS: which cells read a setting. A cell that does not read a setting has the setting's default, so that the cell's
+  id does not depend on it. If no cell of a command reads a setting that the user typed, `settings/compose.py` refuses
+  the command with exit status 2.
+- MISTAKES: combinations that `settings/to_cell.py` refuses with exit status 2.
+- SKIPPED: reasons why `grid/support.py` skips a cell on this machine. All other cells of the sweep run.
 
-If several rules hold, the message is from the first one. Facts in conditions, such as `fused`, are attributes of the
-subclasses of `Asked` in those modules.
+If several rules hold, the message is from the first one. A condition may name facts, such as `fused`. These are
+attributes of `settings.to_cell.RunFacts` or of `grid.support.CellFacts`.
 """
 
 from accelbench.rules.conditions import Needs, Rule
@@ -79,7 +79,7 @@ MISTAKES = (
     Rule("data=arrays !data.path", "data.path: it is missing. data=arrays needs the path of an .npz file"),
     Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no learning rate", "optimizer.scale=none"),
     Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own learning rate", "optimizer.scale=none"),
-    Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX drives the TPU of its own machine", "engine.tpu=local, or engine.backend=tensorflow"),
+    Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX can use only a TPU of this machine", "engine.tpu=local, or engine.backend=tensorflow"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
     Rule(f"{SERVING} server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
@@ -110,7 +110,7 @@ SKIPPED = (
     Rule("missing missing!=torch_xla", "engine={engine}: {missing} is not installed: {install}"),
     Rule("precision=int8 engine!=onnxruntime,openvino", "engine={engine} does not quantise networks", "engine=onnxruntime or engine=openvino"),
     # Keras
-    Rule("engine=keras device=xla_cpu", "device=xla_cpu: is for torch_xla", "device=cpu engine.jit_compile=true, with which XLA compiles for the CPU"),
+    Rule("engine=keras device=xla_cpu", "device=xla_cpu: is for torch_xla", "device=cpu engine.jit_compile=true; XLA then compiles for the CPU"),
     Rule("engine=keras device=xpu,mps", "engine=keras does not run on {device} here", "engine=pytorch, or device=cpu"),
     Rule("engine.backend=jax engine.jit_compile=false", "engine.jit_compile=false: Keras on JAX would run one operator after another", "engine.jit_compile=true"),
     Rule("engine.backend=jax devices>1", "devices={devices}: only TensorFlow drives several devices here", "engine.backend=tensorflow"),

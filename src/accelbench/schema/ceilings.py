@@ -61,7 +61,10 @@ class Ceilings:
         return max(rates, default=None)
 
     def disturbance(self, precision: str) -> str | None:
-        """Returns the other programs' load during all probes of `precision`. None if a probe ran without such load."""
+        """Returns the load of other programs, if it disturbed all probes of `precision`. The ceiling is then too low.
+
+        Returns None if at least one probe was not disturbed.
+        """
         return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
@@ -76,7 +79,7 @@ class Ceilings:
     def joined(self, other: "Ceilings") -> "Ceilings":
         """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
 
-        `other` is the later probe. The result has its `measured_at`, and the sum of both durations.
+        `other` must be the later probe. The result has the `measured_at` of `other`, and the sum of both durations.
         """
         flops_per_s = {**self.flops_per_s}
         how = {**self.how}

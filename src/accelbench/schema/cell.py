@@ -49,7 +49,10 @@ def argument_text(name: str, value: object) -> str:
 
 
 def value_text(value: object) -> str:
-    """Formats the value of a setting for people. A string has quotes only if without them it would be valid JSON."""
+    """Formats the value of a setting for people.
+
+    A string has no quotes. But if the string is valid JSON, such as `1` or `true`, it has quotes.
+    """
     if not isinstance(value, str):
         return canonical_json(value)
     try:
@@ -137,19 +140,19 @@ class Window:
     """The bounds of a measurement with protocol=window: see docs/measuring.md.
 
     The warm-up ends when step times have settled. At the latest, it ends after ten times `warmup_s` and twice
-    `warmup_steps`. Measuring of blocks ends when half of the 95 % interval of the median block, divided by the median,
-    is at most `width`. At the latest, it ends after three times `measure_s`.
+    `warmup_steps`. Measuring of blocks ends when `(high - low) / 2 / median` is at most `width`. `low` and `high` are
+    the ends of the 95 % interval of the median block. At the latest, measuring ends after three times `measure_s`.
     """
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
     warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
-    measure_s: Positive = setting(1.0, "minimum seconds of all blocks; up to three times as long if the speed varies")
+    measure_s: Positive = setting(1.0, "minimum seconds of all blocks together; the maximum is three times as long")
     width: Positive = setting(
         0.02, "measuring ends when half of the 95 % interval, divided by the median, is at most this number"
     )
     block_s: Positive = setting(0.1, "minimum seconds of a block of steps")
-    latency_s: NotNegative = setting(0.7, "maximum seconds of all single steps, from which the latency is computed")
-    latency_steps: Steps = setting(700, "maximum number of single steps, from which the latency is computed")
+    latency_s: NotNegative = setting(0.7, "maximum seconds of all single steps together; they give the latency")
+    latency_steps: Steps = setting(700, "maximum number of single steps; they give the latency")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,7 @@ class Server:
     max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits for its batch to fill up")
     workers: AtLeastOne = _of_requests(1, "number of instances of the network; they share the CPU threads")
     generator: vocab.Generator = setting(
-        vocab.Generator.own, "protocol=server: program that makes the requests; loadgen is refused"
+        vocab.Generator.own, "protocol=server: program that makes the requests; only own is available"
     )
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
@@ -338,7 +341,9 @@ class Cell(RunSettings):
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
-        False, "pytorch or lightning on a TPU: whether each chip has a process", empty="with other devices and engines"
+        False,
+        "pytorch or lightning on a TPU: whether each chip has its own process instead of one for all",
+        empty="with other devices and engines",
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None if the engine is not Keras
@@ -394,7 +399,7 @@ class Cell(RunSettings):
         return self.label_in(folder_name(self.python) if self.python else "")
 
     def label_in(self, environment: str) -> str:
-        """Returns the `label`. `environment` is the name of the Python environment that the cell runs in."""
+        """Returns the `label`, with the name `environment` for the Python environment that the cell runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:

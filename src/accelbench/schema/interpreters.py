@@ -28,15 +28,15 @@ def folder_name(python: str) -> str:
 
 
 def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[str]:
-    """Returns a name for each environment. If all environments are the same, the names are empty.
+    """Returns a name for each of `environments`. If all are the same, the names are empty.
+
+    Each of `environments` is a pair: the setting `python` of a cell, and the entry `environment` of the cell's record.
 
     If the environments differ in only one package, a name is this package and its version, such as `torch 2.9.1` or
     `Python 3.12.1`. If they differ in several packages, a name is the environment's folder.
 
-    If the versions of torch differ, the packages that torch requires are ignored. A package that is missing in some
-    environments is ignored, too, unless it is in `UNASKED`.
-
-    `environments` has a pair for each environment: its `Cell.python`, and the environment in its records.
+    If the versions of torch differ, the packages that torch requires are ignored. A package that some environments
+    lack is ignored, too, unless networks use it as soon as it is installed (`UNASKED`).
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)

@@ -64,7 +64,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
-    Raises UserError: the file is missing or unreadable. Raises RefusedError: the system refuses to read it now.
+    Raises UserError: the file is missing, or is no plan. Raises RefusedError: the system can't read the file now.
     """
     path = folder / PLAN
     if is_missing(path):
@@ -82,7 +82,7 @@ def read_plan(folder: Path) -> PlanFile:
             refuse_unknown(entry["cell"], plain(wanted.cell), f"{name}.cell")
             vars(wanted.cell)["id"] = cell_id
             if name != cell_id or not wanted.record_name.startswith(f"{cell_id}-"):
-                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+                raise ValueError(f"{wanted.record_name}: a cell with these settings has the id {cell_id}")
         return plan
 
 
@@ -129,8 +129,9 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     Links are followed. Hidden folders are left out. The search ends at a depth of `MAX_DEPTH`, because links can form
     circles.
 
-    The value of a folder is None. But if the system refuses to list a folder, it is returned, too, because its contents
-    are unknown. Its value is the error, unless it is known to have a plan.
+    The returned mapping has the value None for a folder that was listed. If the system refuses to list a folder, the
+    mapping has this folder, too, because its contents are unknown. The value is then the error. But it is None if the
+    folder is known to have a plan.
     """
     folders: dict[Path, RefusedError | None] = {}
 

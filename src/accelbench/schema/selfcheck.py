@@ -56,8 +56,8 @@ class SelfCheck:
     @property
     def sentence(self) -> str:
         """How far apart two settings must be."""
-        parts = ", ".join(f"{percent(slowdown)} with {num}" for num, slowdown in self.detectable().items())
-        return f"A difference on this CPU is detected 4 times in 5 if it is at least {parts} processes of each setting."
+        parts = ", ".join(f"{percent(slowdown)} with {num} processes" for num, slowdown in self.detectable().items())
+        return f"On this CPU, 4 of 5 comparisons detect a difference of {parts} of each setting."
 
 
 def percent(share: float) -> str:

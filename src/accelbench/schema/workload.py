@@ -26,7 +26,7 @@ class ModelSpec:
     library: Library = setting(Library.accelbench, "library of the network; the setting model decides it", column=True)
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
     network: str | None = setting(None, "accelbench's name of the network, if model.name differs from it")
-    factory: bool = setting(False, "whether model.target may be a function that is not annotated to return a network")
+    factory: bool = setting(False, "whether model.target may be a function without a return annotation")
     weights: str = setting(
         Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
     )

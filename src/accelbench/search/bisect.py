@@ -125,7 +125,9 @@ class Side:
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
                 named = [f"{flag}={path}" for flag, path in cell.own_code.items()] or [f"model={cell.model.name}"]
-                raise UserError(f"{named[0]}: not among the files of the commit: name code of this repository")
+                raise UserError(
+                    f"{named[0]}: none of its code is in the commit: use a model.target from this repository"
+                )
             ready = self.context.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
@@ -134,7 +136,10 @@ class Side:
 
 @contextmanager
 def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
-    """Makes a worktree of a commit, with own host processes. If SIGKILL leaves it, `git worktree prune` removes it."""
+    """Checks out a commit into a worktree, with host processes that measure there. Removes the worktree at the end.
+
+    If SIGKILL ends accelbench, `git worktree prune` removes git's entry of the worktree.
+    """
     top = resolved(Path(git("rev-parse", "--show-toplevel")))
     with scratch_folder() as scratch, Hosts() as hosts:
         folder = scratch / commit.short

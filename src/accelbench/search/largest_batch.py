@@ -136,7 +136,7 @@ def find(
         takes_s = wall_s * max(1.0, batch / (tries.largest or batch))
         if time.monotonic() + takes_s > ends_s:
             tries.say_so_far(console)
-            why = f"it takes about {takes_s:.0f} s, more than --budget (1m if unset) leaves"
+            why = f"it takes about {takes_s:.0f} s, longer than the rest of --budget (default: 1m)"
             say(console, f"{batch:,} was not tried: {why}.")
             break
         done = run.run([replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None)

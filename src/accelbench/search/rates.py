@@ -80,9 +80,9 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """Returns a rate just below or just above the highest rate, on the side that has had fewer requests.
+        """Returns a rate just below or just above the estimate of the highest rate, where fewer requests were sent.
 
-        If no probe was near the highest rate, returns the estimate of this rate.
+        Returns the estimate itself if no probe was near it.
         """
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)

@@ -136,7 +136,7 @@ class _Search(BaseSearch):
         return serving.served_per_s if serving else None
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
-        """Plans a process of the setting `item`. `changes` are values of its cell that differ from that of `item`."""
+        """Plans a process of the setting `item`, whose cell gets the values in `changes`."""
         cell = replace(item.cell, **changes)
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")

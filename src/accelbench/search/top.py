@@ -43,7 +43,7 @@ class Question:
 
     @property
     def tracking(self) -> str:
-        """The setting `tracking` for the question's records: `none` if its cells' records were not tracked."""
+        """The setting `tracking` for the records of the answer: that of the sweep that measured the cells."""
         return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
 
     @property

@@ -22,9 +22,10 @@ MAX_TOGETHER = 4096  # most requests that one write issues, so that the first of
 def main() -> None:
     """Issues requests at the times in a file in shared memory. The file's descriptor is the first argument.
 
-    The file has four rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The first row has the time when each
-    request is due. The first row is complete when a line arrives on standard input. Then the process begins to issue
-    requests. It writes into the second row the time at which it issued each request.
+    The file has four rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The process reads the first row, which has
+    the time when each request is due. This row is complete when a line arrives on standard input. Then the process
+    begins to issue requests. It writes the time at which it issued each request into the second row. The server uses
+    the other rows.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

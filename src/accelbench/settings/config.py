@@ -50,7 +50,9 @@ class EngineConfig(KerasSettings):
     jit_compile: bool | None = setting(  # type: ignore[assignment]
         None, "keras: whether XLA compiles the steps. Default: true with engine.backend=jax, else false"
     )
-    xla_processes: bool = setting(False, "pytorch or lightning on a TPU: whether each chip has a process")
+    xla_processes: bool = setting(
+        False, "pytorch or lightning on a TPU: whether each chip has its own process instead of one for all"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class SlurmConfig:
     qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
     time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
     nodes: AtLeastOne | None = setting(
-        None, "number of jobs that share a device's cells; each job has its own node. Default: 1"
+        None, "number of jobs, each on its own node, for cells that need the same devices. Default: 1"
     )
     setup: list[str] = setting(
         factory=list, help='lines that the job\'s script runs before accelbench, such as ["module load cuda"]'
@@ -119,7 +121,7 @@ class RayConfig:
         None, "Ray cluster: auto is this machine's, host:port is one elsewhere, local starts one here. Default: auto"
     )
     nodes: AtLeastOne | None = setting(
-        None, "number of tasks that share a device's cells; each task has its own node. Default: 1"
+        None, "number of tasks, each on its own node, for cells that need the same devices. Default: 1"
     )
     num_retries: Count | None = setting(None, "how often a task is restarted after it lost its node. Default: 3")
 
@@ -223,7 +225,7 @@ def mended(text: str) -> list[str]:
 
 
 def written_as(name: str, values: str) -> str:
-    """The words that set `values`, which may have any separators."""
+    """Writes a setting as a command line needs it: `batch_size`, `8; 16` -> `-m batch_size=8,16`."""
     parts = re.findall(r"\w+\(.*?\)|[^\s,;|+()[\]']+", re.sub(r",\s+", ",", values) or "VALUE")
     if name in LISTS:
         return f"'{name}=[{','.join(parts)}]'"

@@ -56,7 +56,7 @@ def checked(run: RunConfig) -> RunConfig:
 
 
 def _weights(model: ModelConfig) -> str:
-    """Returns `model.weights`, as an absolute path if it is a file. Raises UserError."""
+    """Returns `model.weights`, as an absolute path if it is a file. Raises UserError: the value can't be used."""
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
         raise UserError(

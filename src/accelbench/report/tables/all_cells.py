@@ -1,9 +1,11 @@
 """Collects every cell with its main numbers. The page's script draws, filters and lists them.
 
-templates/columns.json describes the columns of the page's table. The `name` of a column is a column of `cells.csv`, or
-a key that `extension` adds. Its `kind` is word, number, count, percent (of a share), percent2 (two digits), time (may
-be estimated), or bar (a share that the table draws). At first, the table shows only the columns in `main`. The charts
-show the columns that have a key `better`. Cells with equal values in all columns of `series` form a line of a chart.
+templates/columns.json describes the columns of the page's table. At first, the table shows only the columns in `main`.
+Cells with equal values in all columns of `series` form a line of a chart. A column has these keys:
+- `name`: a column of `cells.csv`, or a key that `extension` adds.
+- `kind`: word, number, count, time (may be estimated), or one of three formats of a share: percent, percent2 (with two
+  digits) and bar (drawn).
+- `better`: only columns with this key are in charts.
 """
 
 import json

@@ -15,11 +15,11 @@ from accelbench.report.tables.table import Column, Entry, Table, columns_of, cou
 from accelbench.schema.vocab import Mode
 
 NOTE = (
-    "The best cells by each known criterion. A cell's speed is computed from all its processes. All other numbers are "
-    "from the process nearest to this speed. ± is half of the speed's 95 % interval. Doubts: how many doubts the cell "
-    "has. The table of every cell has their text."
+    "A cell's speed and cost are computed from all its processes. The other numbers are from the process whose speed "
+    "is nearest to the cell's speed. ±: half of the speed's 95 % interval. Doubts: the number of reasons to doubt the "
+    "cell's numbers. The table of every cell lists the reasons."
 )
-COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: the number for both cells."
+COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: the number about both settings."
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 

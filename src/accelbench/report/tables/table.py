@@ -72,7 +72,7 @@ class Column(Generic[Subject]):
 
 
 def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]]) -> list[Column[Subject]]:
-    """Returns the same columns for other subjects: each column gets the part of the subject that `part` returns."""
+    """Makes columns for subjects that have a part, such as a cell. `columns` are the columns of this part."""
 
     def of(column: Column[Part]) -> Column[Subject]:
         return Column(column.heading, lambda subject: column.entry(part(subject)))
@@ -130,8 +130,8 @@ WORD_WIDTH = 12  # words up to this length are not broken on a narrow terminal
 def rendered(table: Table, width: int) -> RichTable:
     """Renders `table` for rich, at most `width` characters wide if possible.
 
-    If the table is too wide, columns are narrowed: first the column whose width exceeds its longest word the most. A
-    word longer than `WORD_WIDTH` counts as `WORD_WIDTH` characters.
+    If the table is too wide, columns are narrowed, one character at a time. The next column to be narrowed is the one
+    with the largest `width - length of its longest word`. A longer word than `WORD_WIDTH` counts as `WORD_WIDTH`.
     """
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
