@@ -53,5 +53,6 @@ def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_nois
     assert all(low < high for low, high in zip(small, large, strict=True))
     quiet = machine_error(*sides(0.001)).detectable
     assert {row.slowdown for row in quiet} == {0.02}  # a smaller difference counts as none
-    with pytest.raises(UserError, match="--budget: set a longer time: 4 rounds ran, but 5 are needed"):
+    too_few = "--budget: 4 processes of a copy were measured, but 5 are needed: set a longer time"
+    with pytest.raises(UserError, match=f"^{too_few}$"):
         machine_error(*sides(0.02, num=4))

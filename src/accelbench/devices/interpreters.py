@@ -1,7 +1,7 @@
 """Finds and examines the Python interpreter that the setting `python` names.
 
-A cell with this setting runs in that interpreter, not in the one that runs accelbench. So that interpreter also imports
-accelbench and the user's modules.
+A cell with this setting runs in the named interpreter, not in the one that runs accelbench. The named interpreter then
+also imports accelbench and the user's modules.
 """
 
 import json
@@ -86,7 +86,10 @@ def own_folders() -> list[str]:
 
 
 def own_variables() -> dict[str, str]:
-    """Returns variables for a new process of our interpreter. The process imports from the same folders as this one."""
+    """Returns environment variables for another process of this process's interpreter.
+
+    The other process then imports from the same folders as this process.
+    """
     home = os.path.dirname(os.__file__)
     library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])

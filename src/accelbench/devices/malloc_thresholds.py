@@ -2,7 +2,8 @@
 
 One threshold decides which blocks malloc maps separately. The other decides when the heap returns memory to the system.
 A forked process inherits the thresholds of its parent. If the parent has imported many libraries, the forked process
-has half as many page faults as a script that imports only torch. So this module restores earlier thresholds.
+has half as many page faults as a script that imports only torch, and would be faster than this script. Therefore this
+module restores earlier thresholds.
 
 glibc has no function that reads the thresholds. `mallopt` sets them, but then malloc no longer changes them. So only a
 short-lived child process calls `mallopt`. It compares the data of the C library before and after the call, and so finds

@@ -1,4 +1,4 @@
-"""Finds the folders and versions of installed packages without importing them. Names those that affect results."""
+"""Finds the folders and versions of installed packages without importing them. Lists packages that affect results."""
 
 import contextlib
 import importlib.metadata

@@ -37,7 +37,7 @@ CELLS = {
     "heavy": f"model=scaling_cnn_small batch_size=4 window.measure_s=0.5 {SHORT}",
 }
 NUM_ROUNDS = 10  # rounds of two processes for each cell
-NUM_PROCESSES = (5, 10)  # processes on each side, for which the detectable change is computed
+NUM_PROCESSES = (5, NUM_ROUNDS)  # processes on each side, for which the detectable change is computed
 # A difference of this many half widths is outside the interval in 80 % of cases: 1 + 0.84 / 1.96, from the normal
 # distribution's quantiles at 80 % and 97.5 %.
 POWER_WIDTHS = 1.43
@@ -84,14 +84,14 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
             width = math.log(ratio.high / ratio.low) / 2
             slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller slow-down counts as none
             detectable.append(Detectable(num_processes=num, slowdown=slowdown))
-    whole = compare_processes(first, second)
-    num = min(whole.num_first, whole.num_second)
-    if whole.low is None or whole.high is None or not detectable:
-        failed = [f"; {one.outcome}: {one.disturbed or ''}" for one in [*first, *second] if not one.rates]
-        raise UserError(
-            f"--budget: set a longer time: {num} rounds ran, but {MIN_PROCESSES} are needed{''.join(failed[:1])}"
-        )
-    return MachineError(num_rounds=num, low=whole.low - 1, high=whole.high - 1, detectable=detectable)
+    num = min(ratio.num_first, ratio.num_second)
+    if ratio.low is None or ratio.high is None:
+        problem = f"{num} processes of a copy were measured, but {MIN_PROCESSES} are needed"
+        for process in [*first, *second]:
+            if not process.rates:
+                raise UserError(f"{problem}; another is {process.outcome}: {process.disturbed or 'see its record'}")
+        raise UserError(f"--budget: {problem}: set a longer time")
+    return MachineError(num_rounds=num, low=ratio.low - 1, high=ratio.high - 1, detectable=detectable)
 
 
 def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
@@ -102,5 +102,4 @@ def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
         needed = ", ".join(f"{percent(row.slowdown)} with {row.num_processes}" for row in cell.detectable)
         apart = f"{100 * cell.low:+.1f} to {100 * cell.high:+.1f} %"
         console.print(f"{name} cell, {cell.num_rounds} rounds: two copies differ by {apart}; detectable: {needed}")
-    kept = f"The report reads this result from {shown(place.cache / SELFCHECK)}."
-    say(console, f"{kept} Records: {shown(folder)}")
+    say(console, f"This result is in {shown(place.cache / SELFCHECK)}, for reports. Records: {shown(folder)}")

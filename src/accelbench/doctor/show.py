@@ -35,7 +35,7 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
 LEFT_OUT = ("physical_cores",)  # details of a device that are not in the summary
-FOOT = "* only with some networks or engines; for details: accelbench doctor --all"
+FOOT = "* only in one mode (train, infer) or on some engines: accelbench doctor --all"
 TOO_LOW = "too low, because other load ran at the same time"
 NOT_PROBED = "not probed yet: the first cell that runs on a device probes the device"
 Rows = list[tuple[str, str]]

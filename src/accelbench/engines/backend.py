@@ -24,12 +24,12 @@ class BaseBackend:
     def fallbacks(self) -> list[str] | None:
         """Returns the names of the operators that ran on the CPU instead of the device.
 
-        Returns None if the framework never falls back to the CPU without an error.
+        Returns None if such operators are not counted.
         """
         return None
 
     def peak_memory_bytes(self) -> int | None:
-        """Returns the peak memory of the device's allocator in this process, or None if the device reports no peak."""
+        """Returns the peak memory of the device's allocator in this process. Returns None if it is unknown."""
         return None
 
     def device_name(self) -> str | None:
@@ -37,7 +37,10 @@ class BaseBackend:
         return None
 
     def read_back(self) -> str | None:
-        """Returns a phrase that names the settings that `changed` reads, or None if this backend reads none."""
+        """Returns the names of the settings that `changed` reads, as a part of a sentence.
+
+        Returns None if `changed` reads no settings.
+        """
         return None
 
     def changed(self) -> list[str]:

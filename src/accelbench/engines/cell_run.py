@@ -134,7 +134,7 @@ class CellRun:
         """Builds the network again, on the CPU and in `precision`. Returns a function that runs it.
 
         If `other`, the new network gets other weights than the measured network. Otherwise it gets the same weights.
-        `state` is the attribute `state` of an `ObservedOutput`.
+        `state` is the state of the measured network that `observe_output` has stored, such as its weights.
         """
         raise NotImplementedError
 
@@ -185,8 +185,8 @@ class CellRun:
         """Runs the cell and returns its measurement.
 
         If several processes (ranks) run the cell, only the first rank returns the measurement. The others return None.
-        `work` is the work of one step; None if no earlier cell has counted it. If the cell serves requests, the raw
-        times of the requests are written to the file `requests`.
+        `work` has the floating-point operations and bytes of one step. It is None if no earlier cell has counted them.
+        If the cell serves requests, the raw times of the requests are written to the file `requests`.
         """
         self.known_work, self.requests_path = work, requests
         self.run_steps()
@@ -226,7 +226,7 @@ class CellRun:
         """Measures blocks of steps, then single steps.
 
         The parts of a single step are timed separately, such as fetching a batch and copying the batch to the device.
-        If a step of this cell lacks a part, the times of this part are dropped.
+        The clock times every part. If a part does nothing in this cell, its times are removed afterwards.
         """
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
@@ -316,9 +316,9 @@ class CellRun:
         return findings
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
-        """Returns the work of one step. Calls `count` if no earlier cell has counted the work.
+        """Returns the operations and bytes of one step. Calls `count` if no earlier cell has counted them.
 
-        Returns None if the cell runs only one step.
+        Returns None if the cell runs only one step. Such a cell only tests whether it fits into memory and time.
         """
         return None if self.is_one_step else self.known_work or count()
 
@@ -338,7 +338,7 @@ class CellRun:
 
     def _collect(self, observed: Observed) -> Measurement:
         resources = self.resources
-        assert resources is not None, "the resources are recorded before anything is observed"
+        assert resources is not None  # `measure` has recorded them
         num_compiles, compile_s = resources.compiles
         counts = self.num_samples()
         findings = self._compared()
@@ -381,14 +381,11 @@ class CellRun:
         )
 
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """Yields the checks of promises about the cell, such as that the settings were really used.
-
-        Leaves out the promise `times`, and promises that do not apply to the cell.
-        """
+        """Yields what was observed of each promise (see docs/measuring.md) that applies to the cell."""
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:
-            yield Check(promise=Promise.settings, observed="only the number of threads was read back")
+            yield Check(promise=Promise.settings, observed="the number of threads was read back, but no other setting")
         else:
             yield Check(promise=Promise.settings)
         yield self.observations.products.check()

@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 def ends_of(target: Target, epochs: int, per_epoch: int, in_call: int = 1) -> Iterator[int]:
-    """Yields for each evaluation the number of calls of the engine's step from the start of training until then.
+    """Yields when to evaluate: after how many calls of the engine's step since the start of training.
 
     An epoch has `per_epoch` calls. A call runs `in_call` training steps.
     """
@@ -111,7 +111,7 @@ class GoalRun:
                 return
 
     def next_end(self) -> int:
-        """Returns how many calls since the start of training precede the next evaluation."""
+        """Returns after how many calls of the engine's step since the start of training the next evaluation is due."""
         return next(self._ends)
 
     def ends_now(self) -> bool:
@@ -190,8 +190,9 @@ class GoalRun:
     def add(self, value: float | None, num_steps: int, num_samples: int, epochs: float) -> None:
         """Records the evaluation that ends now. So far, training took `num_steps`, `num_samples` and `epochs`.
 
-        Also decides whether the training is over. It is over if the loss is not finite, if all epochs were trained, if
-        time ran out, or if an earlier evaluation has reached the target.
+        Also decides whether the training is over. It is over if the value is None or not finite, if all epochs were
+        trained, or if time ran out. When an evaluation reaches the target, training goes on until the next evaluation,
+        which shows whether the value stays.
         """
         # A metric may be in single precision, where 0.9 is 0.899999976. Rounded to seven digits, it is 0.9 again.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
@@ -214,7 +215,7 @@ class GoalRun:
             self.hit = len(self.evaluations) - 1
 
     def outcome(self) -> TargetTraining:
-        """Returns the training in the form that a record stores. Call this method after `end`."""
+        """Returns the log of times, the evaluations and the result, for the record. Call this method after `end`."""
         # The sweep sets `planned_in`.
         names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]
         return TargetTraining(**{name: getattr(self, name) for name in names})

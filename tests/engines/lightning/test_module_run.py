@@ -146,7 +146,14 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: not the cell's batch_size: set"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
-        ("Lit", "NoSize", {"batch_size": 4}, f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4"),
+        ("Lit", "NoLoader", {}, f"{DATA}.NoLoader: has no train_dataloader: define one"),
+        (
+            "Lit",
+            "NoSize",
+            {"batch_size": 4},
+            f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4: pass the class's batch_size (argument or "
+            "attribute) to the loader; if a row is not a sample, set model.samples=pkg.count",
+        ),
         ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended too early: it got no batch"),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
@@ -160,9 +167,8 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, message):
 
 def test_a_module_whose_layers_need_the_trainer_is_measured_and_not_compared(tmp_path):
     measurement = measured(tmp_path, "LateHead", mode=Mode.infer)
-    assert any(
-        "module makes layers in setup or configure_model" in note for note in measurement.notes + measurement.warnings
-    )
+    why = "a new module and the measured one have different weights: make all layers in __init__"
+    assert any(f"UserError: {why}" in note for note in measurement.notes)
 
 
 def test_samples_are_what_a_function_counts(tmp_path):

@@ -101,7 +101,7 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
     ("name", "generate", "message"),
     [
         slow("mamba", SHORT, "model.name=mamba: mode=generate needs a network with a key-value cache: use"),
-        ("vit", SHORT, "model.task=causal_lm: vit can't do this task on token ids"),
+        ("vit", SHORT, "model.name=vit: its configuration has no vocab_size for token ids: use another model.name"),
         (
             "gpt2",
             Generate(prompt_tokens=1000, new_tokens=25),

@@ -36,7 +36,7 @@ class Call:
 def call_of(*args: Any, **kwargs: Any) -> Call:
     """Returns its arguments as a `Call`.
 
-    Pass this function to a task in place of a network to get the arguments with which the task calls the network.
+    `task.infer(network, batch)` calls the network. `task.infer(call_of, batch)` returns the arguments of this call.
     """
     return Call(args, kwargs)
 

@@ -169,7 +169,7 @@ class _Run(NetworkOutputs):
         return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
-        """Makes the network's dtype torch's default for new tensors, as in a step of the PyTorch engine."""
+        """Sets torch's default dtype to the dtype of the network, as in a step of the PyTorch engine."""
         if torch.get_default_dtype() == torch.float32:  # if user code has changed it, `Backend.hold` adds a note
             torch.set_default_dtype(self.dtype)
 

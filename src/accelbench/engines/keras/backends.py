@@ -53,7 +53,7 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields the batches of one execution after another. `labelled` batches are for training and testing."""
+        """Yields items: the batches of one execution each. `labelled`: whether batches have labels, as in training."""
 
     @abstractmethod
     def execution_of(self, images: NDArray[Any]) -> Any:
@@ -146,7 +146,7 @@ class Backend(BaseBackend, ABC):
 
 def backend_for(cell: Cell) -> Backend:
     """Creates the cell's backend. `KERAS_BACKEND` must have named this backend when the process started."""
-    assert cell.keras is not None, "the configuration gives every Keras cell its settings"
-    assert keras.backend.backend() == cell.keras.backend, "the registry starts a separate host process for each backend"
+    assert cell.keras is not None
+    assert keras.backend.backend() == cell.keras.backend, f"this process runs {keras.backend.backend()}"
     module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")
     return module.BACKEND(cell)

@@ -55,7 +55,7 @@ class Observer:
     def products(self, *, train: bool) -> Products:
         """Counts the operations of the forward pass for one sample. Adds them up for each recorded format.
 
-        If `train`, marks the operations of the gradients as uncounted.
+        If `train`, lists the gradients as uncounted, because their formats are not recorded.
         """
         products = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
         for layer in self.layers:
@@ -81,10 +81,9 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Returns three numbers of multiply-adds per sample.
+    """Returns the multiply-adds per sample: with the layer's input, with its states, and with its first state.
 
-    The first number counts products with the layer's input. The second counts products with all states of a recurrent
-    layer. The third counts only products with the first state.
+    Only recurrent layers have states. The third number is a part of the second.
     """
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0

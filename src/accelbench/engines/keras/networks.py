@@ -4,8 +4,8 @@ The PyTorch engine builds the same layers.
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
 returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
-returns images. Softmax and sigmoid are parts of the loss. Study 004's own network ended with sigmoids. It learned
-the same, because Keras on TensorFlow computes the loss from the inputs of these sigmoids.
+returns images. Softmax and sigmoid are parts of the loss. The network that study 004 measured ended with sigmoids. Its
+training was the same, because Keras on TensorFlow computes the loss from the inputs of these sigmoids.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +99,7 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
-    """Study 002: three convolutions with batch normalisation, and three dense layers. Two classes have one logit."""
+    """Study 002: three convolutions with batch normalisation, and three dense layers. Two classes need one logit."""
     stack = [*_convolutions((32, 64, 128), "valid", normalised=True), layers.Flatten()]
     return [*stack, *_dense((128, 64), dropout), layers.Dense(1 if num_classes == 2 else num_classes)]
 

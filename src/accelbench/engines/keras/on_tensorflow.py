@@ -63,7 +63,7 @@ class TensorFlow(Backend):
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields the batches of one execution after another.
+        """Yields the batches of each execution.
 
         If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator for each execution instead.
         """

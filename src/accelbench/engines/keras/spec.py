@@ -13,7 +13,7 @@ ENGINE = "accelbench.engines.keras.engine"
 
 def host_spec(cell: Cell) -> HostSpec:
     """Describes the host process for `cell`. Cells with different backends or kinds of devices use separate ones."""
-    assert cell.keras is not None, "the configuration gives every Keras cell its settings"
+    assert cell.keras is not None
     environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:
         # Without this variable, both backends search for GPUs and log errors.

@@ -32,8 +32,9 @@ def callback(package: str, hooks: type, cell_run: Any) -> Any:
 
 
 class ClockHooks:
-    """Runs and times as many steps as the clock `cell_run.conduct()` asks for. A step is one batch of Lightning's loop.
+    """Runs and times steps. A step is one batch of Lightning's loop.
 
+    `cell_run.conduct()` returns the clock, a generator. The clock yields how many steps to run, and gets their times.
     The first rank (process) tells the other ranks how many batches to run.
     """
 
@@ -119,7 +120,7 @@ class ClockHooks:
 
     @property
     def _between(self) -> Phase:
-        """The phase after a backward pass or an optimiser step. In manual optimisation, `training_step` continues."""
+        """The phase after a backward pass or an optimiser step: in manual optimisation, the rest of `training_step`."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:

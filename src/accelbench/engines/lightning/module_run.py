@@ -129,8 +129,8 @@ class ModuleRun(NetworkRun):
     def _note_step(self, loaded: Any, batch: Any) -> None:
         """Records the batch and the output of a step.
 
-        `loaded` is the batch that the loader returned. The module's hooks may have changed it. `batch` is the
-        result, which `training_step` or `predict_step` got.
+        `loaded` is the batch that the loader returned. `batch` is the batch that `training_step` or `predict_step` got.
+        The module's hooks may have changed it.
         """
         outputs = self.hooks_of_loop.outputs
         self.observer.see(None, outputs)  # in training, `forward` may not run
@@ -153,7 +153,7 @@ class ModuleRun(NetworkRun):
                 super().keep_last()
 
     def observe_output(self) -> ObservedOutput:
-        """Stores the output for an unseen batch, but not the fed batch, so that the outputs of the two aren't compared.
+        """Returns the output for an unseen batch. Leaves out the fed batch, so that the two outputs are not compared.
 
         The unseen batch has the samples of the fed batch in another order. So some networks rightly return the same
         output for both batches.

@@ -34,7 +34,8 @@ class CountedLoader:
     """Wraps the user's loader. Counts the samples of each batch, and checks their number.
 
     If `model.samples` is set, this function of the user counts the samples. Otherwise, each row of the batch's first
-    tensor is a sample. Each batch must have `cell.batch_size` samples. Only the last batch of an epoch may have fewer.
+    tensor is a sample. A batch must have `cell.batch_size` samples. If an epoch has several batches, the last one may
+    have fewer.
 
     If `endless`, this class restarts the loader when it has no more batches. Otherwise Lightning restarts the loader
     for the next epoch. `flag` is the setting that defines the loader. Messages begin with it.
@@ -94,7 +95,7 @@ class CountedLoader:
     def _count(self, batch: Any) -> None:
         """Counts the samples of a batch. Raises UserError if the count fails, or if the batch has a wrong size.
 
-        The size must be the batch size. Only the last batch of an epoch may be smaller, but not the first one.
+        A batch must have `batch_size` samples. If an epoch has several batches, the last one may have fewer.
         """
         num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
         is_first = len(self.sizes) == self._first
@@ -104,8 +105,8 @@ class CountedLoader:
             self.sizes.append(num)
             return
         raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: make its loader use the "
-            "batch_size (argument or attribute) of its class; if a row is not a sample, set model.samples=pkg.count"
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: pass the class's batch_size "
+            "(argument or attribute) to the loader; if a row is not a sample, set model.samples=pkg.count"
         )
 
 
@@ -184,7 +185,7 @@ class UserModule:
             return self._begin()
         module: nn.Module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("the module makes layers in setup or configure_model, which only a Trainer calls")
+            raise UserError("a new module and the measured one have different weights: make all layers in __init__")
         return module
 
     @property
@@ -258,7 +259,8 @@ class UserModule:
         for name in names:
             if self._overrides(self.owner, name):
                 return name
-        raise UserError(f"{self.owner_flag}: has no {' and no '.join(names)}: define one, or use data.target")
+        instead = "define one, or use data.target" if self.data is None else "define one"
+        raise UserError(f"{self.owner_flag}: has no {' and no '.join(names)}: {instead}")
 
     def _overrides(self, module: Any, name: str) -> bool:
         """Is true if a module or a data module overrides the method `name` of Lightning's base class."""

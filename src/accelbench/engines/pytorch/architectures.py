@@ -39,9 +39,10 @@ def config_of(model: ModelSpec) -> Any:
     name = model.definition
     check_name(model, list(CONFIG_MAPPING_NAMES))
     default = transformers.CONFIG_MAPPING[name]()
-    has_task = type(default) in getattr(transformers, CLASSES[model.task][1])
-    if not has_task or not hasattr(default, "vocab_size"):
-        raise UserError(f"model.task={model.task}: {name} can't do this task on token ids: use another model.task")
+    if not hasattr(default, "vocab_size"):
+        raise UserError(f"model.name={name}: its configuration has no vocab_size for token ids: use another model.name")
+    if type(default) not in getattr(transformers, CLASSES[model.task][1]):
+        raise UserError(f"model.task={model.task}: {name} can't do this task: use another model.task")
     arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
     for name_of_argument in model.args:
         if name_of_argument not in arguments:  # transformers would accept it without an error

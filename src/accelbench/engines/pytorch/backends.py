@@ -101,7 +101,7 @@ class Backend(BaseBackend):
         return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
-        """Returns the output. If several devices have parts of it, makes the running step collect the parts."""
+        """Returns the output. If several devices have parts of it, the step that is being recorded will join them."""
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
@@ -125,7 +125,7 @@ class Backend(BaseBackend):
         return seconds
 
     def end_step(self) -> None:
-        """Launches the recorded step. Does nothing on devices that run each operator at once."""
+        """Launches the step that the device has recorded. Does nothing if the device records no steps (see `fused`)."""
 
     def compiles(self) -> Compiles:
         return self.count_compiles()
@@ -267,7 +267,7 @@ class Xla(Backend):
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
             reason = f"PJRT connected {num_joined} devices, {num_here} of them in this process"
-            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs {ranks.num}, one in each process")
+            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs {ranks.num} devices, one per process")
 
     def hold(self, dtype: torch.dtype) -> None:
         super().hold(dtype)

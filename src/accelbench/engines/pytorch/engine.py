@@ -106,8 +106,8 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
     the network needs the contents of tensors. If it fails, runs the step on the CPU in fp32. If the cell runs inference
     on the CPU, runs the step only on the CPU.
 
-    Raises UserError and UnsupportedError at once. Raises other errors only from the step on the CPU, and only if the
-    cell itself runs on the CPU in fp32 or if the error is in `EVERYWHERE`. Ignores all other errors, because they may
+    Raises UserError and UnsupportedError from both steps. The step on the CPU also raises the errors in `EVERYWHERE`.
+    If the cell itself runs on the CPU in fp32, this step raises all errors. Other errors are ignored, because they may
     not occur on the cell's device.
     """
     if cell.mode == Mode.generate:  # only two new tokens, but as many positions

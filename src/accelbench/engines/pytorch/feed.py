@@ -165,9 +165,11 @@ class Decoder:
 class DrawnFeed:
     """An endless feed of batches that `draw` makes on the host.
 
-    By default, a few batches are drawn in advance and repeated. If `fresh`, each step gets a new batch. If `put` is
-    given, one batch is drawn, `put` copies it to the device, and this batch is repeated. If `pinned`, batches are in
-    pinned memory. `count` returns the number of samples of a batch. It is None if all batches have `num_samples`.
+    By default, a few batches are drawn in advance and repeated. If `fresh`, each step gets a new batch. If `put` is a
+    function, it copies one batch to the device, and this batch is repeated. If `pinned`, batches are in pinned memory.
+
+    `count` is a function that returns the number of samples of a batch. If `count` is None, each batch has
+    `num_samples` samples.
     """
 
     def __init__(

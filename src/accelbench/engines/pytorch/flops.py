@@ -267,7 +267,7 @@ class Counter(TorchDispatchMode):
 
 
 class _Autocasts(TorchFunctionMode):
-    """Records at each call of a torch function which autocasts are on. A dispatch mode can't read them."""
+    """Records the enabled autocasts at each call of a function of torch. A dispatch mode can't read them."""
 
     keys: Sequence[Any] = ()
 
@@ -430,9 +430,9 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
 
 
 def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """Counts the operations of those gradients of an LSTM layer that a step needs.
+    """Counts the operations of an LSTM layer's gradients.
 
-    A step may not need the gradients of the input of the first layer and of the first state.
+    Leaves out the gradients of the input and of the first state if they are not computed.
     """
     steps, batch = sequence.shape[:2]
     state = args[2]  # follows the two biases

@@ -53,8 +53,8 @@ class Generates(OwnTask):
     def infer(self, network: nn.Module, batch: Any) -> Any:
         """Generates tokens for the prompts of a batch.
 
-        Returns a list of tensors. First come the logits of the compared tokens, a tensor (batch, vocabulary) for each
-        token. The last tensor has the ids of all new tokens, (batch, tokens).
+        Returns a list of tensors. First come the logits of the tokens that the output check compares (`compared`), a
+        tensor (batch, vocabulary) for each token. The last tensor has the ids of all new tokens, (batch, tokens).
         """
         ids = batch["input_ids"]
         num_prompt = self.generate.prompt_tokens

@@ -101,7 +101,7 @@ def _read(name: str) -> Any:
 
 
 def snapshot() -> dict[str, Any]:
-    """Returns the present value of each setting. The value of an old setting that contradicts newer ones is None."""
+    """Returns the present value of each setting. It is None if torch can't read the setting (see `OLDER`)."""
     return {name: _read(name) for name in SETTINGS}
 
 

@@ -1,4 +1,4 @@
-"""The steps that the clock runs, and the task of a network: its inputs, its loss and its metrics."""
+"""The measured steps of inference, training and evaluation. Also the task of a network: inputs, loss and metrics."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ class ImageTask:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Computes the loss of a batch. If the user has defined a loss, returns its result, always the batch's mean.
+        """Computes the loss of a batch. If the user has defined a loss, returns its result, and ignores `reduction`.
 
         Otherwise, returns the mean squared error for a network that reconstructs its input, the binary cross-entropy
         for a network with one logit, and the cross-entropy for all other networks. `reduction` is "none" or "mean".

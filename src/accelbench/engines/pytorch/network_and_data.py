@@ -101,7 +101,7 @@ class Images:
         return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
 
     def unseen(self) -> tuple[Any, bool]:
-        """Returns a batch of noise, and True, because no other batch is equal to it. In training, it has labels."""
+        """Returns a batch of noise, and True: it differs from all measured batches. In training, it has labels."""
         like = self._first_images(1)
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
@@ -116,7 +116,7 @@ class Images:
         return None
 
     def notes(self) -> Iterator[str]:
-        """Notes for the reader about the use of the batches."""
+        """Yields no notes."""
         yield from ()
 
 

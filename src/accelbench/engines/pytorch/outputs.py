@@ -103,7 +103,8 @@ def draw_again(network: nn.Module) -> None:
 def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
     """Returns the first and last row of a batch, and the first and last row of its output.
 
-    Returns None if `outer_rows` returns None, or if the output has whole numbers, which may be equal by chance.
+    Returns None if `outer_rows` returns None. Also returns None if the output has whole numbers: in two rows, a wrong
+    output may be equal to the right one by chance.
     """
     rows = outer_rows(batch)
     of_output = outer_rows([*tensors_in(result)])
