@@ -85,7 +85,7 @@ def rules() -> Iterator[str]:
     yield ""
     yield "### Settings that not every cell reads"
     yield ""
-    yield "Only cells with the settings on the right read a setting on the left. Other cells ignore it."
+    yield "After the colon is the condition under which a cell reads these settings. Other cells ignore them."
     yield "If you type a setting that no cell of the command reads, the command ends with exit status 2."
     yield "Settings that contradict each other, such as `protocol=target data=random`, also end it with status 2."
     yield ""
@@ -144,7 +144,7 @@ def settings(defaults: dict[str, Any]) -> str:
     for each in every_setting(CONF):
         default = _shown(defaults.get(each.name) if each.default is None else each.default)
         if len(", ".join(each.choices)) > MAX_WORDS:
-            values = f"{default}, or another file's name in conf/{each.name}/"
+            values = f"{default}, or the name of another file in conf/{each.name}/"
         elif each.choices:
             values = ", ".join(default if default == f"`{word}`" else word for word in each.choices)
         else:

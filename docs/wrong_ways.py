@@ -80,7 +80,7 @@ def rows() -> Iterator[str]:
             f"p99 {p99(since_due):.0f} ms, at {RATE} requests/s",
         ),
         (
-            "latency is counted from the time of sending, which the client delayed",
+            "latency is counted from when a late client sent the request",
             f"p99 {p99(since_sent):.0f} ms at {RATE}, and {p99(beyond_sent):.0f} ms at {LADDER[-1]} requests/s",
             f"p99 {p99(since_due):.0f} ms at {RATE}; {p99(beyond_due):,.0f} ms at {LADDER[-1]}, and growing",
         ),

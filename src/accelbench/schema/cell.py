@@ -304,7 +304,7 @@ class RunSettings:
         None, "Python environment of the cell: its folder, such as ../new/.venv, or its interpreter", empty="if unset"
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
-    repeat: Count = _shown(0, "number of the process, if a cell has several processes; the first is 0")
+    repeat: Count = _shown(0, "index of the process: repeats=5 gives a cell five processes, 0 to 4")
     # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
         0.0, "protocol=window, steps: seconds that a cell should take; a slow cell gets fewer steps; 0: no limit"

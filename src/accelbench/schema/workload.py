@@ -23,9 +23,9 @@ class ModelSpec:
 
     # the network's name in labels and tables
     name: str = setting(help="name of the network, as accelbench, timm, torchvision or transformers calls it")
-    library: Library = setting(Library.accelbench, "library of the network; the setting model decides it", column=True)
+    library: Library = setting(Library.accelbench, "library of the network; model=... sets it", column=True)
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
-    network: str | None = setting(None, "accelbench's name of the network, if model.name differs from it")
+    network: str | None = setting(None, "network that accelbench builds, such as mlp for model.name=mlp_cifar10")
     factory: bool = setting(False, "whether model.target may be a function without a return annotation")
     weights: str = setting(
         Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
@@ -38,7 +38,7 @@ class ModelSpec:
     # for `custom`, a function of the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
     collate: str | None = setting(
-        None, "your own function that makes a batch of requests with one sample each: collate([batch, ...])"
+        None, "your own function that joins batches of one sample (requests) to one batch: collate([batch, ...])"
     )
     # for `transformers`, arguments of accelbench's own function that makes batches
     batch_args: dict[str, Any] = setting(
@@ -110,7 +110,9 @@ class DataSpec:
     target: str | None = setting(None, "dotted path of your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
     path: str | None = setting(None, "path of your pictures (data=folder) or arrays (data=arrays)")
-    pipeline: Pipeline = setting(Pipeline.array, "how batches are made and given to the step", column=True)
+    pipeline: Pipeline = setting(
+        Pipeline.array, "batches: read (array, jpeg), copied, kept on device, or made in each step (fresh)", column=True
+    )
     num_workers: AtLeastOne = setting(
         2, "data.pipeline=jpeg: processes that decode pictures", column=True, empty="with other pipelines"
     )

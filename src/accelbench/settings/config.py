@@ -148,7 +148,7 @@ class RunConfig(Options, RunSettings):
     device: DeviceConfig = _group(
         DeviceConfig, "the device; auto is the fastest of this machine. Default on the command line: auto"
     )
-    model: ModelConfig = _group(ModelConfig, "the network, or the library that has it")
+    model: ModelConfig = _group(ModelConfig, "a network, such as cnn, or a library of networks, such as timm")
     data: DataConfig = _group(DataConfig, "the data set")
     tracking: TrackingConfig = _group(TrackingConfig, "whether the results are also sent to MLflow")
     executor: ExecutorConfig = _group(

@@ -144,7 +144,7 @@ def _in_line(words: Iterable[str], where: str) -> dict[str, str]:
 def _overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Returns the words for a suite's `override`. A setting with the value null gets no word.
 
-    A list means several values. But for the settings in `LISTS`, a list is a single value.
+    A list means several values of its setting. If the setting is in `LISTS`, the list is a single value.
     """
     words = []
     for key, value in settings.items():

@@ -45,7 +45,8 @@ class RunFacts(Asked):
     def shared_threads(self) -> int:
         """The number of threads that a server's workers share.
 
-        If `threads` is not set, it is the number of cores, or on a cluster, the number of workers.
+        If `threads` is not set, the workers share all cores of this machine. For a cell that runs on a cluster, the
+        cores are unknown here: the number of workers is returned.
         """
         is_here = self.run.executor.name == Executor.local
         return self.run.threads or (self.cores if is_here else self.run.server.workers)
@@ -130,7 +131,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _taken(kind: type[T], settings: Any, **others: Any) -> T:
-    """Makes a `kind`. Its fields come from `others`, or if they are not there, from `settings`. Lists become tuples."""
+    """Makes an object of the type `kind`. `others` has some of its fields. The other fields come from `settings`."""
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
     return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
@@ -172,7 +173,7 @@ def _with_default(section: Any, path: list[str]) -> Any:
 
 
 def _served(run: RunConfig) -> RunConfig:
-    """Fills in settings that follow from others: a server's batch size, or whether a target's metric should be low."""
+    """Fills in the setting that follows from others: a server's batch size, or `target.lower` of a training."""
     if run.protocol == vocab.Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
     if run.protocol not in vocab.SERVING:
@@ -196,7 +197,7 @@ def check_limits(run: RunConfig) -> None:
 
 
 def _check_content(flag: str, value: Any) -> None:
-    """Raises a UserError if a record could not keep the value."""
+    """Raises a UserError if the value is not finite, is too long, or has characters that can't be shown."""
     if value is None or isinstance(value, bool | int):
         return
     try:

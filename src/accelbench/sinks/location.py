@@ -64,7 +64,10 @@ def folder_of(uri: str, root: Path) -> Path:
     folder = artifacts(root)
     path = Path(os.path.normpath(folder / uri.removeprefix(PROXIED).lstrip("/")))
     if not uri.startswith(PROXIED) or not path.is_relative_to(folder):
-        raise UserError(f"mlflow.db keeps its files in {uri}: move mlflow.db away. `accelbench sync` makes a new one")
+        raise UserError(
+            f"mlflow.db keeps its files in {uri}, but should keep them in mlartifacts: move mlflow.db away. "
+            "`accelbench sync` makes a new one"
+        )
     return path
 
 

@@ -102,7 +102,10 @@ class Store:
                     self._client.delete_tag(child.info.run_id, tag)
 
     def delivered(self, suite: str) -> set[Key]:
-        """Returns the keys of the suite's records whose run, or its parent run, has the comparison of their cell."""
+        """Returns the keys of the suite's records that need no further delivery.
+
+        Such a record has a finished run. The run, or its parent run, also has the cell's comparison with other cells.
+        """
         runs = self._finished(self._experiment(suite), f"tags.{RECORD} != '' and status != 'RUNNING'")
         shown = [run for run in runs if not {WORD, PARENT}.isdisjoint(run.data.tags)]
         return {(run.data.tags[RECORD], run.info.start_time) for run in shown}

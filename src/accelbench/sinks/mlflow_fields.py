@@ -200,7 +200,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
 
 
 def _table_of_jobs(shown: Sequence[Job]) -> str:
-    """Makes a markdown table. Each job's row has the fastest setting, and the reference if it is slower."""
+    """Makes a markdown table with a row for each job: its fastest setting, compared with the job's reference."""
     rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
     for job in shown:
         error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
@@ -270,7 +270,7 @@ def _end_ms(record: Record) -> int:
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
     """Returns a run's metrics. Speed and share are rounded to three digits, all others to four.
 
-    Each curve over epochs is a metric as well. So a run with curves has fewer columns (`MAX_METRICS`).
+    A run has at most `MAX_METRICS` metrics. Each curve over epochs is one of them, and takes the place of a column.
     """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}

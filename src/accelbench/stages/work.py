@@ -85,10 +85,11 @@ def problems(root: Path) -> list[str]:
 
 
 def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
-    """Measures the cells of the cheapest open questions again, for at most `confirm_s` seconds. Raises UserError.
+    """Measures cells again if it is open which of two cells is faster, for at most `confirm_s` seconds.
 
-    An open question is which of two cells is faster. Deletes the plans in the folders of all other questions, so that
-    no report reads these folders. Their records stay.
+    Each pair of cells is a question, with a folder in confirmed/. The shortest questions are chosen first. For every
+    question that is not chosen, the plan in its folder is deleted, so that no report reads the folder. Its records
+    stay. Raises UserError.
     """
     sweeps = read_all(root / project.RESULTS, wanted=params.suite_names(root))
     chosen = top.questions(sweeps, params.confirm_s(root))

@@ -27,9 +27,9 @@ class ArrivalRatio:
 def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
     """Compares the times of two settings.
 
-    If all runs train for the same number of epochs, slow runs have more time than fast runs. `budget` is then the
-    shortest time in which a run ended without reaching the target. A run that reached the target later than `budget`
-    counts as missed, because the run that ended first had no chance to reach the target so late.
+    If all runs train for the same number of epochs, slow runs have more time to reach the target than fast runs. A
+    `budget` gives all runs the same time: a run that reached the target later counts as missed. The budget is the
+    length of the shortest run that missed the target.
     """
     if budget is not None:
         first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
@@ -52,17 +52,20 @@ def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
 def ratio_interval(
     first: Sequence[float], second: Sequence[float], budget: float | None = None
 ) -> tuple[float, float] | None:
-    """Returns 95 % bounds of a first time divided by a second time, from 0 to inf. Returns None for too few runs.
+    """Returns 95 % bounds of `first time / second time`, from 0 to inf. Returns None for too few runs.
 
-    A ratio is computed for each pair of a first and a second time. The bounds are the k-th smallest and the k-th
-    largest ratio. The number k follows from the normal approximation of Mann and Whitney's U (Hollander and Wolfe,
-    Nonparametric Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, k is exact or too small by 1.
+    Each pair of a first and a second time has a ratio. The lower bound is the k-th smallest ratio, and the upper bound
+    is the k-th largest ratio.
 
-    If a run missed the target, its time is unknown. The time is at least `budget`, and may be infinite. If `budget` is
-    None, the time is longer than all times of runs that reached the target. So the ratio of a pair has a smallest and a
-    largest possible value. The lower bound uses the smallest values, the upper bound the largest values. If both runs
-    of a pair missed the target, these values are 0 and inf. This can only widen the interval.
+    The time of a run that missed the target is unknown: it may be any time from `budget` to inf. The lower bound uses
+    the smallest possible ratio of each pair, and the upper bound uses the largest. If both runs of a pair missed the
+    target, these ratios are 0 and inf. Unknown times can only widen the interval.
+
+    Args:
+        budget: None: just above the longest time of a run that reached the target.
     """
+    # Here k is `rank`, by the normal approximation of Mann and Whitney's U (Hollander and Wolfe, Nonparametric
+    # Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, it is exact or too small by 1.
     num_pairs = len(first) * len(second)
     sigma = math.sqrt(num_pairs * (len(first) + len(second) + 1) / 12)
     rank = math.floor(num_pairs / 2 - student_quantile(math.inf, 1 - RISK) * sigma)

@@ -40,7 +40,6 @@ class Sample:
 
     @property
     def median(self) -> float:
-        """The middle value. If the number of values is even, the mean of the two middle values."""
         return _middle(self.ordered)
 
     @cached_property
@@ -71,8 +70,7 @@ class Sample:
     def percentile(self, percent: float) -> float:
         """Returns the nearest-rank percentile: the smallest value that is >= `percent` % of the values.
 
-        But for the 50th percentile, returns the median. If the number of values is even, this is the mean of the two
-        middle values, which may be far apart.
+        The 50th percentile is the median. So it may be the mean of the two middle values, which may be far apart.
         """
         if percent == 50:
             return self.median
@@ -85,17 +83,16 @@ class Sample:
     def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
         """Returns bounds that contain the true percentile with about `confidence`, for any distribution.
 
-        The bounds are order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics,
-        3rd edition, section 7.1). Here n is the number of values, p the percentile as a share, z the quantile of the
-        normal distribution, and r the correlation of neighbours. f = (1 + r) / (1 - r) is the factor by which r raises
-        the variance of a mean.
-
-        tests/stats/test_order_statistics.py simulates a log-normal first-order autoregression with 10 % of outliers and
-        the clock's stopping rule. If r is at most 0.4, and if there are at least 10 values, intervals of nominally 95 %
-        contain the true value in at least 93 % of cases. A block bootstrap of the median would reach only 80 to 91 %.
-
         Returns None if there are too few values. At 95 %, the median needs 6 values.
+
+        In simulations (tests/stats/test_order_statistics.py), intervals of nominally 95 % contain the true value in at
+        least 93 % of cases. The simulated series have at least 10 values, 10 % of outliers, and neighbours with a
+        correlation of at most 0.4. A block bootstrap of the median would reach only 80 to 91 %.
         """
+        # The bounds are the values at the ranks n p ± z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd
+        # edition, section 7.1). n is the number of values, p the percentile as a share, z the quantile of the normal
+        # distribution, and r the correlation of neighbours. f = (1 + r) / (1 - r): r raises the variance of a mean by
+        # this factor.
         num = len(self.values)
         share = percent / 100
         if 1 - share**num - (1 - share) ** num < confidence:
@@ -125,17 +122,19 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def change(values: Sequence[float]) -> float:
-    """Returns how much a series changed: the median of its last third divided by that of its first third, minus 1.
+    """Returns the change of a series: `median of its last third / median of its first third - 1`.
 
-    All values are above 0. The change is 0 unless the series has a trend, or its last third has at least three values
-    and lies apart (`ends_apart`), for example because the device was throttled at the end. Kendall's correlation with
-    time tests the trend, two-sided at 1 % (Mann, Econometrica 13, 1945).
+    All values are above 0. The change is significant in two cases: the series has a trend, or its last third lies apart
+    (`ends_apart`), for example because the device was throttled at the end. Otherwise, 0 is returned.
 
-    In simulations with 3 % of noise and 10 % of outliers, 0.5 % of steady series with 6 to 8 values show a change. If
-    the level falls evenly by 20 %, 86 % of series with 8 values show a change, but only 40 % of series with 6 values.
-    With 6 values, the median's interval shows the fall, because it reaches from the smallest to the largest value. If
-    the level falls by 10 %, 87 % of series with 20 values show a change.
+    In simulations with 3 % of noise and 10 % of outliers, these shares of series show a change:
+
+    - 0.5 % of steady series with 6 to 8 values;
+    - 40 % of series with 6 values, and 86 % with 8 values, if the level falls evenly by 20 %;
+    - 87 % of series with 20 values, if the level falls evenly by 10 %.
     """
+    # Kendall's correlation with time tests the trend, two-sided at 1 % (Mann, Econometrica 13, 1945). With 6 values,
+    # the median's interval also shows a fall, because it reaches from the smallest to the largest value.
     third = len(values) // 3
     if third < 2:
         return 0.0

@@ -1,10 +1,10 @@
 """Decides whether a percentile of latencies in a queue is within its limit, and up to which request rate it is.
 
-In a queue, requests that miss a limit come in clusters. A rule for independent requests, such as LoadGen's rule, passes
-most servers that are exactly at their limit. So a run is divided into batches of successive requests. The numbers of
-misses in these batches are about independent (the method of batch means). The design effect is the variance of these
-numbers, divided by the variance that they would have if misses were independent. If the design effect is 3, 3,000
-requests contain only as much information as 1,000 independent requests. A regression combines runs at several rates.
+In a queue, requests that miss a limit come in clusters. LoadGen's rule treats misses as independent: if a server is
+exactly at its limit, most runs pass, although only 1 % should. So a run is divided into batches of successive requests.
+The numbers of misses in these batches are about independent (the method of batch means). The design effect is their
+variance divided by the variance of independent misses. If it is 3, 3,000 requests contain only as much information as
+1,000 independent requests. A regression combines runs at several rates.
 
 Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time when
 each request was answered. If this time is below 0, the request had an error or no answer, and misses any limit. A
@@ -253,11 +253,11 @@ def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """Returns the second highest rate of a sure pass (or the only one), and the lowest rate of a sure fail.
+    """Returns the second highest rate that surely passes (or the only one), and the lowest rate that surely fails.
 
-    The highest of many passes may be luck, but it confirms the second highest pass. A pass at the lowest failing rate
-    is ignored. A rate is None if there is no probe for it. If a sure pass is above a sure fail, both rates are None. In
-    this case a verdict is wrong, or higher rates are not worse.
+    The highest pass may be luck. The second highest is hardly luck, because a higher rate passed, too. A pass at the
+    lowest failing rate is ignored. If no probe surely passes (or fails), its rate is None. If a sure pass is above a
+    sure fail, both rates are None, because a verdict is wrong, or higher rates are not worse.
     """
     probes = list(probes)
     passed = _rates(probes, Verdict.passes)

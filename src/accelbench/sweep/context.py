@@ -107,7 +107,7 @@ class SweepContext:
         self.earlier = cells if keeps else []
 
     def planned_in(self, cell: Cell) -> str:
-        """Returns the sweep that first planned a training to a target: an earlier one in this folder, or this one."""
+        """Returns the id of the sweep that first planned the cell in this folder."""
         return self.since.get(cell.id, self.sweep_id)
 
     def set_aside_plan(self) -> None:

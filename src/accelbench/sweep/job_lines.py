@@ -24,9 +24,9 @@ FIGURES_WIDTH = 31  # columns for `  ok   168,000/s  ±6.2 %   1.8x !`
 class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
-    With `repeats`, each process of a cell has a line. The line has the speed of the process, and the gain: this speed
-    divided by the speed of the reference's latest process at the same batch. If there is a cell `reference`, its
-    setting is the reference. Otherwise, the reference is the job's first setting, in `earlier` or in this sweep.
+    The reference is the setting of the cell `reference`. If `reference` is None, it is the job's first setting, in
+    `earlier` or in this sweep. Each process has a line with its speed, and its gain: `speed / speed of the reference at
+    the same batch`. If the reference has several processes, the gain uses the latest.
     """
 
     def __init__(

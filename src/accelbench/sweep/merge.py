@@ -121,7 +121,7 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
         except RefusedError:
             raise
         except UserError as error:
-            done.problems.append(f"{one_line(str(error))}; all records in this folder are merged")
+            done.problems.append(f"{one_line(str(error))}; so every record in this folder counts as planned")
     return plan_file.plan_of_records(folder)
 
 

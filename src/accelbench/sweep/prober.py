@@ -120,7 +120,11 @@ class Prober:
         return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
-        """Prints `why`, probes the device, and stores its ceilings. Repeats the probe if other programs disturb it."""
+        """Prints `why`, probes the device, and stores its ceilings.
+
+        If other programs disturb the probe, waits for a quiet machine, at most as long as a probe takes, and repeats
+        the probe.
+        """
         load = self._probe_once(cell, precisions, why)
         if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
             self._probe_once(cell, precisions, "again")
@@ -174,7 +178,7 @@ class Prober:
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
-    """Returns roughly the seconds that a probe takes. Before a probe is repeated, a wait is at most as long."""
+    """Returns roughly the seconds that a probe takes."""
     return SECONDS + SECONDS_EACH * len(precisions)
 
 

@@ -66,13 +66,15 @@ def run(
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, however it ends.
 
-    `out` is the folder of a pipeline's suite. Its plan gets exactly these cells. Without `out`, the records go to
-    `out=` or to a new folder under runs/, and the plan there keeps its earlier cells. The processes of `hosts` go on
-    until the caller ends them. `show` prints the result, by default with `conclude`. `measure` measures the cells
-    elsewhere, such as on a cluster, and returns their records.
-
     Raises UserError if the sweep could not start or continue, for a reason that the user can correct. Raises
     Interrupted if the user ended the sweep, after `show` has printed the result so far.
+
+    Args:
+        out: folder of a pipeline's suite, whose plan gets exactly these cells. None: the records go to `out=` or to a
+            new folder under runs/, and the plan there keeps its earlier cells.
+        hosts: the processes that cells are forked from. The caller ends them.
+        show: prints the result. None: `conclude` prints it.
+        measure: measures the cells elsewhere, such as on a cluster, and returns their records.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
     result = SweepResult(context.folder, sweep_id=context.sweep_id)

@@ -267,6 +267,6 @@ class Preflight:
 
 
 def _key(cell: Cell) -> tuple[str, bool]:
-    """Returns the key of a check: a text for network, data and mode, and whether the cell is not fp32 on the CPU."""
+    """Returns the key of a check: a text for network, data and mode, then False for fp32 on the CPU, else True."""
     network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
     return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)
