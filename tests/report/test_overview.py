@@ -273,6 +273,26 @@ def test_the_first_screen_has_few_words_with_gpu_cells_too(opened, maker) -> Non
     assert first <= 290
 
 
+@pytest.mark.browser
+def test_of_many_settings_only_the_selected_job_has_notes(opened, maker) -> None:
+    gains = {("cpu", "fp32", "pytorch"): 1, ("cpu", "bf16", "pytorch"): 2, ("cpu", "fp32", "keras"): 1.4}
+    gains |= {("cpu", "fp32", "onnxruntime"): 1.8, ("gpu", "fp32", "pytorch"): 20, ("gpu", "bf16", "pytorch"): 60}
+    gains |= {("gpu", "fp16_mixed", "pytorch"): 70, ("gpu", "fp32", "keras"): 22, ("gpu", "bf16", "keras"): 44}
+    records = []
+    for i in range(14):
+        for (device, word, engine), gain in gains.items():
+            for size in (32, 128):
+                how = {"engine": Engine(engine), "mode": Mode.infer, "batch_size": size}
+                rate = (10 + i) * gain * size**0.2
+                records.append(maker.ok(maker.cell(f"net{i}", device, word, **how), rate))
+    browser = opened(records)
+    _, first, _ = browser.execute_script(WORDS)
+    assert first <= 300
+    notes = [[each.text for each in row.find_elements(By.CSS_SELECTOR, ".note")] for row in rows(browser)]
+    assert [len(list(filter(None, each))) for each in notes] == [4] + [0] * 9
+    assert {len(each) for each in notes} == {4}
+
+
 # The words that are seen: before the first mark, on the first screen, and on the whole page.
 WORDS = """
 const seen = [];
@@ -282,8 +302,9 @@ while (walker.nextNode()) {
   const range = document.createRange();
   range.selectNodeContents(walker.currentNode);
   const box = range.getBoundingClientRect(), words = walker.currentNode.data.split(/\\s+/).filter(Boolean).length;
-  if (box.width && box.height && walker.currentNode.parentElement.checkVisibility()) seen.push([box.top, words]);
+  const isSeen = box.width && box.height && box.right > 0 && walker.currentNode.parentElement.checkVisibility();
+  if (isSeen) seen.push([(box.top + box.bottom) / 2, words]);
 }
-const sum = limit => seen.filter(([top]) => top < limit).reduce((all, [, words]) => all + words, 0);
+const sum = limit => seen.filter(([middle]) => middle < limit).reduce((all, [, words]) => all + words, 0);
 return [sum(first), sum(innerHeight), sum(Infinity)];
 """

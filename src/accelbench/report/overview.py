@@ -127,7 +127,8 @@ def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
         engine = alike[0].cell.cell.engine
         name = DEVICES[device] if axis is DEVICE else value.replace(engine, ENGINES[engine], 1)
         on = f" on {DEVICES[device]}" if several else ""
-        about = f"over {axis.base_text} in {len(ratios)} of {counted(len(alike), 'pair')}"
+        num = "all" if len(ratios) == len(alike) > 1 else f"{len(ratios)} of"
+        about = f"over {axis.base_text} in {num} {counted(len(alike), 'pair')}"
         if gains and losses:
             about += f"; slower in {len(losses)}"
         num_sure = sum(pair.gap.word == Word.sure for pair in alike)

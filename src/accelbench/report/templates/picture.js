@@ -2,7 +2,7 @@
 // The picture of the first screen: a row for each job, around what its user runs today; on it a mark for each other
 // setting at the same batch. The panel has the figures of the selected mark. The page draws it before it reads the cells.
 const GAINS = JSON.parse(place("gains").textContent), JOBS = GAINS.jobs;
-const MAX_ALL = 12, MAX_JOBS = 10, MAX_BARS_OF_JOB = 5, GLYPH = 7.6, NOTE_GLYPH = 5.8;  // rows; of more, until all are asked for; bars in the panel; pixels of a letter, and of a note's
+const MAX_ALL = 12, MAX_JOBS = 10, MAX_BARS_OF_JOB = 5, MAX_NOTES = 30, GLYPH = 7.6, NOTE_GLYPH = 5.8;  // rows; of more, until all are asked for; bars in the panel; notes, of more only the selected row's; pixels of a letter, and of a note's
 const DIAMOND = "M0-7L6 0 0 7-6 0Z", HEXAGON = "M-6 0L-3-5.4H3L6 0 3 5.4H-3Z";
 const OF_KIND = {
   "PyTorch": ["pytorch", "M0-5.4A5.4 5.4 0 1 0 0 5.4A5.4 5.4 0 1 0 0-5.4Z"],
@@ -91,6 +91,7 @@ function drawPicture() {
   const how = [...sureness.map(word => make("li", {}, make("svg", {viewBox: "0 0 18 18", "aria-hidden": "true"}, markOf("PyTorch", word)), word)),
     ...drawn.some(gain => gain.bounds) ? [make("li", {}, drawn.some(gain => gain.bounds && !gain.exactly) ? "line: both 95 % intervals" : "line: 95 %")] : [], ...drawn.some(isDoubtful) ? [make("li", {}, "!: in doubt")] : []];
   box.classList.toggle("narrow", isNarrow);
+  box.classList.toggle("dense", svg.querySelectorAll(".note").length > MAX_NOTES);
   box.replaceChildren(make("ul", {class: "kinds"}, ...kinds), svg,
     make("ul", {class: "kinds how"}, ...how,
       ...shown.length < JOBS.length ? [make("li", {}, `${shown.length} of ${JOBS.length} jobs pass the filters`)] : [],
