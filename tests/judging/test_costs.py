@@ -3,7 +3,7 @@ import pytest
 from accelbench.judging.costs import Cost, joules_per_sample, with_costs
 from accelbench.schema.measurement import Epoch, SystemSeries
 from accelbench.schema.vocab import Device
-from fakes import make_measurement
+from fakes import make_cell, make_measurement, make_record
 
 ROW = dict.fromkeys(
     ("energy_j_per_sample", "energy_j_per_request", "energy_provenance", "requests_per_s", "busy_share")
@@ -44,6 +44,11 @@ STEADY_50_W = series(lambda t: 50 if t >= 2 else 0)  # after two seconds, in whi
 EPOCHS_50_W = series(lambda t: 50 if 4 <= t < 7 or 9 <= t < 12 else 500)
 
 
+def per_sample(device, measured, system, idle_w):
+    record = make_record(make_cell(device=device), system=system, environment={"idle_w": idle_w})
+    return joules_per_sample(record, measured)
+
+
 def of_epochs(*epochs):
     return {"steady_boot_s": (100.0, 113.0), "num_steady_samples": None, "epochs": list(epochs)}
 
@@ -68,20 +73,20 @@ def of_epochs(*epochs):
     ],
 )
 def test_energy_is_of_the_steady_state_above_idle(system, measured, expected):
-    joules = joules_per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
+    joules = per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
     assert joules == (None if expected is None else pytest.approx(expected, rel=0.02))
 
 
 def test_energy_is_unknown_where_the_idle_power_or_a_counter_is():
     unknown = [(Device.cpu, {"cpu_energy_j": 60.0}), (Device.cpu, {}), (Device.gpu, IDLE_W), (Device.tpu, IDLE_W)]
     for device, idle in unknown:
-        assert joules_per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
+        assert per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
 
 
 def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
     both = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
     measured = make_measurement(**STEADY, num_devices=2)
     idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
-    joules = joules_per_sample(Device.gpu, measured, both, idle)
+    joules = per_sample(Device.gpu, measured, both, idle)
     assert joules == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
-    assert joules_per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None
+    assert per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accelbench.schema.measurement import Measurement, SystemSeries
-from accelbench.schema.record import Row
+from accelbench.schema.measurement import Interval, Measurement, SystemSeries
+from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
@@ -58,17 +58,12 @@ def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
     return [f"Costs are computed from these prices: {', '.join(texts)} (set by the user)."] if texts else []
 
 
-def joules_per_sample(
-    device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
-) -> float | None:
+def joules_per_sample(record: Record, measured: Measurement) -> float | None:
     """Returns the device's joules per sample in the steady state, minus its idle power. Returns None if unknown.
 
     If whole epochs ran, the steady state is all epochs except the first, without the pauses between epochs. A CPU's
     counter (RAPL) measures the processor packages, but neither the memory nor the mainboard. A GPU's counter (NVML)
     measures the whole card.
-
-    Args:
-        idle_w: for each energy series, the power of the idle device in watts.
     """
     if measured.steady_boot_s is not None and measured.num_steady_samples:
         spans = [measured.steady_boot_s]
@@ -78,28 +73,21 @@ def joules_per_sample(
         begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # at 0 there are no samples: the energy is unknown
         spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
         num = sum(epoch.num_samples for epoch in epochs)
-    joules = joules_within(device, measured.num_devices, system, idle_w, spans)
+    joules = joules_within(record, measured.num_devices, spans)
     return None if joules is None else joules / num
 
 
-def joules_within(
-    device: Device,
-    num_devices: int,
-    system: SystemSeries,
-    idle_w: Mapping[str, float],
-    spans: Iterable[tuple[float, float]],
-) -> float | None:
-    """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown.
-
-    A span is an interval (begin, end), in seconds since the machine started.
-    """
+def joules_within(record: Record, num_devices: int, spans: Iterable[Interval]) -> float | None:
+    """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown."""
+    device, system = record.cell.device, record.system
+    idle_w = record.environment.get("idle_w", {})  # name of an energy series -> watts of the idle device
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(num_devices)]
     joules = []
     for span in spans:
         for name in names:
-            used_w = mean_w(system, name, span)
+            used_w = mean_w(system, name, span) if system else None
             unused_w = idle_w.get(name, math.inf)
             # A power below idle: another process ran while the idle power was measured, so the power is unknown.
             if used_w is None or used_w <= unused_w:
@@ -108,7 +96,7 @@ def joules_within(
     return sum(joules) if joules else None
 
 
-def mean_w(system: SystemSeries, name: str, boot_s: tuple[float, float]) -> float | None:
+def mean_w(system: SystemSeries, name: str, boot_s: Interval) -> float | None:
     """Returns the mean power in watts in the interval `boot_s`, from an energy counter. Returns None if unknown."""
     if system.started_boot_s is None:
         return None

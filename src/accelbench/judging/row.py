@@ -13,7 +13,7 @@ from accelbench.judging.warnings import Kind, about_ceilings, remarks
 from accelbench.presentation import significant
 from accelbench.schema import vocab
 from accelbench.schema.cell import UNUSED, Cell, value_text
-from accelbench.schema.measurement import Breakdown, Measurement, SystemSeries
+from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of, number_of
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -371,7 +371,7 @@ def _facts(measured: Measurement) -> Row:
     return row
 
 
-def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> float | None:
+def _gpu_power_w(system: SystemSeries, steady_boot_s: Interval) -> float | None:
     """Returns the mean power of the first GPU in the steady state, in watts.
 
     If the GPU has an energy counter, computes the power from it. Otherwise, returns the mean of the power readings.
@@ -381,28 +381,21 @@ def _gpu_power_w(system: SystemSeries, steady_boot_s: tuple[float, float]) -> fl
     if counted_w is not None:
         return counted_w
     began_s, ended_s = steady_boot_s
-    read_w = system.within("gpu_0_power_w", (began_s + POWER_AVERAGED_S, ended_s))
-    return fmean(read_w) if read_w else None
+    return system.mean("gpu_0_power_w", (began_s + POWER_AVERAGED_S, ended_s))
 
 
 def _of_system(record: Record, system: SystemSeries) -> Row:
     measured = record.measurement
     steady = measured.steady_boot_s if measured else None
-
-    def mean(name: str) -> float | None:
-        values = system.within(name, steady)
-        return fmean(values) if values else None
-
-    row: Row = {column: mean(name) for column, name in SERIES.items()}
+    row: Row = {column: system.mean(name, steady) for column, name in SERIES.items()}
     row["gpu_power_w"] = _gpu_power_w(system, steady) if steady else None
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
-    of_kernel = mean("cpu_system_percent")
+    of_kernel = system.mean("cpu_system_percent", steady)
     whole = row["cpu_utilization_percent"]
     if of_kernel is not None and whole:
         row["system_time_share"] = of_kernel / whole
     if measured is not None:
-        idle_w = record.environment.get("idle_w", {})
-        joules = joules_per_sample(record.cell.device, measured, system, idle_w)
+        joules = joules_per_sample(record, measured)
         if joules is not None and (num := measured.serving.num_answered if measured.serving else 0):
             row["energy_j_per_request"] = joules * (measured.num_steady_samples or 0) / num
         row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None

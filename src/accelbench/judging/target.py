@@ -64,8 +64,7 @@ def joules(record: Record, measured: Measurement) -> float | None:
     if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
         return None
     until_s = begin_s + training.evaluations[training.hit].ended_s
-    idle_w: Mapping[str, float] = record.environment.get("idle_w", {})
-    return joules_within(record.cell.device, measured.num_devices, system, idle_w, [(begin_s, until_s)])
+    return joules_within(record, measured.num_devices, [(begin_s, until_s)])
 
 
 def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:

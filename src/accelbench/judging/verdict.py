@@ -10,7 +10,7 @@ from accelbench.errors import UserError
 from accelbench.judging.roofline import WINOGRAD, ceilings_of_cell, flops_per_s
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, SystemSeries
+from accelbench.schema.measurement import Interval, Measurement, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
 
@@ -32,7 +32,7 @@ ALWAYS = (-math.inf, math.inf)
 
 
 def verdict(
-    cell: Cell, measurement: Measurement, probed: Ceilings | None = None, system: SystemSeries | None = None
+    cell: Cell, measurement: Measurement, system: SystemSeries | None
 ) -> tuple[Status | Literal["disturbed"], str | None]:
     """Returns whether a cell that ended without an error is ok, invalid or disturbed, and why if it is not ok.
 
@@ -41,10 +41,9 @@ def verdict(
     Args:
         cell: the requested settings.
         measurement: the settings that ran, and the times.
-        probed: the ceilings of one device; None if it was not probed.
         system: the sampler's series; None to accept a cell although other programs took its cores.
     """
-    if why := judge(cell, measurement, probed):
+    if why := judge(cell, measurement):
         return Status.invalid, why
     if why := disturbance(cell, measurement, system):
         return DISTURBED, why
@@ -87,7 +86,10 @@ def is_allowed() -> bool:
 
 
 def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
-    """Returns why the numbers can't be true, or None if they can. The arguments are those of `verdict`."""
+    """Returns why the numbers can't be true, or None if they can.
+
+    `probed` contains the ceilings of one device. It is None if the device was not probed.
+    """
     reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
     return "; ".join(reasons) or None
 
@@ -133,14 +135,12 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
     return load_beside(system, measurement.steady_boot_s, threads)
 
 
-def load_beside(
-    system: SystemSeries | None, boot_s: tuple[float, float] | None = ALWAYS, threads: int = 0
-) -> str | None:
+def load_beside(system: SystemSeries | None, boot_s: Interval | None = ALWAYS, threads: int = 0) -> str | None:
     """Describes the load of programs that took cores from the sampled processes. Returns None if none is known.
 
     Args:
         system: the sampler's series.
-        boot_s: begin and end of the interval, in seconds since the machine started.
+        boot_s: the interval.
         threads: threads that computed. If the kernel does not report how long they waited for cores, the processes
             are assumed to have wanted one core per thread.
     """
@@ -161,8 +161,7 @@ def load_beside(
         return f"the hypervisor gave {steal:.1f} of {cores} cores to other machines"
     if others is None or others < MIN_OTHERS:
         return None
-    throttled = system.within("cpu_quota_throttled_s", boot_s)  # cumulative
-    if throttled and throttled[-1] > throttled[0]:
+    if system.increase("cpu_quota_throttled_s", boot_s):
         wanted = used
     else:
         wanted = max(used, threads) if waiting is None else used + waiting

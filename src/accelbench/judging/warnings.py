@@ -93,9 +93,10 @@ def counted_samples(record: Record) -> list[str]:
 
 def was_beside_others(record: Record) -> bool:
     """Returns True if other processes used more than `MAX_OTHERS_PERCENT` of a core during the measurement."""
-    name, measured = "other_cpu_utilization_percent", record.measurement
-    percents = record.system.within(name, measured.steady_boot_s) if record.system and measured else []
-    return bool(percents) and fmean(percents) > MAX_OTHERS_PERCENT
+    if record.system is None or record.measurement is None:
+        return False
+    percent = record.system.mean("other_cpu_utilization_percent", record.measurement.steady_boot_s)
+    return (percent or 0.0) > MAX_OTHERS_PERCENT
 
 
 def output_error_text(precision: Precision, error: float | None) -> str:
@@ -287,13 +288,10 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]
     system, steady = record.system, measured.steady_boot_s
     if system is None or steady is None:
         return
-    quota = system.within("cpu_quota_throttled_s", steady)  # cumulative
-    if quota and quota[-1] > quota[0]:
-        yield doubt(SLOWED, f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s")
-    heat = system.within("cpu_thermal_throttles", steady)  # cumulative
-    if heat and heat[-1] > heat[0]:
-        times = counted(round(heat[-1] - heat[0]), "occasion")
-        yield doubt(SLOWED, f"the CPU was slowed down by its temperature on {times}")
+    if stopped_s := system.increase("cpu_quota_throttled_s", steady):
+        yield doubt(SLOWED, f"the CPU quota was used up for {stopped_s:.1f} s")
+    if num := round(system.increase("cpu_thermal_throttles", steady)):
+        yield doubt(SLOWED, f"the CPU was slowed down by its temperature on {counted(num, 'occasion')}")
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, Interval
 from accelbench.schema.vocab import Phase, Stop
 
 # A clock that returns the present time in seconds.
@@ -154,8 +154,7 @@ class Timing:
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
     num_steady_samples: int = 0
-    # start and end of the steady state, in seconds since the machine started
-    steady_boot_s: tuple[float, float] | None = None
+    steady_boot_s: Interval | None = None  # the steady state
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
     num_steady_steps: int = 0  # steps of the steady state, including dropped ones
     clock_drift: float | None = None

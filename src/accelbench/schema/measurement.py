@@ -5,6 +5,7 @@ A measurement has raw times and counts. All statistics are computed from them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
@@ -25,6 +26,7 @@ from accelbench.schema.ranges import (
 from accelbench.schema.vocab import Phase, Promise, Span, Status, Stop, Verdict
 
 SeriesName = Annotated[str, Meta(pattern="^[A-Za-z0-9_]+$")]
+Interval = tuple[float, float]  # begin and end, in seconds since the machine started
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
@@ -368,17 +370,23 @@ class SystemSeries:
             if len(values) != len(self.t_s):
                 raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
 
-    def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
-        """Returns the known values of a series in an interval.
-
-        `boot_s` is the begin and end of the interval, in seconds since the machine started. If it is None, returns no
-        values.
-        """
+    def within(self, name: str, boot_s: Interval | None) -> list[float]:
+        """Returns the known values of a series in the interval `boot_s`. Returns an empty list if `boot_s` is None."""
         if boot_s is None or self.started_boot_s is None or name not in self.values:
             return []
         low, high = (time_s - self.started_boot_s for time_s in boot_s)
         values = zip(self.t_s, self.values[name], strict=True)
         return [value for t_s, value in values if value is not None and low <= t_s <= high]
+
+    def mean(self, name: str, boot_s: Interval | None) -> float | None:
+        """Returns the mean of the values that `within` returns. Returns None if there are none."""
+        values = self.within(name, boot_s)
+        return fmean(values) if values else None
+
+    def increase(self, name: str, boot_s: Interval | None) -> float:
+        """Returns by how much a counter rose in an interval (see `within`). Returns 0 if the counter is unknown."""
+        values = self.within(name, boot_s)
+        return values[-1] - values[0] if values else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
