@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -78,7 +77,7 @@ def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys
 
 def test_python_has_the_outcome_and_no_number():
     (cell,) = cells_of([dataclasses.replace(process.Process.of(DISTURBED), label="a")])
-    result = Result.of(cell, Path("x"))
+    result = Result.of(cell)
     assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", TEXT, False, None)
     assert repr(result) == f"Result(a: {TEXT})"
 

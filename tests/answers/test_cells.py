@@ -17,7 +17,7 @@ TWO = {"fp32": 1000, "bf16": 2000}
 def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(maker, rates, speed) -> None:
     costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}
     records = [maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)]
-    (cell,) = cells_of(Process.of(each, costs) for each in records)
+    (cell,) = cells_of(Process.of(each, costs=costs) for each in records)
     assert cell.speed == cell.number("samples_per_s") == pytest.approx(speed)
     assert cell.num_processes == cell.row["num_processes"] == len(rates)
     assert cell.low < cell.speed < cell.high

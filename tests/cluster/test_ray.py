@@ -15,7 +15,7 @@ RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")
 def test_a_sweep_has_a_record_for_each_cell_and_listens_on_the_loopback_only(commands):
     words = [*RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray"]
     process = commands.start(*words)
-    commands.until(lambda: list((commands.folder / ".accelbench/runs/ray").glob("round-*/part-0/work")))
+    commands.until(lambda: list((commands.folder / ".accelbench/runs/ray").glob("round-*/part-00000/work")))
     sockets = [line.split() for line in commands.run("ss", "-Hltnp").splitlines()]
     of_ray = [words[3] for words in sockets if any(name in words[-1] for name in ("gcs_server", "raylet", "ray::"))]
     text = commands.end(process)

@@ -144,7 +144,7 @@ def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out
 def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_order():
     split_of = [None] * 6 + ["train", "test"]
     pictures = [Picture(f"{label}/{i}", label, split_of[i % 8]) for label in range(3) for i in range(10 * label + 7)]
-    splits = divide(pictures, 3)
+    splits = divide(pictures)
     names = [picture.name for chosen in splits.values() for picture in chosen]
     assert sorted(names) == sorted(picture.name for picture in pictures)
     for split, chosen in splits.items():
@@ -153,4 +153,4 @@ def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_orde
         undecided = [p for p in pictures if p.label == label and p.split is None]
         num_test = sum(p.label == label and p.split is None for p in splits["test"])
         assert num_test == round(0.2 * len(undecided))
-    assert divide(pictures[::-1], 3) == splits != divide(pictures, 4)
+    assert divide(pictures[::-1]) == splits

@@ -123,9 +123,8 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
         *older, _ = sorted(history, key=lambda key: last[key].started_at)
         for key in older:
             by_cell[key] = [changed(process, is_older=True) for process in by_cell[key]]
-    counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
     planned = [(process.folder, key) for process, key in zip(every, keys, strict=True) if not process.is_confirming]
-    return [_cell(folder, by_cell[key], counted[key]) for folder, key in dict.fromkeys(planned)]
+    return [_cell(folder, by_cell[key]) for folder, key in dict.fromkeys(planned)]
 
 
 def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
@@ -169,12 +168,13 @@ def _counted(of_cell: Sequence[Process]) -> list[Process]:
     return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
 
 
-def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process]) -> MeasuredCell:
+def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
     """Returns the cell as a part of the sweep in `folder`. It is ok only if a process in that folder is ok."""
     here = [process for process in of_cell if process.folder == folder and not process.is_confirming]
     ok = [process for process in here if process.is_ok]
     shown = next(iter(ok), None) or next((process for process in here if process.record is not None), here[0])
     typical, figures = shown, dict[str, Any]()
+    counted = _counted(of_cell)
     if ok and counted:
         rates = {id(process): process.number("samples_per_s") or 0.0 for process in counted}
         is_mean = len(counted) >= MIN_PROCESSES
@@ -202,9 +202,9 @@ def _mean_interval(rates: Iterable[float]) -> tuple[float, float]:
 
 
 def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
-    lows, highs = ([process.number(f"samples_per_s_{end}") for process in counted] for end in ("low", "high"))
-    ends = [value for value in [*lows, *highs] if value is not None]
-    return (min(ends), max(ends)) if len(ends) == 2 * len(counted) else (None, None)
+    ends = [process.number(f"samples_per_s_{end}") for process in counted for end in ("low", "high")]
+    known = [value for value in ends if value is not None]
+    return (min(known), max(known)) if known == ends else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,10 +43,9 @@ class Process:
     path: Path | None = None  # where the record's file is or would be; None if that is unknown
 
     @classmethod
-    def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
-        """The process that wrote `record`."""
-        named: Any = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
-        return cls(**named, costs=costs or {}, folder=folder)
+    def of(cls, record: Record, **known: Any) -> "Process":
+        """The process that wrote `record`. `known` are other fields."""
+        return cls(cell=record.cell, name=record.name, label=record.label, record=record, **known)
 
     def without_samples(self) -> "Process":
         """Returns a copy without the raw samples, which would fill the memory. Results computed from them are kept."""
@@ -56,9 +55,7 @@ class Process:
         if record is not None:
             measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
-        made = changed(self, record=record, costs={})
-        vars(made).pop("_settings", None)  # only the keys above need it
-        return made
+        return changed(self, record=record, costs={})
 
     def with_ceilings(self, ceilings: Ceilings) -> "Process":
         """Returns a copy of an ok process, in whose record the ceilings (peak rates of the device) are replaced."""
@@ -165,7 +162,7 @@ class Process:
 
         The results of two cells are equal if the cells differ only in `settings`.
         """
-        return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
+        return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
     @property
     def data_digest(self) -> str | None:
@@ -173,13 +170,9 @@ class Process:
         return self.record.data.digest if self.record and self.record.data else None
 
     @cached_property
-    def _settings(self) -> dict[str, object]:
-        return self.cell.settings()
-
-    @cached_property
     def settings_key(self) -> str:
         """A key of the cell's settings except `PROCESS_SETTINGS`, but not of its machine, packages and data."""
-        return digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
+        return digest(self.cell.settings() | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
     def history_key(self) -> str:
@@ -227,4 +220,4 @@ class Process:
 
 
 # Properties that are computed from raw samples, or take long to compute; see `Process.without_samples`.
-COMPUTED = [name for name, kept in vars(Process).items() if isinstance(kept, cached_property) and name != "_settings"]
+COMPUTED = [name for name, kept in vars(Process).items() if isinstance(kept, cached_property)]

@@ -139,16 +139,16 @@ class Answer:
     @property
     def candidates(self) -> list[Candidate]:
         """The fastest settings, as bars of a picture."""
-        return [self._candidate(cell) for cell in (self.fastest, *self.others[: MAX_CANDIDATES - 1])]
-
-    def _candidate(self, cell: MeasuredCell) -> Candidate:
-        return Candidate(
-            text=self.group.text(cell),
-            verdict=verdict_text(self.group, cell),
-            share=(cell.speed or 0.0) / (self.fastest.speed or 1.0),
-            rate=speed_text(cell.cell, cell.speed),
-            warnings=warnings_of(cell.row),
-        )
+        return [
+            Candidate(
+                text=self.group.text(cell),
+                verdict=verdict_text(self.group, cell),
+                share=(cell.speed or 0.0) / (self.fastest.speed or 1.0),
+                rate=speed_text(cell.cell, cell.speed),
+                warnings=warnings_of(cell.row),
+            )
+            for cell in (self.fastest, *self.others[: MAX_CANDIDATES - 1])
+        ]
 
     @property
     def _latency(self) -> str:

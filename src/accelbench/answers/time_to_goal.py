@@ -287,18 +287,16 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     target = processes[0].cell.target
     if target.definition == Definition.passage:
         return runs, ""
-    # If its time limit ended a run, its length differs, so it has no end here.
-    measured = [process.measurement for process in processes]
-    ends = [
-        measurement.target.evaluations[-1]
-        if measurement and measurement.target and not measurement.is_partial
-        else None
-        for measurement in measured
-    ]
-    values = [math.nan if end is None or end.value is None else end.value for end in ends]
-    if not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
+    ends = []
+    for process in processes:
+        measurement = process.measurement
+        # If its time limit ended a run, its length differs, so it has no end here.
+        if measurement and measurement.target and not measurement.is_partial:
+            ends.append(measurement.target.evaluations[-1])
+    values = [math.nan if end.value is None else end.value for end in ends]
+    if len(ends) < len(runs) or not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "it is not sure that the mean of its seeds' last evaluations reaches the target"
-    return [Run(run.process, end.ended_s) for run, end in zip(runs, ends, strict=True) if end], ""
+    return [Run(run.process, end.ended_s) for run, end in zip(runs, ends, strict=True)], ""
 
 
 def _lead(first: Setting, second: Setting) -> Lead:

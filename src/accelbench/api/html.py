@@ -30,7 +30,9 @@ class Figures:
     notes: list[str]  # facts about the measurement that raise no doubt
 
 
-NUMBERS = [figure.name for figure in fields(Figures) if figure.type != list[str]]
+def numbers(kind: type[Figures]) -> list[str]:
+    """Returns the names of the numbers that may be unknown."""
+    return [figure.name for figure in fields(kind) if figure.type == float | None]
 
 
 def page(

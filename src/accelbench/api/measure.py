@@ -358,5 +358,5 @@ def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) ->
         notes=remarks_in(row, Kind.note),
         row=row,
         raw=raw,
-        **{name: number_of(row, name) for name in (*html.NUMBERS, "mfu")},
+        **{name: number_of(row, name) for name in html.numbers(Measurement)},
     )

@@ -59,10 +59,8 @@ class Result(html.Figures):
     _cell: MeasuredCell = field(compare=False)
 
     @classmethod
-    def of(cls, cell: MeasuredCell, path: Path | None) -> "Result":
-        """The result of a cell. `path`: file of its record."""
-        numbers = [*html.NUMBERS, *(f"request_p{percent}_ms" for percent in (50, 90, 99))]
-        numbers += ["requests_per_s", "offered_per_s", "miss_share", "target_s", "target_epochs", "target_tested"]
+    def of(cls, cell: MeasuredCell) -> "Result":
+        """The result of a cell."""
         return cls(
             label=cell.label,
             status=cell.outcome,
@@ -73,9 +71,9 @@ class Result(html.Figures):
             warnings=remarks_in(cell.row, Kind.doubt),
             tips=remarks_in(cell.row, Kind.tip),
             notes=remarks_in(cell.row, Kind.note),
-            path=path,
+            path=cell.path,
             _cell=cell,
-            **{name: cell.number(name) if cell.is_ok else None for name in numbers},
+            **{name: cell.number(name) if cell.is_ok else None for name in html.numbers(cls)},
         )
 
     @property
@@ -114,8 +112,8 @@ class Results(list[Result]):
     def of_records(cls, records: Sequence[Record], folder: Path) -> "Results":
         """The results of records in `folder`."""
         costs = _costs()
-        cells = cells_of(Process.of(record, costs) for record in records)
-        return cls([Result.of(cell, folder / f"{cell.name}.json") for cell in cells], folder)
+        cells = cells_of(Process.of(record, costs=costs, path=folder / f"{record.name}.json") for record in records)
+        return cls(list(map(Result.of, cells)), folder)
 
     def __getitem__(self, index: Any) -> Any:
         results = super().__getitem__(index)
@@ -192,7 +190,7 @@ def read(folder: str | Path) -> Results:
     if not top.exists():
         top = place.root / folder
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
-    results = [Result.of(cell, cell.path) for sweep in sweeps for cell in sweep.cells]
+    results = [Result.of(cell) for sweep in sweeps for cell in sweep.cells]
     return Results(results, top, [note for sweep in sweeps for note in sweep.notes])
 
 

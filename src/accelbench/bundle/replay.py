@@ -18,7 +18,7 @@ from accelbench.answers.reference import Group
 from accelbench.answers.sentences import answers
 from accelbench.bundle.verify import verify
 from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Verdict, compare_processes
+from accelbench.compare.sureness import MIN_PROCESSES, Judgement, SpeedRatio, Verdict, compare_processes
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.own_code import check_own_code
@@ -85,7 +85,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         measured = wanted
         say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, for at most {duration(budget_s)} in all")
         word, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
-        there = _text(claim.judged.ratio, claim.judged.low, claim.judged.high, claim.judged.word)
+        there = _text(claim.judged, claim.judged.word)
         findings.append({"found": word, "what": claim.what, "there": there, "here": here, "why": why})
         say(console, f"{word:<15} {claim.what}: {there} there, {here} here{f' ({why})' if why else ''}")
     for why, texts in left_out.items():
@@ -169,13 +169,13 @@ def _measured(
         reasons = [record.reason for record in records if record.reason] or ["give a longer --budget"]
         return CANT_TELL, NOT_MEASURED, f"a side has {least} of {MIN_PROCESSES} processes: {reasons[0]}"
     verdict = ratio.verdict()
-    here = _text(ratio.ratio, ratio.low, ratio.high, verdict)
+    here = _text(ratio, verdict)
     if verdict == Verdict.cant_tell:
         return CANT_TELL, here, ""
     claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster
     return HOLDS if verdict == claimed else FAILS, here, ""
 
 
-def _text(ratio: float, low: float | None, high: float | None, word: str) -> str:
-    how_sure = word if low is None or high is None else f"{significant(low)} to {significant(high)}"
-    return f"{significant(ratio)} times ({how_sure})"
+def _text(ratio: Judgement | SpeedRatio, word: str) -> str:
+    how_sure = word if ratio.low is None else f"{significant(ratio.low)} to {significant(ratio.high)}"
+    return f"{significant(ratio.ratio)} times ({how_sure})"

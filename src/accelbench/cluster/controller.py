@@ -134,8 +134,7 @@ class Round:
 
     def unfinished_jobs(self) -> list[str]:
         """Returns the jobs that have unfinished cells, in the order in which the jobs were submitted."""
-        parts = [self.folder / f"part-{number}.json" for number in range(len(self.parts()))]
-        num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in parts]
+        num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in self.parts()]
         return [job for job, num in zip(self.jobs(), num_left, strict=False) if num]
 
 
@@ -154,9 +153,10 @@ class Controller:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)  # reading submitit's pickles runs code
         with hold(self.folder / "lock", "a sweep into this folder"):
-            if (running := self._running()) is not None:
-                context.say(f"Waiting for {counted(len(self._states(running)), 'job')} of an earlier start.")
-                self._watch(running)
+            last = self._last_round()
+            if last and (running := self._states(last)):
+                context.say(f"Waiting for {counted(len(running), 'job')} of an earlier start.")
+                self._watch(last)
             done = self._collect(context.options.retry)
             if done:
                 context.say(f"{len(done)} of {len(ready.planned)} cells have their record already.")
@@ -187,11 +187,6 @@ class Controller:
     def _states(self, spread: Round) -> Mapping[str, str]:
         return self.engine.states(spread.jobs(), spread.job_name)
 
-    def _running(self) -> Round | None:
-        """The last round, if any of its jobs runs."""
-        last = self._last_round()
-        return last if last and self._states(last) else None
-
     def _submit(self, todo: Sequence[Cell]) -> Round:
         """Submits jobs for the cells, and writes each job's name to disk at once. If a job is refused, cancels all."""
         self._forget_round()  # none of its jobs runs, and its records were collected
@@ -210,7 +205,7 @@ class Controller:
                         cells=cells,
                         labels={cell.id: labels[cell.id] for cell in cells},
                     )
-                    paths.append(new.folder / f"part-{len(new.parts())}.json")
+                    paths.append(new.folder / f"part-{len(new.parts()):05}.json")  # sorted in the order of the jobs
                     write_json(paths[-1], part)
                 for job in self.engine.submit(paths, need, new.job_name):
                     names.append(job)
@@ -273,13 +268,12 @@ class Controller:
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
         merge_into(folder, [(source, "a job") for source in sources if source.exists()], merged)
-        self._is_merged = not (merged.conflicts or merged.problems)
-        for line in [*merged.conflicts, *merged.problems]:
-            self.context.say(line, "yellow")
+        problems = [*merged.conflicts, *merged.problems]
+        self._is_merged = not problems
         cells = {item.cell.id: item.cell for item in self.ready.planned}
         paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
         records, unreadable = read_or_set_aside(paths)
-        for line in listed(unreadable):
+        for line in [*problems, *listed(unreadable)]:
             self.context.say(line, "yellow")
         done: dict[str, Record] = {}
         for record in sorted(filter(self._is_current, records), key=lambda record: record.started_at):

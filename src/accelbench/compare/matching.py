@@ -11,7 +11,6 @@ from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json, flat
 from accelbench.schema.vocab import Status
 
-Settings = dict[str, str]  # dotted name of a setting -> its value as JSON
 Varied = dict[str, tuple[list[str], list[str]]]  # dotted name of a setting -> its values in A and in B, as JSON
 
 
@@ -46,11 +45,11 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
 
     Raises UserError: no cell of A matches a cell of B, or several cells of one side match the same cell.
     """
-    (a, settings_of_a), (b, settings_of_b) = _cells(first), _cells(second)
+    a, b = _cells(first), _cells(second)
     varied: Varied = {}
     if not set(a) & set(b):
-        varied = _varied(list(settings_of_a.values()), list(settings_of_b.values()))
-        a, b = _cells(first, varied)[0], _cells(second, varied)[0]
+        varied = _varied(first, second)
+        a, b = _cells(first, varied), _cells(second, varied)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
         names = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
@@ -64,35 +63,36 @@ def _label(process: ComparedProcess) -> str:
     return replace(process.cell, repeat=0).label
 
 
-def _cells(
-    processes: Sequence[ComparedProcess], but: Collection[str] = ()
-) -> tuple[dict[str, list[ComparedProcess]], dict[str, Settings]]:
-    """Groups the processes by cell. Returns key of a cell -> its processes, and key of a cell -> its settings.
+def _settings(process: ComparedProcess) -> dict[str, str]:
+    """Returns dotted name of a setting -> its value as JSON. `repeat` is always 0."""
+    return flat(replace(process.cell, repeat=0).settings())
 
-    The key does not depend on the setting `repeat`, nor on the settings in `but`.
+
+def _cells(processes: Sequence[ComparedProcess], but: Collection[str] = ()) -> dict[str, list[ComparedProcess]]:
+    """Groups the processes by a key of their cell, which does not depend on the settings in `but`.
 
     Raises UserError: two different cells have the same key.
     """
     groups: dict[str, list[ComparedProcess]] = defaultdict(list)
-    settings: dict[str, Settings] = {}
     for process in processes:
-        every = flat(replace(process.cell, repeat=0).settings())
-        key = canonical_json({name: value for name, value in every.items() if name not in but})
-        if settings.setdefault(key, every) != every:
+        settings = _settings(process)
+        key = canonical_json({name: value for name, value in settings.items() if name not in but})
+        if but and groups[key] and _settings(groups[key][0]) != settings:
             both = f"{_label(groups[key][0])} and {_label(process)}"
             names = ", ".join(but)
             raise UserError(
                 f"A and B differ in {names}, but A or B has several values itself: {both}. Give each side one value"
             )
         groups[key].append(process)
-    return groups, settings
+    return groups
 
 
-def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
+def _varied(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Varied:
     """Returns the settings for which A and B have no common value."""
+    sides = [list(map(_settings, side)) for side in (first, second)]
     varied = {}
-    for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
-        a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))
+    for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
+        a, b = ({settings.get(name, "none") for settings in side} for side in sides)
         if not a & b:
             varied[name] = (sorted(a), sorted(b))
     return varied

@@ -159,8 +159,7 @@ def judge(first: Side, second: Side) -> Judgement:
     beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
     interleaved = compare_processes(second.processes, first.processes)
     if interleaved.ratio is not None and interleaved.interleaved:
-        verdict = interleaved.verdict()
-        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(verdict, Word.sure)
+        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
         why = "" if word == Word.cant_tell else beside
         if why:
             word = Word.cant_tell

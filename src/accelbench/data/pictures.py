@@ -188,13 +188,13 @@ def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
     return None
 
 
-def divide(pictures: Iterable[Picture], seed: int = SEED) -> dict[str, list[Picture]]:
+def divide(pictures: Iterable[Picture]) -> dict[str, list[Picture]]:
     """Divides pictures at random into training and test set. Of each class, the test set gets the same share.
 
     If the path of a picture names a split, the picture stays in this split. The result does not depend on the order of
-    `pictures`, and is the same for the same names and seed.
+    `pictures`, and is the same for the same names.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
     ordered = sorted(pictures, key=lambda picture: (picture.label, picture.name))
     for _, of_class in groupby(ordered, lambda picture: picture.label):

@@ -86,13 +86,13 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
         "counts": {},
         "refused": list(obtained.refused),
     }
-    digests = []
-    for split in SPLITS if files else ():
-        arrays = load_split(folder, split)
-        nums = np.bincount(arrays.labels, minlength=len(obtained.classes)).tolist()
-        described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
-        digests.append([hashlib.blake2b(image, digest_size=16).digest() for image in arrays.images])
     if files:
+        digests = []
+        for split in SPLITS:
+            arrays = load_split(folder, split)
+            nums = np.bincount(arrays.labels, minlength=len(obtained.classes)).tolist()
+            described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
+            digests.append([hashlib.blake2b(image, digest_size=16).digest() for image in arrays.images])
         train, test = digests
         shared = len(set(train).intersection(test)) / len(test)
         if shared > MAX_SHARED:

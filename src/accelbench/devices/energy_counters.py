@@ -64,13 +64,13 @@ def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
     return readers
 
 
-def idle_w(readers: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
-    """Sleeps for `seconds`. Returns the mean power in watts that each counter's device used during this time."""
+def idle_w(readers: Counters) -> dict[str, float]:
+    """Sleeps for `IDLE_S`. Returns the mean power in watts that each counter's device used during this time."""
     if not readers:
         return {}
     start = time.monotonic()
     before = [read() for read in readers.values()]
-    sleep(seconds)
+    time.sleep(IDLE_S)
     after = [read() for read in readers.values()]
     took = time.monotonic() - start
     pairs = zip(readers, before, after, strict=True)

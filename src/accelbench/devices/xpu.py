@@ -16,7 +16,7 @@ def look(root: Path = Path("/"), torch_folder: Path | None = None) -> DeviceRepo
     gpus = [device for device in pci_devices(root) if device.vendor == INTEL and device.kind.startswith(DISPLAY)]
     if not gpus:
         return absent(Device.xpu, "no Intel GPU on the PCI bus")
-    version = packages.torch_built_for("xpu", torch_folder or packages.folder("torch"))
+    version = packages.torch_built_for("xpu", torch_folder)
     if version is None:
         return absent(Device.xpu, f"the installed torch is built without XPU: {HOW}")
     return DeviceReport(

@@ -160,13 +160,15 @@ def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Pat
         else:
             paths[folder] = [] if refused else sorted(folder.glob(RECORDS))
     readable = read_records([path for of_folder in paths.values() for path in of_folder])
-    processes = {path: Process.of(record, costs).without_samples() for path, record in readable.by_path()}
+    processes = {}
+    for path, record in readable.by_path():
+        processes[path] = Process.of(record, costs=costs, path=path).without_samples()
     problems = dict(
         zip(readable.refused, readable.problems(lambda path: f"{_place(path.parent)}/{path.name}"), strict=True)
     )
     found: dict[Path, Sweep | UserError] = {}
     for folder, plan in plans.items():
-        made = {path: changed(processes[path], path=path) for path in paths[folder] if path in processes}
+        made = {path: processes[path] for path in paths[folder] if path in processes}
         unread = {path: problems[path] for path in paths[folder] if path in problems}
         try:
             found[folder] = folders[folder] or _sweep(folder, plan, made, unread)

@@ -50,7 +50,6 @@ NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of 
 # Tags. A process's run has `record` and `cell`. A cell's run has `cell`, `sweep` and `word`. A sweep's run has `sweep`.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
 MAX_JOBS = 30  # jobs in a description
-TOPICS = ("In doubt", "Missing")  # topics of the headline that a description has below its jobs
 ALONE = "alone"  # the word of a cell without another cell to compare with
 MAX_POINTS = 240  # points of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
@@ -193,7 +192,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
     if len(every) > MAX_JOBS:
         lines.append(and_more(len(every) - MAX_JOBS, "job"))
     lines += beside_speeds(cells)
-    lines += [f"{line.topic}: {line.text}" for line in headline(cells) if line.topic in TOPICS]
+    lines += [f"{line.topic}: {line.text}" for line in headline(cells)]
     if any(cell.outcome == Status.skipped for cell in cells):
         lines[-1] += " Skipped cells have no run."
     return clean("\n\n".join(lines))[:MAX_TAG]

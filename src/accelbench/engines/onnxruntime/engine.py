@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
+from accelbench.devices.cpu import has_fast_integers, look
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
 from accelbench.engines.formats import computed_in
@@ -67,7 +67,7 @@ class OnnxRuntime(Compiler):
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=True,
-                reduce_range=not has_any(look(), FAST_INTEGERS),
+                reduce_range=not has_fast_integers(look()),
             )
         for file in folder.glob("*"):
             if not file.name.startswith(path.name):  # keeps the network and its weights: both names begin so

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
+from accelbench.devices.cpu import has_fast_integers, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.pytorch.backends import Backend, backend_for
 from accelbench.engines.pytorch.global_state import use_threads
@@ -123,7 +123,7 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
         needs_ampere = precision in (Precision.tf32, Precision.bf16)
         return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
     if precision == Precision.int8:  # without these instructions, torch's kernels are slower than other libraries'
-        return kind == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
+        return kind == "cpu" and has_fast_integers(look(Device.cpu))
     # Cells in fp16 do not run on XLA (see `grid.support`).
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
