@@ -23,7 +23,9 @@ def put(folder, repeat=0, environment=OLD, **changes):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
+    """A project."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("suites: {}\n")
     return tmp_path
 
 
@@ -45,10 +47,10 @@ def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
     write_plan_of(root / "results/nets", [made])
     for repeat in (2, 3):
         put(root / "results/more", repeat=repeat)
-    assert repeats(find("nets", root)) == repeats(find("results/nets", root)) == [1]  # what its plan wants
-    assert repeats(find("more", root)) == [2, 3]  # without a plan, all
-    assert repeats(find("results", root)) == [1, 2, 3]
-    assert repeats(find(f"results/nets/{made.name}.json", root)) == [1]
+    assert repeats(find("nets")) == repeats(find("results/nets")) == [1]  # what its plan wants
+    assert repeats(find("more")) == [2, 3]  # without a plan, all
+    assert repeats(find("results")) == [1, 2, 3]
+    assert repeats(find(f"results/nets/{made.name}.json")) == [1]
 
 
 def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(root):
@@ -58,7 +60,7 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
     for word, numbers in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
         selection = Selection.revision if word in by_revision else Selection.machine
         for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
-            records = find(name, root)
+            records = find(name)
             assert (repeats(records), records.selection, records.notes) == (numbers, selection, [])
 
 
@@ -67,7 +69,7 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
         environment = {**OLD, "files": {"model.target": word}}
         put(root / "results/nets", repeat, environment, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
     for name in ("nets", "nets@main"):
-        records = find(name, root)
+        records = find(name)
         assert repeats(records) == [2, 3]
         assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
 
@@ -75,14 +77,14 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
 def test_records_that_are_not_readable_are_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
-    records = find("nets@abc1", root)
+    records = find("nets@abc1")
     assert len(records.notes) == 2
     assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
     with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
-        find("nets@9999", root)
+        find("nets@9999")
     put_unreadable(root / "old")
     with pytest.raises(UserError, match="old@abc1: holds no readable records\n  old/.*schema 2.*\n  old/f+-0+.json"):
-        find("old@abc1", root)
+        find("old@abc1")
 
 
 def test_a_process_that_did_not_end_well_has_no_rates():

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from accelbench.devices import cpu
+from accelbench.devices import cpu, proc
 from accelbench.devices.registry import look
 from accelbench.schema.vocab import Device
 
@@ -16,14 +16,15 @@ model name\t: another
 """
 
 
-def test_reads_the_first_processor_and_the_limits_of_the_cgroup(tmp_path):
+def test_reads_the_first_processor_and_the_limits_of_the_cgroup(tmp_path, monkeypatch):
+    monkeypatch.setattr(proc, "ROOT", tmp_path)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/cpuinfo").write_text(CPUINFO)
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cpu.max").write_text("50000 100000\n")
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("123456789\n")
-    report = cpu.look(tmp_path)
+    report = cpu.look()
     assert (report.present, report.name, report.memory_bytes) == (True, "AMD EPYC 9R14", 123456789)
     assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
     assert (report.details["usable_cores"], report.details["cpu_quota"]) == ("1", "0.5")

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.devices import energy_counters
+from accelbench.devices import energy_counters, proc
 from tests.devices.fakes import FakeNvml
 
 
@@ -12,12 +12,17 @@ def rapl(root, name, joules, kind="package-0", most=10**9):
     (folder / "max_energy_range_uj").write_text(f"{most}\n")
 
 
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setattr(proc, "ROOT", tmp_path)
+
+
 def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(tmp_path):
     rapl(tmp_path, "intel-rapl:0", 100)
     rapl(tmp_path, "intel-rapl:0:0", 50, "core")
     rapl(tmp_path, "intel-rapl:1", 900, "package-1")
     rapl(tmp_path, "intel-rapl:2", 10, "psys")
-    counter = energy_counters.find_rapl(tmp_path)
+    counter = energy_counters.find_rapl()
     assert counter() == 0
     rapl(tmp_path, "intel-rapl:0", 130)
     rapl(tmp_path, "intel-rapl:1", 20, "package-1")  # 1000 joules and it starts again
@@ -26,13 +31,13 @@ def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(tmp_path
 
 
 def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_path, monkeypatch):
-    assert energy_counters.find_rapl(tmp_path) is None
+    assert energy_counters.find_rapl() is None
     rapl(tmp_path, "intel-rapl:0", 100)
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
-    assert energy_counters.counters(0, root=tmp_path) == {}
+    assert energy_counters.counters(0) == {}
     FakeNvml(("A", "B")).answer(monkeypatch)
-    readers = energy_counters.counters(2, tmp_path)
+    readers = energy_counters.counters(2)
     assert {name: read() for name, read in readers.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
     for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
         nvml.answer(monkeypatch)
-        assert energy_counters.counters(1, tmp_path) == {}
+        assert energy_counters.counters(1) == {}

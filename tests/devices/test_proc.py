@@ -35,11 +35,12 @@ UNLIMITED = OWN_MOUNT | {"cpu/cpu.cfs_quota_us": "-1\n", "memory/memory.limit_in
         ("", {}, None, None),
     ],
 )
-def test_limits_of_the_cgroup(tmp_path, cgroup, files, quota, limit):
-    root = tree(tmp_path, cgroup, files)
-    assert proc.cpu_quota(root) == (None if quota is None else pytest.approx(quota))
-    assert proc.memory_limit_bytes(root) == limit
-    assert proc.cpu_quota(tmp_path / "elsewhere") is None
+def test_limits_of_the_cgroup(tmp_path, monkeypatch, cgroup, files, quota, limit):
+    monkeypatch.setattr(proc, "ROOT", tree(tmp_path, cgroup, files))
+    assert proc.cpu_quota() == (None if quota is None else pytest.approx(quota))
+    assert proc.memory_limit_bytes() == limit
+    monkeypatch.setattr(proc, "ROOT", tmp_path / "elsewhere")
+    assert proc.cpu_quota() is None
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,8 @@ def test_limits_of_the_cgroup(tmp_path, cgroup, files, quota, limit):
     ],
     ids=["v2", "v1"],
 )
-def test_time_without_quota_is_read_in_seconds(tmp_path, cgroup, files):
-    assert proc.throttled_s(proc.throttle_files(tree(tmp_path, cgroup, files))) == pytest.approx(1.5)
-    assert proc.throttled_s(proc.throttle_files(tmp_path / "elsewhere")) is None
+def test_time_without_quota_is_read_in_seconds(tmp_path, monkeypatch, cgroup, files):
+    monkeypatch.setattr(proc, "ROOT", tree(tmp_path, cgroup, files))
+    assert proc.throttled_s(proc.throttle_files()) == pytest.approx(1.5)
+    monkeypatch.setattr(proc, "ROOT", tmp_path / "elsewhere")
+    assert proc.throttled_s(proc.throttle_files()) is None

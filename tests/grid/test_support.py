@@ -31,7 +31,7 @@ MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 def report(device, capability="8.0", instruction_sets="", count=1, **details):
     details |= {"compute_capability": capability} if device == Device.gpu and capability else {}
     details |= {"instruction_sets": instruction_sets}
-    return DeviceReport(device=device, present=True, name="NVIDIA X", count=count, details=details)
+    return DeviceReport(device=device, name="NVIDIA X", count=count, details=details)
 
 
 def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):

@@ -15,7 +15,7 @@ from fakes import make_cell
 from settings.composed import merged
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu)
-REPORT = DeviceReport(device=Device.gpu, present=True, name="NVIDIA X", count=1)
+REPORT = DeviceReport(device=Device.gpu, name="NVIDIA X", count=1)
 OF_RUN = [*((rule, RunFacts(merged())) for rule in MISTAKES)]
 OF_CELL = [*((rule, CellFacts(CELL, REPORT)) for rule in SKIPPED)]
 

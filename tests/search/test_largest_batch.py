@@ -39,7 +39,7 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
         return SweepResult(project / "runs/new", [record_of(cell) for cell in cells])
 
     monkeypatch.setattr(largest_batch.run, "run", swept)
-    small = {"present": True, "memory_bytes": 10**10}
+    small = {"memory_bytes": 10**10}
     monkeypatch.setattr(largest_batch, "look", lambda device: DeviceReport(device=device, **small))
     console = Console(file=io.StringIO(), width=200)
     assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 20.0) == 0

@@ -176,13 +176,13 @@ def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
     typical, figures = shown, dict[str, Any]()
     counted = _counted(of_cell)
     if ok and counted:
-        rates = {id(process): process.number("samples_per_s") or 0.0 for process in counted}
-        is_mean = len(counted) >= MIN_PROCESSES
-        speed = geometric_mean(rates.values()) if is_mean else median(list(rates.values()))
-        typical = min(
-            counted, key=lambda process: (abs(math.log(rates[id(process)] / speed)), process.started_at, process.name)
+        rates = [process.number("samples_per_s") or 0.0 for process in counted]
+        speed, low, high = _speed(rates, counted)
+        distances = [abs(math.log(rate / speed)) for rate in rates]
+        _, _, _, typical = min(
+            (distance, process.started_at, process.name, process)
+            for distance, process in zip(distances, counted, strict=True)
         )
-        low, high = _mean_interval(rates.values()) if is_mean else _bounds(counted)
         figures = {"counted": counted, "speed": speed, "low": low, "high": high}
     elif (
         ok and shown.cell.protocol == Protocol.target
@@ -196,15 +196,16 @@ def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
     return made
 
 
-def _mean_interval(rates: Iterable[float]) -> tuple[float, float]:
-    low, high = mean_interval([math.log(rate) for rate in rates])
-    return math.exp(low), math.exp(high)
-
-
-def _bounds(counted: Sequence[Process]) -> tuple[float | None, float | None]:
+def _speed(rates: Sequence[float], counted: Sequence[Process]) -> tuple[float, float | None, float | None]:
+    """Returns the speed of a cell, and the ends of its interval. The ends are None if they are unknown."""
+    if len(rates) >= MIN_PROCESSES:
+        low, high = mean_interval(list(map(math.log, rates)))
+        return geometric_mean(rates), math.exp(low), math.exp(high)
     ends = [process.number(f"samples_per_s_{end}") for process in counted for end in ("low", "high")]
     known = [value for value in ends if value is not None]
-    return (min(known), max(known)) if known == ends else (None, None)
+    if known != ends:
+        return median(rates), None, None
+    return median(rates), min(known), max(known)
 
 
 @dataclass(frozen=True, kw_only=True)

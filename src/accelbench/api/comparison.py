@@ -10,7 +10,6 @@ from accelbench.compare import comparison as comparing
 from accelbench.compare.comparison import Terms, compared, difference
 from accelbench.compare.record_sets import RecordSet, find
 from accelbench.errors import UserError
-from accelbench.project import workplace
 
 Records = str | Path | Results
 
@@ -81,8 +80,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
 
 def _records(side: Records) -> RecordSet:
     if not isinstance(side, Results):
-        place = workplace()
-        return find(str(side), place.root, place.records)
+        return find(str(side))
     processes = []
     for result in side:
         processes += [process.compared for process in result._cell.processes if process.compared is not None]

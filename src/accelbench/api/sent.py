@@ -86,9 +86,8 @@ def batch(batch_size: int) -> Any:
 
 
 @cache
-def _loss() -> Callable[[Any, Any], Any]:
-    unpickled: Callable[[Any, Any], Any] = _unpickled("loss")
-    return unpickled
+def _loss() -> Any:
+    return _unpickled("loss")
 
 
 def loss(output: Any, batch: Any) -> Any:

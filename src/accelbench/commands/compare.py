@@ -95,9 +95,8 @@ def compare(chosen: Namespace, console: Console) -> int:
         return to_target.run(names, chosen, console)
     if chosen.run:
         return _measure(names, chosen, terms, console)
-    place = project.workplace()
     kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
-    first, second = kept or (record_sets.find(name, place.root, place.records) for name in names)
+    first, second = kept or map(record_sets.find, names)
     return comparison.answer(first, second, terms, console)
 
 
@@ -167,8 +166,7 @@ def regressions(chosen: Namespace, console: Console) -> int:
     words = revisions.split("..")
     if not sign or len(words) != 2 or not all(words):
         raise UserError(f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
-    place = project.workplace()
-    first, second = (record_sets.find(f"{folder}@{word}", place.root, place.records) for word in words)
+    first, second = (record_sets.find(f"{folder}@{word}") for word in words)
     for records, word in zip((first, second), words, strict=True):
         if records.selection != record_sets.Selection.revision:
             raise UserError(f"regressions: {word} is no git revision or branch of these records")

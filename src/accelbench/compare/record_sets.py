@@ -11,7 +11,7 @@ from accelbench.errors import UserError
 from accelbench.judging.verdict import DISTURBED, why_disturbed
 from accelbench.judging.warnings import was_beside_others
 from accelbench.presentation import counted
-from accelbench.project import PLAN, RECORDS, RESULTS
+from accelbench.project import PLAN, RECORDS, RESULTS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
@@ -75,21 +75,22 @@ class RecordSet:
         return list({canonical_json(environment): environment for environment in environments}.values())
 
 
-def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
-    """Returns the records that `name` means in the project's folder `root`.
+def find(name: str) -> RecordSet:
+    """Returns the records that `name` means in the project, or in the current folder outside of a project.
 
     A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`.
 
     `FOLDER@WORD` selects records in FOLDER, including records of earlier sweeps. If FOLDER is left out, it is
-    `default`. A record is selected if its git revision begins with WORD, if its branch is WORD, or if the name of its
-    CPU, GPU or TPU contains WORD.
+    `Workplace.records`. A record is selected if its git revision begins with WORD, if its branch is WORD, or if the
+    name of its CPU, GPU or TPU contains WORD.
 
     Raises UserError: nothing has this name, or no record is readable.
     """
     path, word = name, ""
-    if "@" in name and _located(name, root) is None:
+    where = workplace()
+    if "@" in name and _located(name, where.root) is None:
         path, _, word = name.rpartition("@")
-    place = _located(path or default, root)
+    place = _located(path or where.records, where.root)
     if place is None:
         raise UserError(
             f"{path}: not a folder of records, a suite or a record: name one, or use `compare --run` to measure cells"
@@ -139,7 +140,7 @@ def _ran_with(process: ComparedProcess) -> list[object]:
 
 def _located(name: str, root: Path) -> Path | None:
     """Returns the path of `name` in the current folder, else in the project's folder, else in results/, else None."""
-    places = [Path(name), root / name, root / "results" / name] if name else []
+    places = [Path(name), root / name, root / RESULTS / name] if name else []
     return next((place for place in places if place.exists()), None)
 
 

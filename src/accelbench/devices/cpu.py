@@ -3,9 +3,8 @@
 import math
 import os
 import platform
-from pathlib import Path
 
-from accelbench.devices.proc import cpu_quota, memory_limit_bytes
+from accelbench.devices import proc
 from accelbench.devices.registry import DeviceReport
 from accelbench.schema.vocab import Device
 
@@ -30,45 +29,44 @@ def has_fast_integers(report: DeviceReport) -> bool:
     return any(name in FAST_INTEGERS for name in report.details.get("instruction_sets", "").split())
 
 
-def look(root: Path = Path("/")) -> DeviceReport:
-    """Returns the report on the CPU. `root` is the folder with proc/ and sys/."""
+def look() -> DeviceReport:
+    """Returns the report on the CPU."""
     import psutil  # not at the top: the bare worker imports this module, and may lack psutil
 
-    quota = cpu_quota(root)
+    quota = proc.cpu_quota()
     memory_bytes = psutil.virtual_memory().total
-    flags = _cpuinfo(root).get("flags", "").split()
+    flags = _cpuinfo().get("flags", "").split()
     details = {
         "physical_cores": str(psutil.cpu_count(logical=False) or ""),
-        "usable_cores": str(usable_cores(root)),
+        "usable_cores": str(usable_cores()),
         "cpu_quota": "" if quota is None else f"{quota:g}",
         "instruction_sets": " ".join(name for name in INSTRUCTION_SETS if name in flags),
     }
     return DeviceReport(
         device=Device.cpu,
-        present=True,
-        name=name(root),
+        name=name(),
         count=1,
-        memory_bytes=min(memory_bytes, memory_limit_bytes(root) or memory_bytes),
+        memory_bytes=min(memory_bytes, proc.memory_limit_bytes() or memory_bytes),
         details={key: value for key, value in details.items() if value},
     )
 
 
-def name(root: Path = Path("/")) -> str:
+def name() -> str:
     """Returns the processor's name. If the name is unknown, returns the name of the architecture."""
-    return _cpuinfo(root).get("model name") or platform.machine()
+    return _cpuinfo().get("model name") or platform.machine()
 
 
-def usable_cores(root: Path = Path("/")) -> int:
+def usable_cores() -> int:
     """Returns how many logical cores this process may use.
 
     This is the number of cores in its affinity mask. If the quota of its cgroup is lower, it is the quota, rounded up.
     """
     cores = len(os.sched_getaffinity(0))
-    quota = cpu_quota(root)
+    quota = proc.cpu_quota()
     return cores if quota is None else min(cores, math.ceil(quota))
 
 
-def _cpuinfo(root: Path) -> dict[str, str]:
-    text = (root / "proc/cpuinfo").read_text()
+def _cpuinfo() -> dict[str, str]:
+    text = (proc.ROOT / "proc/cpuinfo").read_text()
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}

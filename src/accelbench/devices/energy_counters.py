@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pynvml
 
-from accelbench.devices import gpu
+from accelbench.devices import gpu, proc
 
 IDLE_S = 1.0  # seconds for which idle power is measured
 
@@ -41,10 +41,10 @@ class Rapl:
         return [int((folder / "energy_uj").read_text()) for folder in self._packages]
 
 
-def find_rapl(root: Path = Path("/")) -> Rapl | None:
+def find_rapl() -> Rapl | None:
     """Returns the processor's energy counter, or None if this user can't read one. Often only root may read it."""
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of a package. AMD's counters have the same names.
-    folders = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
+    folders = sorted((proc.ROOT / "sys/class/powercap").glob("intel-rapl:*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
     try:
         chosen = [path for path in packages if (path / "name").read_text().startswith("package")]
@@ -53,9 +53,9 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
         return None
 
 
-def counters(num_gpus: int, root: Path = Path("/")) -> Counters:
+def counters(num_gpus: int) -> Counters:
     """Returns the available counters of the processor and of the first `num_gpus` visible GPUs."""
-    rapl = find_rapl(root)
+    rapl = find_rapl()
     readers: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
         query = functools.partial(gpu.ask, lambda one: pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)

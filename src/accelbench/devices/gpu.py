@@ -52,7 +52,6 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
     details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}
     return DeviceReport(
         device=Device.gpu,
-        present=True,
         name=" + ".join(dict.fromkeys(gpu.name for gpu in gpus)),
         count=len(gpus),
         memory_bytes=min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None), default=None),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from accelbench.errors import UserError
 
+ROOT = Path("/")  # the folder with proc/, sys/ and dev/; tests replace it
 REPLACES = "libfaketime"  # a library that shifts, speeds up or stops clocks and sleeps
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Column numbers in a processor's line in /proc/stat (proc_stat(5)).
@@ -42,11 +43,11 @@ class PciDevice(NamedTuple):
     kind: str  # class
 
 
-def pci_devices(root: Path = Path("/")) -> list[PciDevice]:
-    """Returns the devices on the PCI bus. `root` is the folder with sys/. An id that can't be read is empty."""
+def pci_devices() -> list[PciDevice]:
+    """Returns the devices on the PCI bus. An id that can't be read is empty."""
     return [
         PciDevice(*("".join(_words(folder / name)) for name in ("vendor", "device", "class")))
-        for folder in sorted(root.glob("sys/bus/pci/devices/*"))
+        for folder in sorted(ROOT.glob("sys/bus/pci/devices/*"))
     ]
 
 
@@ -69,12 +70,12 @@ def cpu_times(cores: Collection[int]) -> CpuTimes:
     return CpuTimes(busy_ticks / TICKS_PER_S, sum(int(words[STEAL]) for words in lines) / TICKS_PER_S)
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
+def cpu_quota() -> float | None:
     """Returns how many cores the cgroup allows on average, such as 1.5. Returns None without a limit."""
     # The result is the lowest quota of the group and its ancestors. The quota is in `cpu.max` (cgroup v2) or in
     # `cpu.cfs_quota_us` (v1). See Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst of Linux.
     quotas = []
-    for folder in _cgroups(root, "cpu"):
+    for folder in _cgroups("cpu"):
         v1 = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
         words = _words(folder / "cpu.max") or v1
         if len(words) == 2 and words[0] not in ("max", "-1"):
@@ -82,18 +83,18 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(quotas, default=None)
 
 
-def memory_limit_bytes(root: Path = Path("/")) -> int | None:
+def memory_limit_bytes() -> int | None:
     """Returns the lowest memory limit of the cgroup and its ancestors, in bytes. Returns None without a limit."""
     words = []
-    for folder in _cgroups(root, "memory"):
+    for folder in _cgroups("memory"):
         words += [*_words(folder / "memory.max"), *_words(folder / "memory.limit_in_bytes")]
     # v1 writes "no limit" as the largest multiple of the page size that fits into 63 bits.
     return min((int(word) for word in words if word != "max" and int(word) < 2**62), default=None)
 
 
-def throttle_files(root: Path = Path("/")) -> list[Path]:
+def throttle_files() -> list[Path]:
     """Returns the files that report how long the CPU quota has stopped the cgroup. Finding the files is slow."""
-    return [folder / "cpu.stat" for folder in _cgroups(root, "cpu") if _throttled_s(folder / "cpu.stat") is not None]
+    return [folder / "cpu.stat" for folder in _cgroups("cpu") if _throttled_s(folder / "cpu.stat") is not None]
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
@@ -118,18 +119,18 @@ def _counts(file: Path) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
-def _cgroups(root: Path, controller: str) -> Iterator[Path]:
+def _cgroups(controller: str) -> Iterator[Path]:
     """Yields the folder of this process's cgroup for `controller`, then the folders of the cgroup's ancestors."""
     # In a container, /proc/self/cgroup may have the host's path. Then only ancestors of this path exist, such as the
     # mount.
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (ROOT / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
-            mount = root / "sys/fs/cgroup" / (controller if controllers else "")
+            mount = ROOT / "sys/fs/cgroup" / (controller if controllers else "")
             group = Path(path.lstrip("/"))
             yield from (mount / folder for folder in [group, *group.parents])
 

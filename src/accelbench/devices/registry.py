@@ -14,18 +14,22 @@ class DeviceReport:
     """The report on one kind of device on this machine."""
 
     device: Device
-    present: bool  # whether cells can run on such a device here
-    reason: str | None = None  # if not present, why not, and what helps, in one line
+    reason: str | None = None  # why cells can't run on such a device here, and what helps, in one line
     name: str = ""  # name of the hardware; empty if absent
     count: int = 0  # devices of this kind that a process here may use; 0 if absent
     memory_bytes: int | None = None  # memory of the smallest device; None if unknown
     # further facts for users and for `grid.support`; keys are snake_case words with their unit
     details: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def present(self) -> bool:
+        """Whether cells can run on such a device here."""
+        return self.reason is None
+
 
 def absent(device: Device, reason: str) -> DeviceReport:
     """Returns the report on a device that cells can't use on this machine."""
-    return DeviceReport(device=device, present=False, reason=reason)
+    return DeviceReport(device=device, reason=reason)
 
 
 FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first

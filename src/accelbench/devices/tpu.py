@@ -5,11 +5,8 @@ If torch_tpu is installed, cells use the TPU through torch_tpu, otherwise throug
 
 import os
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
 
-from accelbench.devices import packages
-from accelbench.devices.proc import pci_devices
+from accelbench.devices import packages, proc
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
@@ -31,35 +28,30 @@ HOW = "pip install torch_tpu (for torch 2.11 or newer)"
 HOW_OLDER = "pip install 'torch_xla[tpu]'"
 
 
-def look(
-    root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
-) -> DeviceReport:
-    """Returns the report on the TPU. `root` is the folder with sys/ and dev/.
-
-    If `torch_xla_folder` is None, examines the installed torch_xla.
-    """
-    chips = find_chips(root)
+def look() -> DeviceReport:
+    """Returns the report on the TPU."""
+    chips = find_chips()
     if not chips:
         return absent(Device.tpu, "no TPU chip (none on the PCI bus)")
-    if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
+    if not any(proc.ROOT.glob("dev/accel*")) and not any(proc.ROOT.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
         return absent(Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]
-    torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
+    torch_xla_folder = packages.folder("torch_xla")
     torch_tpu = packages.version(TORCH_TPU)
     has_driver = torch_tpu or torch_xla_folder is not None or packages.folder("jax") is not None
     # torch_xla, or JAX without it, takes libtpu from a variable, from its own folder, or from a package.
     is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
-    has_libtpu = "TPU_LIBRARY_PATH" in environ or is_bundled or packages.folder("libtpu") is not None
+    has_libtpu = "TPU_LIBRARY_PATH" in os.environ or is_bundled or packages.folder("libtpu") is not None
     if not has_driver:
         return absent(Device.tpu, f"neither torch_tpu nor torch_xla is installed: {HOW}, or {HOW_OLDER}")
     if not has_libtpu:
         return absent(Device.tpu, f"libtpu is not installed: {HOW if torch_tpu else HOW_OLDER}")
     count = num_chips * CORES_PER_CHIP.get(name, 1)
     details = {"chips": str(num_chips)} | ({TORCH_TPU: torch_tpu} if torch_tpu else {})
-    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details=details)
+    return DeviceReport(device=Device.tpu, name=name, count=count, details=details)
 
 
-def find_chips(root: Path = Path("/")) -> list[str]:
+def find_chips() -> list[str]:
     """Returns the names of the TPU chips on the PCI bus. Leaves out Google's other devices, such as network cards."""
-    of_google = [device.device for device in pci_devices(root) if device.vendor == GOOGLE_PCI_VENDOR_ID]
+    of_google = [device.device for device in proc.pci_devices() if device.vendor == GOOGLE_PCI_VENDOR_ID]
     return [CHIPS[device] for device in of_google if device in CHIPS]

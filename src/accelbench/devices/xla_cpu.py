@@ -1,7 +1,6 @@
 """XLA on the CPU. It runs the same software as a TPU, on any machine for which torch_xla is built."""
 
 import dataclasses
-from pathlib import Path
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.registry import DeviceReport, absent
@@ -9,11 +8,11 @@ from accelbench.errors import how_to_install
 from accelbench.schema.vocab import Device
 
 
-def look(root: Path = Path("/")) -> DeviceReport:
-    """Returns the report on torch_xla's CPU device. `root` is the folder with proc/ and sys/."""
+def look() -> DeviceReport:
+    """Returns the report on torch_xla's CPU device."""
     if (version := packages.version("torch_xla")) is None:
         how = f"{how_to_install('xla')} (for Linux on x86-64 only)"
         return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")
-    report = cpu.look(root)
+    report = cpu.look()
     details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}
     return dataclasses.replace(report, device=Device.xla_cpu, name=f"XLA on {report.name}", details=details)
