@@ -6,7 +6,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -142,10 +141,9 @@ def exporting_host(cell):
 
 
 def test_a_network_is_exported_once_by_a_process_of_its_own_and_again_after_it_made_room(tmp_path, monkeypatch):
-    make_room = module.make_room
     with Hosts(exporting_host) as hosts:
         for size, num, max_bytes in ((64, 1, 9e9), (64, 1, 9e9), (96, 2, 9e9), (64, 2, 9e9), (32, 3, 0), (64, 4, 9e9)):
-            monkeypatch.setattr(module, "make_room", partial(make_room, max_bytes=max_bytes))
+            monkeypatch.setattr(module, "MAX_EXPORTS_BYTES", max_bytes)
             outcome = hosts.run(make_cell(batch_size=size), tmp_path)
             assert (outcome.status, outcome.measurement.artifact_bytes) == (Status.ok, 1 << 20)
             assert len(list(tmp_path.glob("exports.*"))) == num

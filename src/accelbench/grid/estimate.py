@@ -166,10 +166,8 @@ class Evidence:
 
         Cells with the user's code are left out, because an estimate must not run the user's code.
         """
-        return [cell for cell in cells if not cell.own_code and not self._is_known(cell)]
-
-    def _is_known(self, cell: Cell) -> bool:
-        return cell.key_without(COUNTS) in self._steps or cell.key_without(REPEATED) in self._took_s
+        unknown = [cell for cell in cells if cell.key_without(REPEATED) not in self._took_s]
+        return [cell for cell in unknown if not cell.own_code and cell.key_without(COUNTS) not in self._steps]
 
     def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
         """Returns one cell for every network whose operations are unknown: the cell with the smallest batch."""
@@ -278,6 +276,6 @@ def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell]
     return in_turn
 
 
-def total(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> Length:
+def total(cells: Iterable[Cell], evidence: Evidence) -> Length:
     """The duration of all `cells` together; see `lengths`."""
-    return sum(lengths(cells, evidence, started), Length())
+    return sum(lengths(cells, evidence), Length())

@@ -35,7 +35,7 @@ OF_HOOKS = {
 DRIVER = "nvidia-driver"
 
 
-def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
+def fingerprint(engine: Engine | None = None) -> dict[str, Any]:
     """Returns the fingerprint of this machine, as plain JSON values. Records with equal fingerprints are comparable.
 
     The entry `machine` describes the hardware, and `versions` the libraries that compute. `variables` contains the
@@ -74,7 +74,7 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
         versions[DRIVER] = pynvml.nvmlSystemGetDriverVersion()
     # A cell's process does not get the variables in `SUBSTITUTING`.
     variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
-    return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(package, engine)}
+    return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(PACKAGE, engine)}
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,19 +140,15 @@ def own_files(cell: Cell) -> dict[str, dict[str, str]]:
     """
     digests = {flag: source_digest(flag, path, Path.cwd()) for flag, path in cell.own_code.items()}
     if cell.model.weights_file is not None:
-        digests["model.weights"] = _weights_digest(Path.cwd() / cell.model.weights_file)
+        path = Path.cwd() / cell.model.weights_file
+        try:
+            stat = path.stat()
+            digests["model.weights"] = _digest_of(path, stat.st_mtime_ns, stat.st_ino)
+        except OSError as error:
+            raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
     if (library := allocators.library(cell.options.allocator)) is not None:
         digests["allocator"] = allocators.checksum(library)
     return {"files": digests} if digests else {}
-
-
-def _weights_digest(path: Path) -> str:
-    """Returns the SHA-256 of a file of weights. Raises UserError if the file can't be read."""
-    try:
-        stat = path.stat()
-        return _digest_of(path, stat.st_mtime_ns, stat.st_ino)
-    except OSError as error:
-        raise UserError(f"model.weights={path}: not readable ({error.strerror})") from error
 
 
 @cache  # a changed file has another key; reading a large file takes long

@@ -150,12 +150,12 @@ class Hosts:
             self.listener(printed)
 
 
-def make_room(parent: Path, max_bytes: int = MAX_EXPORTS_BYTES) -> None:
+def make_room(parent: Path) -> None:
     """Removes all exported networks if they need too much disk space. A later cell exports its network again."""
     for path in parent.glob(f"{UNFINISHED}*"):  # left by a process that was killed
         rmtree(path, ignore_errors=True)
     num_bytes = sum(path.stat().st_size for path in parent.rglob("*") if path.is_file())
-    if num_bytes > min(max_bytes, MAX_EXPORTS_SHARE * (disk_usage(parent).free + num_bytes)):
+    if num_bytes > min(MAX_EXPORTS_BYTES, MAX_EXPORTS_SHARE * (disk_usage(parent).free + num_bytes)):
         rmtree(parent, ignore_errors=True)
         parent.mkdir(exist_ok=True)
 

@@ -152,7 +152,7 @@ class _Run:
         deadline = time.monotonic() + self.request.timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             was_timing = first.is_timing
-            self._read(min(sampler.pause_s, left_s), sys.stdin.fileno())
+            self._read(min(sampler.pause_s, left_s))
             if any(rank.has_failed for rank in self.over):
                 return self._failure()
             if first.answer is not None:
@@ -162,20 +162,21 @@ class _Run:
             sampler.sample()
         return self._timeout()
 
-    def _read(self, timeout_s: float, *stdin: int) -> bool:
+    def _read(self, timeout_s: float) -> bool:
         """Waits until a process of the cell sends a message or ends. Returns False if none does within `timeout_s`.
 
-        If `stdin` is closed, this host exits.
+        If standard input is closed, this host exits.
         """
         running = [rank for rank in self.ranks if not rank.is_over]
         sources = [source for rank in running for source in rank.sources]
-        ready = connection.wait([*sources, *stdin], max(0.0, timeout_s))
+        stdin = sys.stdin.fileno()
+        ready = connection.wait([*sources, stdin], max(0.0, timeout_s))
         for rank in running:
             if any(source in ready for source in rank.sources):
                 rank.read()
                 if rank.is_over:
                     self.over.append(rank)
-        if any(source in ready for source in stdin):  # closed: no request comes while the host is busy
+        if stdin in ready:  # closed: no request comes while the host is busy
             sys.exit(0)
         return bool(ready)
 

@@ -15,6 +15,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
 
 DISTURBED: Literal["disturbed"] = "disturbed"  # shown in place of the status `ok`
+Word = Status | Literal["disturbed"]
 BUSY, ALLOWED = "busy", "allowed"  # entry of a record's environment; with it, no cell is disturbed
 # Some machines are never quiet, such as a shared one that runs tests. With `allowed`, cells are ok there although other
 # programs take their cores. accelbench then does not wait for a quiet machine. This is an environment variable because
@@ -31,9 +32,7 @@ NEAR_S = 0.5  # longest pause between samples: an interval widened by it at both
 ALWAYS = (-math.inf, math.inf)
 
 
-def verdict(
-    cell: Cell, measurement: Measurement, system: SystemSeries | None
-) -> tuple[Status | Literal["disturbed"], str | None]:
+def verdict(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> tuple[Word, str | None]:
     """Returns whether a cell that ended without an error is ok, invalid or disturbed, and why if it is not ok.
 
     The numbers of a disturbed cell may be right for a busy machine. They are stored, but not published.
@@ -50,7 +49,7 @@ def verdict(
     return Status.ok, None
 
 
-def verdict_on(record: Record) -> tuple[Status | Literal["disturbed"], str | None]:
+def verdict_on(record: Record) -> tuple[Word, str | None]:
     """Returns the status that reports show for a record, and why if it is not ok.
 
     An ok record from which other programs took cores is `disturbed`, except on a machine where this is `ALLOWED`.

@@ -38,7 +38,7 @@ class Generates(OwnTask):
     cache: Any = None  # the key-value cache of the last generation
 
     def __init__(self, network: nn.Module, workload: "GenerateWorkload") -> None:
-        super().__init__(network, workload.first, workload.num_counted)
+        super().__init__(network, workload)
         self.generate, self.wait = workload.cell.generate, workload.wait
         self.is_static, self.compared, self.times_s = workload.is_static, workload.compared, workload.times_s
         parameters = inspect.signature(network.forward).parameters

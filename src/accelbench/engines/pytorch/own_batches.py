@@ -155,20 +155,18 @@ class OwnTask:
     Raises UserError if the first batch lacks a key of `model.inputs`, or has no key that `forward` accepts.
     """
 
-    def __init__(
-        self, network: nn.Module, first: Any, num_counted: int, loss: Loss | None = None, model: ModelSpec | None = None
-    ) -> None:
-        self.loss, self.num_counted = loss, num_counted
-        self.flag = f"model.loss={model.loss}" if model else "loss"
-        inputs = model.inputs if model else ()
+    def __init__(self, network: nn.Module, workload: "OwnWorkload", loss: Loss | None = None) -> None:
+        model = workload.cell.model
+        self.loss, self.num_counted = loss, workload.num_counted
+        self.flag = f"model.loss={model.loss}"
         self._is_checked = False
         self.keys: Sequence[str] | None = None
         self.left_out: list[str] = []  # keys that only the loss gets
-        if isinstance(first, Mapping):
-            keys = list(first)
-            self.keys = _keys_of_network(network, keys, inputs, f"model.batch={model.batch}" if model else "batch")
+        if isinstance(workload.first, Mapping):
+            keys = list(workload.first)
+            self.keys = _keys_of_network(network, keys, model)
             self.left_out = [key for key in keys if key not in self.keys]
-        elif inputs:
+        elif model.inputs:
             raise UserError("model.inputs: the batch has no keys: remove model.inputs")
 
     def infer(self, network: nn.Module, batch: Any) -> Any:
@@ -190,13 +188,14 @@ class OwnTask:
         return self.num_counted
 
 
-def _keys_of_network(network: nn.Module, keys: Sequence[str], inputs: Sequence[str], flag: str) -> Sequence[str]:
-    """Returns `inputs` or, if `inputs` is empty, those `keys` of a batch that the network's `forward` accepts."""
+def _keys_of_network(network: nn.Module, keys: Sequence[str], model: ModelSpec) -> Sequence[str]:
+    """Returns `model.inputs` or, if this is empty, those `keys` of a batch that the network's `forward` accepts."""
     named, takes_any = _arguments(network)
-    of_network = inputs or [key for key in keys if takes_any or key in named]
+    of_network = model.inputs or [key for key in keys if takes_any or key in named]
     if not of_network or set(of_network) - set(keys):
         has = ", ".join(map(str, keys))
-        takes = ", ".join(inputs or named) or "nothing"
+        takes = ", ".join(model.inputs or named) or "nothing"
+        flag = f"model.batch={model.batch}" if model.batch else "batch"
         raise UserError(f"{flag}: has {has}, but the network needs {takes}: name its keys like forward's arguments")
     return of_network
 
@@ -240,11 +239,11 @@ class OwnWorkload:
         return BatchMaker(self.cell, num)
 
     def _task(self, network: nn.Module) -> OwnTask:
-        model, loss = self.cell.model, None
-        if model.loss:
-            loss = import_path("model.loss", model.loss)
-            check_call(f"model.loss={model.loss}, called with (output, batch)", loss, None, None)
-        return OwnTask(network, self.first, self.num_counted, loss, model)
+        loss = None
+        if path := self.cell.model.loss:
+            loss = import_path("model.loss", path)
+            check_call(f"model.loss={path}, called with (output, batch)", loss, None, None)
+        return OwnTask(network, self, loss)
 
     def build(self) -> nn.Module:
         seed_generators(self.cell.seed)
@@ -313,7 +312,7 @@ class TransformersWorkload(OwnWorkload):
 
     def _task(self, network: nn.Module) -> OwnTask:
         self.config: Any = network.config
-        return OwnTask(network, self.first, self.num_counted, lambda output, _: output.loss)
+        return OwnTask(network, self, lambda output, _: output.loss)
 
     def notes(self) -> Iterator[str]:
         yield f"transformers' attention: {getattr(self.config, '_attn_implementation', None)}"

@@ -100,9 +100,10 @@ class Ranks(RankGroup):
 
     def seed(self, seed: int) -> int:
         """Seeds this rank differently from the others, so that their dropout differs. Returns this rank's seed."""
+        seed += RANK_SEEDS * self.rank
         if self.num > 1:
-            torch.manual_seed(seed + RANK_SEEDS * self.rank)
-        return seed + RANK_SEEDS * self.rank
+            torch.manual_seed(seed)
+        return seed
 
     def begin(self, num_steps: int) -> int:
         if self.num == 1:

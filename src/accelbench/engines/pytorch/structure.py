@@ -98,7 +98,7 @@ def outer_rows(structure: Any) -> Any:
 
 def num_bytes(structure: object) -> int:
     """Returns the bytes of all tensors. For sparse and nested tensors, only stored numbers and indices are counted."""
-    return sum(part.nbytes for tensor in tensors_in(structure) for part in parts_of(tensor))
+    return sum(part.nbytes for part in _parts_in(structure))
 
 
 def parts_of(tensor: Tensor) -> Sequence[Tensor]:
@@ -113,6 +113,10 @@ def parts_of(tensor: Tensor) -> Sequence[Tensor]:
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
     return [tensor.dequantize() if tensor.is_quantized else tensor]
+
+
+def _parts_in(structure: object) -> list[Tensor]:
+    return [part for tensor in tensors_in(structure) for part in parts_of(tensor)]
 
 
 def arrays_in(structure: object) -> list[NDArray[Any]]:
@@ -165,8 +169,7 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 def is_same(one: Any, other: Any) -> bool:
     """Returns True if the tensors of two structures have the same dtypes and the same numbers."""
-    ours = [part for tensor in tensors_in(one) for part in parts_of(tensor)]
-    theirs = [part for tensor in tensors_in(other) for part in parts_of(tensor)]
+    ours, theirs = _parts_in(one), _parts_in(other)
     if len(ours) != len(theirs):
         return False
     return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))

@@ -9,6 +9,7 @@ shape (batch, 1). The autoencoder returns images.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -149,10 +150,17 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
     left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
-    for inputs in [colours, channels, channels]:
-        layers += [nn.Conv2d(inputs, channels, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += _convolutions([colours, channels, channels, channels])
     layers += [nn.Conv2d(channels, channels, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(channels * math.prod(left), num_classes))
+
+
+def _convolutions(channels: Sequence[int]) -> list[nn.Module]:
+    """Padded 3x3 convolutions, each followed by max-pooling. `channels` begins with the channels of the input."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(channels):
+        layers += [nn.Conv2d(inputs, outputs, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
+    return layers
 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
@@ -190,14 +198,12 @@ def scaling_cnn(
 
     For images of 64 x 64, it has 8,765,066 parameters. The study's two larger networks have wider layers.
     """
-    inputs, height, width = shape
-    layers: list[nn.Module] = []
-    for outputs in channels:
-        layers += [nn.Conv2d(inputs, outputs, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
-        inputs = outputs
-        height = height // 2
-        width = width // 2
-    layers += [nn.Flatten(), nn.Linear(inputs * height * width, hidden), nn.ReLU(), nn.Dropout(dropout)]
+    colours, height, width = shape
+    sizes = [colours, *channels]
+    scale = 2 ** len(channels)
+    inputs = sizes[-1] * (height // scale) * (width // scale)
+    layers = _convolutions(sizes)
+    layers += [nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
 
 
