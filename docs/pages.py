@@ -58,7 +58,7 @@ def columns() -> str:
             if setting == each.column and not each.texts.empty:
                 same.append(setting)
             else:
-                empty = f"; empty: {each.texts.empty}" if each.texts.empty else ""
+                empty = f". Empty {each.texts.empty}" if each.texts.empty else ""
                 rows.append(f"| `{each.column}` | `{setting}`{empty} |\n")
     rows += _shared(same, "the setting of that name")
     return "".join([before, BEFORE, *rows, AFTER, after])
