@@ -202,7 +202,7 @@ def assert_epochs_in_turn(measured: Measurement) -> None:
 
 def faulty_host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("fakes", ("fakes",), num_processes=cell.devices, python=cell.python)
+    return HostSpec("fakes", ("fakes",), python=cell.python)
 
 
 def _raise(error: BaseException) -> None:

@@ -19,7 +19,7 @@ from accelbench.schema.vocab import Precision
 
 def host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("rank_faults", ("accelbench.isolation.supervisor", "rank_faults"), num_processes=cell.devices)
+    return HostSpec("rank_faults", ("accelbench.isolation.supervisor", "rank_faults"))
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:

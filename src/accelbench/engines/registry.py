@@ -54,7 +54,6 @@ class HostSpec:
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
     preload: tuple[str, ...]  # modules that the host imports once, before any fork; they start no threads, use no GPU
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that are set before those imports
-    num_processes: int = 1  # the processes (ranks) of one cell
     prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
     python: str | None = None  # the cell's interpreter, if it is not accelbench's
@@ -70,4 +69,4 @@ def host_spec(cell: Cell) -> HostSpec:
     folder = "exported" if cell.engine in EXPORTING else cell.engine
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
     environment = {**spec.environment, **allocators.environment(cell.options.allocator)}
-    return replace(spec, environment=environment, num_processes=cell.num_processes, python=cell.python)
+    return replace(spec, environment=environment, python=cell.python)

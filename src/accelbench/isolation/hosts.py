@@ -105,7 +105,6 @@ class Hosts:
             work=self._works.get(counted_as),
             weights=None if weights is None else str(weights.absolute()),
             requests=None if requests is None else str(requests.absolute()),
-            num_processes=spec.num_processes,
         )
         outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
         work = outcome.measurement.work if outcome.measurement else None

@@ -33,7 +33,6 @@ class Request:
     data_folder: str
     timeout_s: float  # seconds after which the host kills the request's processes
     do: Do = Do.run
-    num_processes: int = 1  # number of ranks
     log: str = ""  # file for the output of the processes; `Hosts` sets it
     precisions: list[Precision] = field(default_factory=list)  # precisions to probe
     exported: str | None = None  # folder of the exported network, which may exist; None if the engine exports none

@@ -24,7 +24,7 @@ from typing import Any
 from accelbench.devices.gpu import in_use
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
-from accelbench.isolation.messages import Outcome, Request, decode, encode
+from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
 from accelbench.isolation.sampler import Sampler, children, end_orphans
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
@@ -113,10 +113,11 @@ class _Run:
         """Runs the request, and sends the outcome. Then waits until the processes of the request have ended."""
         staying = children(os.getpid())  # the forkserver and its resource tracker
         cell = self.request.cell
+        num_processes = cell.num_processes if self.request.do == Do.run else 1
         num_gpus = cell.devices if cell.device == Device.gpu else 0
         busy_gpus = in_use(num_gpus)
         try:
-            for environment in _environments(self.request.num_processes):
+            for environment in _environments(num_processes):
                 self.ranks.append(_Rank(context, self.request, environment))
             first, *others = [rank.pid for rank in self.ranks]
             sampler = Sampler(first, num_gpus, others)
