@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NAMES = [command.name for command in COMMANDS]
 COMPLETE = forecast.complete
+NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
 
@@ -119,6 +120,8 @@ def complaint(words, capsys, project):
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
         ("-m repeats=1,2", "repeats: applies to a whole sweep: give it only one value"),
         ("-m hydra/sweeper=nope seed=0,1", "hydra/sweeper=nope: unknown hydra/sweeper. Choose from: accelbench, basic"),
+        ("plan model=mlp hydra/sweeper=optuna", f"hydra/sweeper=optuna: {NOT_HYDRAS}"),
+        ("best --search --budget 5m hydra.verbose=1 model=mlp", f"hydra.verbose=1: {NOT_HYDRAS}"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
         ("run --help windw", "--help windw: unknown topic. Did you mean window? Choose from: engine, device, model,"),

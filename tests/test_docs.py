@@ -96,7 +96,7 @@ def measured(tmp_path_factory):
         patched.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
         words = ["-m", "model=mlp", "mode=infer", "batch_size=8,16", "tracking=none", "out=runs/cluster/h100"]
         assert main(words) == 0
-    for name in ("runs/cluster/l40s", "runs/<folder>", "results/mnist_networks", "A", "B"):
+    for name in ("runs/cluster/l40s", "runs/mine", "results/mnist_networks", "A", "B"):
         shutil.copytree(root / "runs/cluster/h100", root / name)
     for found in plan_file.read_planned(root / "A"):
         for folder in ("B", "runs/cluster/l40s"):  # records of another time

@@ -7,12 +7,14 @@ from argparse import Namespace
 import pytest
 from rich.console import Console
 
+import beside
 from accelbench.cli import main
 from accelbench.commands.registry import load
 from accelbench.commands.shared import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
+from accelbench.schema.vocab import Status
 from report.conftest import Maker
 
 
@@ -26,26 +28,72 @@ def sweep(here, name, rate, modified_s):
 
 
 def chosen(place):
-    """The folder that is read, and what is said of it."""
+    """The folder that is read, and the line that names it."""
     console = Console(file=io.StringIO(), width=200)
     return default_folder(place, console), console.file.getvalue().rstrip()
 
 
-def test_it_is_results_in_a_project_with_any_and_else_the_newest_run_which_a_line_names(here):
+def skipped(here, name, modified_s):
+    """A sweep of one cell that was skipped."""
+    maker = Maker()
+    folder = maker.suite(here / "runs", [maker.record(maker.cell(suite=name), Status.skipped, reason="no keras")])
+    for path in folder.iterdir():
+        os.utime(path, (modified_s, modified_s))
+    return folder
+
+
+NEWEST = "Records: runs/new, the newest in runs/ with an ok cell"
+NOT_FOUND = "found no ok cell in a project's results/ or below runs/: "
+MEASURE = "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
+
+
+def test_the_default_is_results_in_a_project_and_else_the_newest_run_with_an_ok_cell(here):
     place, outside = Workplace.of_project(here), Workplace.outside(here)
-    for each, where in ((place, "in results/ or below runs/: measure something first"), (outside, "below runs/")):
-        with pytest.raises(UserError, match=f"no records {where}"):
+    for each in (place, outside):
+        with pytest.raises(UserError) as raised:
             chosen(each)
+        assert str(raised.value) == f"{NOT_FOUND}{MEASURE}"
     old = sweep(here, "old", 1000, 1000)
-    assert chosen(place) == ("runs/old", "Records: runs/old")
-    assert chosen(outside) == ("runs/old", "Records: runs/old")
+    assert chosen(place) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
+    assert chosen(outside) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
     sweep(here, "new", 2000, 2000)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
-    newest = "Records: runs/new, the newest of 2 in runs/: name another to read it"
-    assert chosen(outside) == ("runs/new", newest)
+    assert chosen(outside) == ("runs/new", NEWEST)
     old.rename(here / "results")
     assert chosen(place) == ("results", "")
+
+
+@pytest.mark.parametrize("command", ["best", "report", "figure --out a.png --question batch", "bundle --out a.zip"])
+def test_a_newer_run_whose_cells_were_all_skipped_is_passed_over(here, command, capsys):
+    maker = Maker()
+    maker.suite(here / "runs", [maker.ok(maker.cell(batch_size=size), 10 * size) for size in (8, 32)])
+    skipped(here, "newer", 4e9)
+    passed_over = "Records: runs/nets, the newest in runs/ with an ok cell"
+    assert main(command.split()) == 0
+    assert passed_over in capsys.readouterr().out.replace("\n", " ")
+    assert main(["export", "--format", "bencher"]) == 0
+    assert passed_over in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_where_all_cells_were_skipped_the_message_names_what_to_type(here, capsys):
+    maker = Maker()
+    skipped(here, "mine", 1000)
+    assert main(["best"]) == 2
+    why = "to see why, type `accelbench report runs/mine`. "
+    assert capsys.readouterr().err == f"accelbench: {NOT_FOUND}{why}{MEASURE}\n"
+    assert main(["report", "runs/mine"]) == 0
+    assert "no keras" in (here / "runs/mine/report/report.md").read_text()
+    busy = maker.suite(here / "runs", [beside.make_record(cell=maker.cell(suite="busy"))])
+    assert main(["compare", "--top"]) == 2
+    why = "to see why, type `accelbench report runs/busy`. "
+    assert capsys.readouterr().err == f"accelbench: {NOT_FOUND}{why}{MEASURE}\n"
+    assert main(["compare", "--top", "runs/busy"]) == 2
+    assert "busy: Disturbed: " in capsys.readouterr().out
+    busy.rename(here / "results")
+    (here / "params.yaml").write_text("suites: {mine: {}}\n")
+    sweep(here, "new", 2000, 2000)
+    assert chosen(Workplace.of_project(here)) == ("runs/new", NEWEST)
 
 
 def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, monkeypatch):

@@ -1,9 +1,11 @@
+import ast
 import random
 
 import pytest
 
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
+from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Block, Data, Epoch, SystemSeries
 from accelbench.schema.vocab import Device, Mode, Protocol, Stop, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served
@@ -129,3 +131,29 @@ def test_what_is_doubtful_of_requests(changes, beginnings):
     doubts = warnings_of(summarise(make_served(**changes)))
     assert len(doubts) == len(beginnings)
     assert all(text.startswith(begin) for text, begin in zip(doubts, beginnings, strict=True))
+
+
+def test_a_remark_with_a_semicolon_stays_one_remark():
+    told = remarks_about(warnings=["a library failed: no room; no time", "an odd layer"], notes=["one; two"])
+    assert [text for kind, text in told if kind == Kind.doubt] == ["a library failed: no room, no time", "an odd layer"]
+    assert (Kind.note, "one, two") in told
+
+
+def separators(tree):
+    """The strings of a module that are docstrings, are in an exception, or are `"; "` with a method, such as `join`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            yield from ast.walk(node)
+        elif isinstance(node, ast.Expr | ast.Attribute):
+            yield node.value
+
+
+def test_no_text_of_a_remark_has_the_characters_that_separate_remarks():
+    texts = []
+    for folder in ("engines", "measuring", "judging"):
+        for path in (PACKAGE / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            others = set(separators(tree))
+            strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in others]
+            texts += [f"{path.name}: {node.value}" for node in strings if "; " in str(node.value)]
+    assert texts == ["row.py: ; ", "row.py: ; "]  # of `summarise` and `remarks_in`

@@ -28,6 +28,7 @@ def of_suite(words="suite=nets", **changes):
     return put(words, {**SETTINGS, "suites": {"nets": {**SETTINGS["suites"]["nets"], **changes}}})
 
 
+NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
 FIRST = ["data=mnist", "profile=quick", "budget_s=12", "seed=1", "batch_size=8", "model=mlp,cnn", "protocol=window"]
 
 
@@ -95,7 +96,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ),
         ({"quick": ["out=runs/a"]}, "quick, line 1: out=runs/a: can't be set in a suite. Choose from: engine, device,"),
         ({"quick": ["data=random"]}, "quick, line 1: data=random: leave it out: the suite's `data` names the data set"),
-        ({"quick": ["hydra.verbose=1"]}, "quick, line 1: hydra.verbose=1: a suite can't set Hydra's own settings"),
+        ({"quick": ["hydra.verbose=1"]}, f"quick, line 1: hydra.verbose=1: {NOT_HYDRAS}"),
         ({"quick": ["seed='3"]}, "quick, line 1: seed='3: not readable as words (No closing quotation)"),
     ],
 )

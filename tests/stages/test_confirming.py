@@ -46,6 +46,12 @@ def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_pat
     assert questions(sweeps, 0.0) == []
 
 
+def test_which_of_two_batch_sizes_is_faster_is_a_question_too(tmp_path):
+    sizes = [replace(maker.ok(maker.cell("cnn", batch_size=size), 10.0 * size), wall_s=0.1) for size in (8, 32)]
+    sweeps = swept(tmp_path, *sizes, *pair("mlp", (1, 2)))
+    assert models(questions(sweeps, 1000.0)) == ["cnn", "mlp"]
+
+
 def test_what_was_delivered_nowhere_is_measured_again_for_nowhere(tmp_path):
     untracked = [replace(each, environment={**each.environment, "tracking": "none"}) for each in pair("mlp", (1, 2))]
     sweeps = swept(tmp_path, *pair("cnn", (1, 2)), *untracked)

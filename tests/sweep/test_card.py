@@ -1,16 +1,30 @@
 """The card of a cell."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 import beside
-from accelbench.schema.measurement import Block, Breakdown, Check, Data, Epoch, Generation, SystemSeries, Work
+from accelbench.judging.row import summarise
+from accelbench.schema.measurement import (
+    Block,
+    Breakdown,
+    Check,
+    Data,
+    Epoch,
+    Evaluation,
+    Generation,
+    SystemSeries,
+    Work,
+)
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Library, Mode, Phase, Precision, Promise, Protocol, Scaling, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep.card import show_card
+from accelbench.sweep.job_lines import details
+from accelbench.sweep.terminal import outcome
 from fakes import make_ceilings, make_cell, make_measurement, make_record, make_served, make_trained
 
 PHASES = {Phase.forward: [0.0502] * 8, Phase.backward: [0.047] * 8, Phase.optimizer: [0.0024] * 8}
@@ -19,6 +33,7 @@ CHECKS = [
     Check(promise=Promise.training, observed="10 of 10 trainable tensors changed", share=1.0),
     Check(promise=Promise.outputs, observed="the whole output, compared with a new network", share=0.25),
 ]
+TESTED = Evaluation(num_samples=500, seconds=0.1, loss=0.5, accuracy=0.838)
 STAND_IN = Data(name="mnist", digest="0" * 64, source="drawn digits", stand_in=True)
 CEILINGS = {"ceilings": plain(make_ceilings(flops_per_s={Precision.fp32: 542e9}, how={Precision.fp32: "given"}))}
 # Uneven blocks, so that the speed has an interval.
@@ -156,7 +171,12 @@ def test_requests_have_their_latencies_and_the_verdict():
     ("seconds", "told"), [(12.0, "target reached in 12.0 s, 5.00 epochs"), (None, "target not reached in 41.5 s")]
 )
 def test_a_training_to_a_target_has_when_it_reached_it(seconds, told):
-    assert lines(card_of(make_trained(seconds, compile_s=0.5)))[1] == told
+    record = make_trained(seconds, compile_s=0.5)
+    record = replace(record, measurement=replace(record.measurement, evaluation=TESTED))
+    _, speed, figures, *_ = lines(card_of(record))
+    assert (speed, "test accuracy 83.8 %" in figures.split("   ")) == (told, True)
+    assert "test accuracy 0.8380" in outcome(record)
+    assert details(record, summarise(record))[-1] == "test accuracy 83.8 %"
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed, Status.skipped])

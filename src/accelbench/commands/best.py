@@ -136,8 +136,8 @@ def _serve(chosen: Namespace, console: Console) -> int:
         raise UserError("--percentile: can't be used with server.percentile: give one of them")
     words = ["-m", "protocol=server", f"server.latency_ms={chosen.latency_ms}"]
     # 140 s are enough for p99.9 at the default rate. The search decides rate and duration of each probe.
-    is_named = "server.percentile" in names
-    words.append("server.duration_s=140" if is_named else f"server.percentile={chosen.percentile or 99}")
+    decided = f"server.percentile={chosen.percentile or 99}"
+    words.append("server.duration_s=140" if "server.percentile" in names else decided)
     composed = compose([*words, *words_of(chosen)])
     for run in composed:
         if run.server.percentile > MOST_PERCENTILE:
@@ -188,8 +188,9 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         console.print(rendered(table, console.width))
         explained = [NOTE]
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
-    outside = [group for group in groups(cells) if group.within(limit) is None]
-    missing = [f"{workload_text(group.fastest)}: no cell is within {limit}" for group in outside]
+    missing = [
+        f"{workload_text(one.fastest)}: no cell is within {limit}" for one in groups(cells) if not one.within(limit)
+    ]
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0

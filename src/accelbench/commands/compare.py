@@ -14,7 +14,7 @@ from rich.console import Console
 from accelbench import project
 from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, command, flag, say
-from accelbench.commands.shared import BUDGET, budget_in_s, check, default_folder, words_of
+from accelbench.commands.shared import BUDGET, budget_in_s, check, default_folder, say_notes, words_of
 from accelbench.errors import UserError
 from accelbench.rules.conditions import Rule
 from accelbench.schema.vocab import UNEXPECTED
@@ -111,14 +111,13 @@ def _measure_top(chosen: Namespace, console: Console) -> int:
     folder = place.root / (chosen.first or default_folder(place, console))
     sweeps = read.read_all(folder, wanted=params.wanted_suites(place.project, folder))
     questions = top.questions(sweeps, budget_in_s(chosen, "5m"))
+    say_notes(console, sweeps)
+    name = project.shown(folder)
     if not questions:
-        say(
-            console, "nothing to measure: all answers are sure, have nothing to compare with, or need a longer --budget"
-        )
-        return 0
+        raise UserError(top.why_none(sweeps, name))
     with Hosts() as hosts:
         records = top.answer(questions, read.confirmed_of(folder), console, hosts)
-    say(console, f"Counted by: accelbench best {chosen.first or ''}".rstrip())
+    say(console, f"Counted by: accelbench best {name}")
     return int(any(record.status in UNEXPECTED for record in records))
 
 

@@ -197,13 +197,16 @@ def plan(chosen: Namespace, console: Console) -> int:
     with Hosts() as hosts, console.status("Estimating ..."):
         evidence = forecast(cells, hosts, place, partial(say, console), options.profile)
     length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
+    in_all, listed = "", MAX_LISTED
     if len(suites) > 1:
         say(console, *(f"{suite}: {_counted(planned, length_of)}" for suite, planned in suites.items()))
-    in_all = "in all: " if len(suites) > 1 else ""
+        in_all, listed = "in all: ", 0
     say(console, in_all + _counted(items, length_of), "")
-    listed = 0 if len(suites) > 1 else MAX_LISTED
     named = runs if chosen.cells else runs[:listed]
-    say(console, *(f"{item.label:<{LABEL_WIDTH}} {_of_one(length_of[id(item)])}" for item in named))
+    for item in named:
+        length = length_of[id(item)]
+        text = "unknown until it has run once" if length.num_unknown else length
+        say(console, f"{item.label:<{LABEL_WIDTH}} {text}")
     if len(runs) > len(named):
         more = f"and {len(runs) - len(named)} more: " if named else ""
         say(console, f"{more}--cells names every cell")
@@ -255,10 +258,6 @@ def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") ->
     return f"{counted(len(planned), 'cell')}: {len(lengths):,} to run{length}; {len(planned) - len(lengths):,} to skip."
 
 
-def _of_one(length: "Length") -> str:
-    return "unknown until it has run once" if length.num_unknown else str(length)
-
-
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
     """Yields a line: the smallest ratio of times to a target that the planned number of seeds can show."""
     from accelbench.schema.vocab import Protocol
@@ -300,10 +299,7 @@ def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> 
     with lock.hold_measuring(partial(say, console)), Hosts() as hosts:
         preflight = Preflight(hosts, data_of(cells, place)[1], partial(say, console))
         num = preflight.check(cells)
-    lines = []
-    for item in planned:
-        if (failure := preflight.failure(item.cell)) is not None:
-            lines.append(f"{item.label}: {failure.reason}")
+    lines = [f"{item.label}: {failure.reason}" for item in planned if (failure := preflight.failure(item.cell))]
     if lines:
         raise UserError("\n  ".join(["these cells can't run:", *lines]))
     say(console, f"Checked {counted(num, 'network')}: found no mistake.")

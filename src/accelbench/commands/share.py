@@ -7,7 +7,16 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.commands.command import command, flag, say
-from accelbench.commands.shared import BUDGET, FOLDER, PRICE, budget_in_s, check_devices, costs, default_folder
+from accelbench.commands.shared import (
+    BUDGET,
+    FOLDER,
+    PRICE,
+    budget_in_s,
+    check_devices,
+    costs,
+    default_folder,
+    say_notes,
+)
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
@@ -63,7 +72,7 @@ def export(chosen: Namespace, console: Console) -> int:
         with writing_errors(chosen.out), writing(Path(chosen.out)) as file:
             file.write_text(text, encoding="utf-8")
         say(console, f"Written: {chosen.out}")
-    say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
+    say_notes(console, sweeps)
     if num is not None:
         num_cells = sum(len(sweep.cells) for sweep in sweeps)
         why = "; the report says why the others have none" if num < num_cells else ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
 
 BUDGET = flag("--budget", metavar="5m", help="how long the command may take, in s, m or h")
-FOLDER_HELP = "folder of records (default: a project's results/, else the newest folder in runs/)"
+FOLDER_HELP = "folder of records (default: a project's results/, else the newest in runs/ with an ok cell)"
 FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
 FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
@@ -66,27 +66,42 @@ def names_of(words: Iterable[str]) -> set[str]:
 def default_folder(place: Workplace, console: Console) -> str:
     """Returns the default folder of records, relative to `place.root`.
 
-    In a project with results, it is results/. Otherwise, it is the folder under runs/ with the newest record, and its
-    name is printed. Raises UserError: there are no records.
+    In a project with an ok cell in results/, it is results/. Otherwise, it is the folder under runs/ with the newest
+    record, among the folders with an ok cell. Its name is printed. Raises UserError: there is no ok cell.
     """
     from accelbench.schema.plan_file import sweep_folders
+
+    if place.project is not None and _has_ok(place.root / RESULTS):
+        return RESULTS
+    written_s = {}  # folder -> when its newest record was written
+    for folder in sweep_folders(place.root / RUNS):
+        times_s = [path.lstat().st_mtime for path in folder.glob(RECORDS)]
+        if times_s and folder.parent.name != CONFIRMED:
+            written_s[str(folder.relative_to(place.root))] = max(times_s)
+    names = sorted(written_s, key=lambda name: -written_s[name])
+    for name in names:
+        if _has_ok(place.root / name):
+            say(console, f"Records: {name}, the newest in {RUNS}/ with an ok cell")
+            return name
+    why = f"to see why, type `accelbench report {names[0]}`. " if names else ""
+    raise UserError(
+        f"found no ok cell in a project's {RESULTS}/ or below {RUNS}/: {why}"
+        "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
+    )
+
+
+def _has_ok(top: Path) -> bool:
+    """Returns True if `top` or a folder below it has a readable record of an ok cell that was not disturbed."""
+    from accelbench.judging.verdict import verdict_on
+    from accelbench.schema.plan_file import record_paths
     from accelbench.schema.record import read_all
 
-    if place.project is not None and sweep_folders(place.root / RESULTS):
-        return RESULTS
-    folders: dict[Path, float] = {}  # folder -> when its newest record was written
-    for folder in sweep_folders(place.root / RUNS):
-        if folder.parent.name == CONFIRMED:
-            continue
-        for path, _ in read_all(folder.glob(RECORDS)).by_path():  # other programs' files do not count
-            folders[folder] = max(folders.get(folder, 0.0), path.stat().st_mtime)
-    if not folders:
-        where = f"in {RESULTS}/ or below {RUNS}/" if place.project is not None else f"below {RUNS}/ here"
-        raise UserError(f"no records {where}: measure something first, or name a folder of records")
-    name = str(max(folders, key=lambda folder: folders[folder]).relative_to(place.root))
-    others = f", the newest of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
-    say(console, f"Records: {name}{others}")
-    return name
+    return any(verdict_on(record)[0] == Status.ok for record in read_all(record_paths(top)))
+
+
+def say_notes(console: Console, sweeps: "Iterable[Sweep]") -> None:
+    """Prints the notes of each sweep."""
+    say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
 
 
 def is_results(place: Workplace, name: str) -> bool:

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from accelbench.commands.command import command, flag, say
-from accelbench.commands.shared import FOLDER, PRICE, check_devices, costs, default_folder, is_results, report_folder
+from accelbench.commands.shared import (
+    FOLDER,
+    PRICE,
+    check_devices,
+    costs,
+    default_folder,
+    is_results,
+    report_folder,
+    say_notes,
+)
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.project import Workplace, shown, workplace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from accelbench.judging.costs import Cost
     from accelbench.report.read import Sweep
     from accelbench.schema.vocab import Device
@@ -113,33 +120,31 @@ def figure(chosen: Namespace, console: Console) -> int:
 
     pictures.format_of(chosen.out)
     if not pictures.LEAST_WIDTH <= chosen.width <= pictures.MOST_WIDTH:
-        wanted = f"{pictures.LEAST_WIDTH:g} to {pictures.MOST_WIDTH:g}"
-        raise UserError(f"--width {chosen.width:g}: should be {wanted} inches")
+        raise UserError(
+            f"--width {chosen.width:g}: should be {pictures.LEAST_WIDTH:g} to {pictures.MOST_WIDTH:g} inches"
+        )
+    question = chosen.question
     place = workplace()
     folder = place.root / (chosen.folder or default_folder(place, console))
     sweeps = read_all(folder, params.costs(place.project), params.wanted_suites(place.project, folder))
-    say(console, *(f"{sweep.folder}: {note}" for sweep in sweeps for note in sweep.notes))
+    say_notes(console, sweeps)
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
         raise UserError(f"{shown(folder)}: no cell was measured, so there is nothing to draw")
     answered = answers(cells)
     gaining = [job for job in jobs(answered) if job.gains]
-    asked = grouped(
-        (question for question in questions(sweeps, answered) if question.lines), lambda question: question.name
-    )
-    if chosen.question is not None and not asked:
-        raise UserError(f"--question {chosen.question}: these records have no chart of a question")
-    if chosen.question is not None and chosen.question not in asked:
-        raise UnknownChoiceError("--question", chosen.question, asked)
-    if chosen.question is None and not gaining:
+    asked = grouped((one for one in questions(sweeps, answered) if one.lines), lambda one: one.name)
+    if question is not None and question not in asked:
+        if not asked:
+            raise UserError(f"--question {question}: these records have no chart of a question")
+        raise UnknownChoiceError("--question", question, asked)
+    if question is None and not gaining:
         others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
         raise UserError(f"{shown(folder)}: no job was measured with several settings, so there are no gains{others}")
 
-    def draw(width: float) -> "Figure":
-        if chosen.question is None:
-            return pictures.of_jobs(gaining, width)
-        return pictures.of_question(asked[chosen.question], cells, width)
-
+    draw = partial(pictures.of_jobs, gaining)
+    if question is not None:
+        draw = partial(pictures.of_question, asked[question], cells)
     with writing_errors(chosen.out):
         pictures.save(chosen.out, chosen.width, draw)
     say(console, f"Figure: {shown(chosen.out)}")

@@ -24,7 +24,6 @@ RULES = (
     Rule("seeds<1", "--seeds: should be at least 1"),
 )
 DECIDED = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that these flags decide
-DEFAULT_BUDGET = "10m"
 
 
 def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
@@ -37,7 +36,7 @@ def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
     """
     from accelbench.isolation.hosts import Hosts
 
-    budget_s = budget_in_s(chosen, DEFAULT_BUDGET)
+    budget_s = budget_in_s(chosen, "10m")
     with Hosts() as hosts:
         from accelbench.answers.time_to_goal import MIN_SEEDS, target_answers
         from accelbench.report.read import read

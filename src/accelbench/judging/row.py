@@ -83,10 +83,11 @@ def summarise(record: Record) -> Row:
         row |= _of_system(record, record.system)
     if measured is not None:
         row["disturbed"] = why_disturbed(record)
-        texts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
-        for kind, text, _ in remarks(record, row, about_numbers=row["disturbed"] is None):
-            texts[kind].append(text)
-        row |= {kind.value: "; ".join(of_kind) or None for kind, of_kind in texts.items()}
+        every = list(remarks(record, row, about_numbers=row["disturbed"] is None))
+        for kind in Kind:
+            # An error of a library may have the characters that separate remarks.
+            texts = [text.replace("; ", ", ") for of_kind, text, _ in every if of_kind == kind]
+            row[kind.value] = "; ".join(texts) or None
         row = without_numbers(row) if row["disturbed"] else with_ceilings(row, record)
     return {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
 
@@ -302,8 +303,9 @@ def _breakdown(breakdown: Breakdown) -> Row:
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
     middle = order[len(order) // 4 : len(order) - len(order) // 4]
-    phases = breakdown.phases_s.items()
-    row: Row = {f"breakdown_{phase}_ms": 1000 * fmean(seconds[step] for step in middle) for phase, seconds in phases}
+    row: Row = {}
+    for phase, seconds in breakdown.phases_s.items():
+        row[f"breakdown_{phase}_ms"] = 1000 * fmean(seconds[step] for step in middle)
     median = order_statistics.median
     return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 

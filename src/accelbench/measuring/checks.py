@@ -254,13 +254,14 @@ def _compare(
     is_finite = math.isfinite(findings.error)
     warn = findings.warnings.append
     text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the outputs"
+    differs = f"the output differs by {text} from the output in fp32 on the CPU"
     if findings.error > _most(explained, precision):
         if is_finite and _differs_from_itself(measured, precision):
-            warn(f"the output differs by {text} from the output in fp32 on the CPU; two runs of one batch differ too")
+            warn(f"{differs}, and two runs of one batch differ too")
         else:
             findings.defects.append(WRONG.format(text))
     else:
-        warn(f"the output differs by {text} from the output in fp32 on the CPU")
+        warn(differs)
     if not is_finite:
         findings.error = None
 

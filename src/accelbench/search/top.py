@@ -1,21 +1,22 @@
 """Measures a job's best cell and its rival again, interleaved, to see which of them is faster."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Gap, cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
 from accelbench.report.read import Sweep
-from accelbench.schema.record import TRACKING, UNTRACKED, Record
+from accelbench.schema.record import TRACKING, Record
 from accelbench.schema.serialize import digest
-from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
@@ -44,7 +45,7 @@ class Question:
     @property
     def tracking(self) -> str:
         """The setting `tracking` for the records of the answer: that of the sweep that measured the cells."""
-        return UNTRACKED if self.first.environment.get(TRACKING) == UNTRACKED else "mlflow"
+        return str(self.first.environment.get(TRACKING, "mlflow"))
 
     @property
     def title(self) -> str:
@@ -57,9 +58,8 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     Questions that an earlier call answered are returned, too. So a repeated call chooses the same questions.
     """
     possible = []
-    for group in groups(cells_of(process for one in sweeps for process in one.planned)):
-        lead = group.lead
-        if lead is not None and group.others and not lead.is_interleaved:
+    for lead in _leads(sweeps):
+        if not lead.is_interleaved:
             first, second = sorted((lead.first, lead.second), key=lambda process: process.cell.id)
             cost_s = MIN_PROCESSES * sum(process.record.wall_s for process in (first, second) if process.record)
             possible.append(Question(first, second, cost_s, lead.ratio))
@@ -69,6 +69,25 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
             chosen.append(question)
             budget_s -= question.cost_s
     return chosen
+
+
+def _leads(sweeps: Sequence[Sweep]) -> list[Gap]:
+    every = groups(cells_of(process for one in sweeps for process in one.planned))
+    return [group.lead for group in every if group.lead]
+
+
+def why_none(sweeps: Sequence[Sweep], name: str) -> str:
+    """Returns why `questions` returned none, and what to type. `name` is the folder's name."""
+    if possible := questions(sweeps, math.inf):
+        cost_s = possible[0].cost_s
+        longer = f"type `accelbench compare --top --budget {math.ceil(cost_s / 60)}m {name}`"
+        return f"--budget: too short: the shortest comparison takes about {duration(cost_s)}: {longer}"
+    if _leads(sweeps):
+        return f"{name}: its cells are interleaved already: for the answer, type `accelbench best {name}`"
+    return (
+        f"{name}: no job has two ok cells to compare: measure several settings at one batch size, such as "
+        "`accelbench -m model=cnn precision=fp32,bf16`"
+    )
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
@@ -83,17 +102,8 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {question.title} faster?", "bold")
         # Each call has the same order. So after an interruption, the existing records are from the first processes.
         runs = shuffled_runs(question.first.cell, question.second.cell, MIN_PROCESSES, seed=int(question.key, 16))
-        suite = question.first.cell.suite
         place = folder / question.name
-        options = SweepOptions(
-            suite=suite,
-            title=question.title,
-            study=None,
-            profile=None,
-            tracking=question.tracking,
-            out=None,
-            retry=Retry.none,
-        )
+        options = SweepOptions(suite=question.first.cell.suite, title=question.title, tracking=question.tracking)
         result = sweep.run(runs.cells, options, console, place, hosts=hosts, show=lambda _: None)
         save_comparison(runs, (question.first.label, question.second.label), result.records, place)
         records += result.records

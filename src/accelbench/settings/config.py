@@ -246,11 +246,11 @@ class SweepOptions:
 
     suite: str
     title: str
-    study: str | None
-    profile: str | None
     tracking: str
-    out: str | None
-    retry: Retry
+    study: str | None = None
+    profile: str | None = None
+    out: str | None = None
+    retry: Retry = Retry.none
     data_root: str | None = None
     repeats: int = 1
     quiet_s: float = RunConfig.quiet_s

@@ -81,8 +81,10 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
             )
         return [Line(words)]
     if not params.suites:
-        where = f"found no {PARAMS} with suites in this folder or above it"
-        raise UserError(f"suite={name}: {where}: type `accelbench init` to make a project with suites")
+        raise UserError(
+            f"suite={name}: found no {PARAMS} with suites in this folder or above it: type `accelbench init` to make a "
+            "project with suites"
+        )
     if name not in params.suites:
         raise UnknownChoiceError("suite", name, params.suites)
     suite = read_suite(params, name)
@@ -217,16 +219,16 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         text = word.partition("=")[2]
         if not name:
             raise UserError(f"{word}: should be name=value")
+        is_free = name.startswith((*ARGUMENTS, OPTIONS))
         if is_hydras(word):
-            raise UserError(f"{word}: a suite can't set Hydra's own settings: pass it to `accelbench run` instead")
+            raise UserError(f"{word}: only the command line of `accelbench run` accepts Hydra's own settings")
         if name == "suite":
-            value = word.partition("=")[2].strip(QUOTES)
+            value = text.strip(QUOTES)
         if not override.is_delete():
-            if not word.startswith("+") and not name.startswith((*ARGUMENTS, OPTIONS)):
+            if not (is_free or word.startswith("+")):
                 check_known(name, text)
             check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
-        is_plain = isinstance(value, str) and not name.startswith((*ARGUMENTS, OPTIONS))
-        values[name] = value if is_plain else text
+        values[name] = value if isinstance(value, str) and not is_free else text
     return values
 
 
@@ -272,5 +274,7 @@ def _values(override: Override) -> list[str]:
 def check_cells(num: int, flag: str) -> None:
     """Raises a UserError if a sweep has more than `MAX_CELLS` cells."""
     if num > MAX_CELLS:
-        few = "name fewer values, or run a separate sweep for each value of one setting"
-        raise UserError(f"{flag}: makes more than {MAX_CELLS:,} cells: {few}")
+        raise UserError(
+            f"{flag}: makes more than {MAX_CELLS:,} cells: name fewer values, or run a separate sweep for each value "
+            "of one setting"
+        )

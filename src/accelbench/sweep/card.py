@@ -42,7 +42,7 @@ FIGURES = (
     ("tokens", "tokens_per_s", 1, "/s"),
     ("decoding", "decode_tokens_per_s", 1, " tokens/s"),
     ("key-value cache", "kv_cache_mb", 1, " MB"),
-    ("accuracy", "accuracy", 100, " %"),
+    ("test accuracy", "accuracy", 100, " %"),
     ("training accuracy", "train_accuracy", 100, " %"),
 )
 FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # for the phases of a step, in turn

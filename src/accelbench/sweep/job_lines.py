@@ -134,5 +134,5 @@ def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
     if not words[0] and p50_ms is not None:
         words = [f"{p50_ms:>9.3f} ms/step" if is_exact else f"{significant(p50_ms)} ms"]
     if accuracy is not None:
-        words.append(f"accuracy {accuracy:.4f}" if is_exact else f"accuracy {significant(100 * accuracy)} %")
+        words.append(f"test accuracy {accuracy:.4f}" if is_exact else f"test accuracy {significant(100 * accuracy)} %")
     return [*filter(None, words), *counted_samples(record)]

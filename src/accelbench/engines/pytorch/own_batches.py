@@ -299,7 +299,7 @@ class OwnWorkload:
         if self.task.left_out:
             of_network = ", ".join(self.task.keys or ())
             left_out = ", ".join(map(str, self.task.left_out))
-            yield f"the network gets only {of_network} of a batch; {left_out} goes only to the loss"
+            yield f"the network gets only {of_network} of a batch, not {left_out}"
         if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
             yield note
 
