@@ -135,3 +135,13 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not shown, because the plan of runs/[bold]\x1b[2J lacks them: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"
+
+
+def test_a_bundle_without_claims_is_not_measured_and_the_message_names_what_to_type(here, capsys):
+    sweep(here, "mine", 1000, 1000)
+    assert main(["bundle", "--out", "mine.zip"]) == 0
+    assert main(["replay", "mine.zip"]) == 2
+    assert capsys.readouterr().err == (
+        "accelbench: mine.zip: has no claims: no comparison in it is sure, likely or the same: type "
+        "`accelbench compare --top FOLDER` for its folder, and bundle this folder again\n"
+    )

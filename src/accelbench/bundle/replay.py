@@ -67,7 +67,10 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     ends_s = time.monotonic() + budget_s
     claims = _of_bundle(Path(name))
     if not claims:
-        raise UserError(f"{name}: has no claims: no comparison in it is sure, likely or the same")
+        raise UserError(
+            f"{name}: has no claims: no comparison in it is sure, likely or the same: type "
+            "`accelbench compare --top FOLDER` for its folder, and bundle this folder again"
+        )
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     findings = list[dict[str, str]]()
     measured = set[str]()
