@@ -95,7 +95,7 @@ def serve(run: "CellRun", step: Step) -> None:
         further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
         took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size), further)
         if index == 0:
-            timing.first_step_s, *timing.whole_s = took_s
+            timing.first_step_s = took_s[0]
             timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
         timing.compiled_in_steady_state = -run.backend.compiles()[0]
 

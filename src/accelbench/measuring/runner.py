@@ -22,7 +22,7 @@ Compiles = tuple[int, float]
 
 
 # Fields of `Timing` that are no fields of `Measurement`.
-TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps", "whole_s")
+TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps")
 
 
 class Step(Protocol):
@@ -158,20 +158,11 @@ class Timing:
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
     num_steady_steps: int = 0  # steps of the steady state, including dropped ones
     clock_drift: float | None = None
-    whole_s: list[float] = field(default_factory=list)  # seconds of full batches in the warm-up, if requests are served
-
-    @property
-    def steps_s(self) -> list[float]:
-        """The seconds of steps, from the first of these that has entries: single steps, full batches, blocks.
-
-        For a block, the list contains the mean seconds of its steps.
-        """
-        return self.latency_s or self.whole_s or [block.seconds / block.num_steps for block in self.blocks]
 
     @property
     def step_s(self) -> float:
-        """The median of `steps_s`."""
-        return median(self.steps_s)
+        """The median seconds of a single step. If there are no single steps: of a step in a block."""
+        return median(self.latency_s or [block.seconds / block.num_steps for block in self.blocks])
 
     @property
     def num_kept(self) -> int:

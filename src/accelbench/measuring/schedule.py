@@ -76,13 +76,14 @@ class Limits:
         """Seconds left for checks."""
         return self._checked_s - time.perf_counter()
 
-    def has_time_for_phases(self, step_s: float) -> bool:
+    def has_time_for_phases(self, timing: Timing) -> bool:
         """Returns whether to time the phases of steps: if the cell asks for a breakdown and there is time for it.
 
-        `step_s` is the time of one step. If only the time is missing, this method adds a note to `left_out`.
+        If only the time is missing, this method adds a note to `left_out`.
         """
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
+        step_s = timing.step_s
         phases_s = 2 * MIN_PHASED * step_s
         end_s = time.perf_counter() + phases_s + (NUM_PROFILED + self.ends.num_checks) * step_s
         is_short = phases_s <= MAX_PHASED_SHARE * self.cell.timeout_s

@@ -385,7 +385,7 @@ class Run(NetworkOutputs):
         if self.trains:
             with self.observations.checking(WEIGHTS):
                 self.note_end()
-        if self.limits.has_time_for_phases(self.timing.step_s):
+        if self.limits.has_time_for_phases(self.timing):
             self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
             self.operators = yield from busiest(self.backend)
 
