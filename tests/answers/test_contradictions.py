@@ -16,6 +16,7 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.jobs import jobs
+from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
@@ -254,7 +255,7 @@ def of_python(said, root) -> None:
 def of_terminal(said, records) -> None:
     places = {where for where, _ in said.names}
     out = io.StringIO()
-    terminal.show_answer(records, "runs/mine", Console(file=out, width=1000))
+    terminal.show_answer([Process.of(record) for record in records], "runs/mine", Console(file=out, width=1000))
     for where in places:
         for line in out.getvalue().splitlines():
             if line.startswith("cnn, inference") and (where == "" or f", {where}:" in line):

@@ -71,8 +71,12 @@ def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
     with pytest.raises(accelbench.UserError, match="no ok cell is within 1 ms"):
         results.best(latency_ms=1)
     records.write(make_record(make_cell(mode=Mode.train)), folder)
-    with pytest.raises(accelbench.UserError, match="of several jobs, of which you must select"):
+    with pytest.raises(accelbench.UserError) as raised:
         accelbench.read(folder).best()
+    assert str(raised.value) == (
+        "best: the results are of several jobs: mlp infer, mnist; mlp train, mnist. "
+        "Select the results of one job, such as `results[:4].best()`"
+    )
     with pytest.raises(accelbench.UserError, match="no sweep there"):
         accelbench.read("nothing")
 
@@ -111,7 +115,7 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     records.write(record, tmp_path)
     results, console = accelbench.read(tmp_path), Console(file=io.StringIO(), width=120)
     show_card(record, "", console)
-    terminal.show_answer([record], "runs/mine", console)
+    terminal.show_answer([Process.of(record)], "runs/mine", console)
     cells = cells_of([Process.of(record)])
     texts = [" ".join(terminal.outcome(record)), answers(cells)[0].sentence, results._repr_html_()]
     for text in texts:

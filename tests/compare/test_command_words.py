@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.compare.command_words import command_words
+from accelbench.project import workplace
 from accelbench.settings.compose import one_cell
 from marks import slow
 
@@ -27,7 +28,7 @@ from marks import slow
 )
 def test_the_words_measure_the_same_cell_again(words) -> None:
     cell, _ = one_cell(words)
-    again, _ = one_cell(" ".join(command_words(cell, names_cpu=True)))
+    again, _ = one_cell(" ".join(command_words(cell, workplace().conf, names_cpu=True)))
     assert dataclasses.replace(again, suite=cell.suite) == cell
 
 
@@ -45,4 +46,4 @@ def test_the_words_measure_the_same_cell_again(words) -> None:
     ],
 )
 def test_other_cells_have_no_words(words) -> None:
-    assert command_words(one_cell(words)[0]) is None
+    assert command_words(one_cell(words)[0], workplace().conf) is None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,9 @@ def project(tmp_path):
     return root
 
 
-def python(project, *words):
+def python(project, *words, **variables):
     """Runs Python with the copy of the package. Returns its standard output."""
-    environment = {**os.environ, "PYTHONPATH": str(project / "src")}
+    environment = {**os.environ, "PYTHONPATH": f"{project / 'src'}:{FILES.parents[1]}", **variables}
     done = subprocess.run([sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
@@ -69,3 +70,48 @@ def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(project
     assert 0.25 < 3 * STEP_S / median(epoch["seconds"] for epoch in epochs) <= 1  # three batches of 32
     assert trained["evaluation"] == epochs[-1]["evaluation"]
     assert trained["num_test_samples"] == 64
+
+
+COMPARISON = """
+import sys
+from pathlib import Path
+from fakes import give_ceilings
+from accelbench.cli import main
+from accelbench.settings.compose import one_cell
+from accelbench.sweep.interleaved import plan_runs
+
+give_ceilings(Path())
+words = "engine=sleep model=mlp mode=infer device=cpu batch_size=32 tracking=none breakdown_s=0 window.warmup_s=0.1 "
+words += "window.block_s=0.05 window.measure_s=0.25 window.latency_s=0.02"
+for name in "abcdefghij":
+    sides = [f"{words} precision={precision} out=runs/{name}" for precision in ("bf16", "fp32")]
+    runs, _ = plan_runs(*map(one_cell, sides), 2, Path())
+    if runs.is_second[0]:
+        break
+main(["compare", "--run", "--repeats", "2", *sides])
+print("best:")
+main(["best", f"runs/{name}"])
+main(["report", f"runs/{name}"])
+"""
+
+
+def test_if_b_ran_first_a_line_and_all_answers_compare_b_with_a(project):
+    engine = project / "src" / "accelbench" / "engines" / "sleep" / "engine.py"
+    faster = "SleepStep.compute = lambda *_: time.sleep(0.010 if cell.precision == 'bf16' else 0.004)"
+    engine.write_text(engine.read_text().replace("    return SleepRun(", f"    {faster}\n    return SleepRun("))
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": "100", "ACCELBENCH_BUSY": "allowed"}
+    printed = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", python(project, "-c", COMPARISON, **terminal))
+    of_sweep, _, best = printed.partition("best:")
+    lines = re.findall(r"^ +(?:mlp  )?(fp32|bf16) b32 .*ok .*/s +±\S+ %(?: +([\d.]+)x)?", of_sweep, re.MULTILINE)
+    assert lines[0] == ("fp32", "")
+    assert sorted((precision, bool(ratio)) for precision, ratio in lines[1:]) == [
+        ("bf16", False),
+        ("bf16", False),
+        ("fp32", True),
+    ]
+    assert re.search(r"times as fast as bf16 with sleep, batch 32", best)
+    (folder,) = (project / "runs").iterdir()
+    headline = (folder / "report" / "headline.txt").read_text()
+    assert headline.startswith("1 of 1 job run faster than sleep bf16 on CPU (same batch)\n")
+    plan = json.loads((folder / "plan.json").read_text())
+    assert [wanted["cell"]["precision"] for wanted in plan["cells"]] == ["bf16", "bf16", "fp32", "fp32"]

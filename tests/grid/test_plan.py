@@ -6,6 +6,7 @@ from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
 from accelbench.schema.measurement import Data
+from accelbench.schema.plan_file import joined
 from accelbench.schema.vocab import MODULE, Engine, Library, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
@@ -23,15 +24,20 @@ def test_equal_cells_are_planned_once_and_repeats_are_kept_apart_from_each_other
     cells = [make_cell(), make_cell(batch_size=8), make_cell(), make_cell(suite="another", timeout_s=1.0)]
     assert [item.cell.batch_size for item in planned(*cells)] == [32, 8]
     cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
-    order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
+    order = [(item.cell.batch_size, item.cell.repeat) for item in plan.in_order(planned(*cells))]
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
     to_target = [make_cell(batch_size=size, seed=s, protocol=Protocol.target) for size in (8, 16) for s in range(2)]
-    assert [(item.cell.batch_size, item.cell.seed) for item in planned(*to_target)] == [
-        (8, 0),
-        (16, 0),
-        (8, 1),
-        (16, 1),
-    ]
+    order = [(item.cell.batch_size, item.cell.seed) for item in plan.in_order(planned(*to_target))]
+    assert order == [(8, 0), (16, 0), (8, 1), (16, 1)]
+
+
+def test_a_plan_has_earlier_cells_first_then_the_order_in_which_cells_were_asked_for():
+    cells = [make_cell(batch_size=size, repeat=repeat) for size in (16, 8) for repeat in (1, 0)]
+    assert [item.cell for item in planned(*cells)] == cells
+    earlier = planned(make_cell(batch_size=4), cells[3])
+    resumed = plan.plan(cells, DATA, FINGERPRINTS, earlier)
+    assert [item.cell for item in resumed] == [cells[3], *cells[:3]]
+    assert [item.cell for item in joined(earlier, resumed)] == [earlier[0].cell, cells[3], *cells[:3]]
 
 
 def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_skipped():

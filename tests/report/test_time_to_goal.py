@@ -30,7 +30,7 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
     assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
     assert ANSWER.sentence in capsys.readouterr().out.replace("\n", " ")
     console = Console(file=io.StringIO(), width=150)
-    terminal.show_answer(RECORDS, "runs/mine", console)
+    terminal.show_answer([Process.of(record) for record in RECORDS], "runs/mine", console)
     assert ANSWER.sentence in console.file.getvalue()
     report = (tmp_path / "runs/mine/report/report.md").read_text()
     assert ANSWER.brief in " ".join(report.split())  # its table has the rest

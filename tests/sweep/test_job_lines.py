@@ -29,9 +29,11 @@ def of_rate(rate, label="", **changes):
     return make_record(cell, measurement=measured, label=label)
 
 
-def lines_of(records, width=80, known=(), reason=None, reference=None):
-    items = [Planned.of(record.cell, "0" * 64, None, record.label) for record in records]
-    jobs = JobLines(items, width, known, reference)
+def lines_of(records, width=80, known=(), reason=None, plan=()):
+    items, wanted = (
+        [Planned.of(record.cell, "0" * 64, None, record.label) for record in every] for every in (records, plan)
+    )
+    jobs = JobLines(items, width, known, wanted)
     return [line.plain for record in records for line in jobs.of(record, reason)]
 
 
@@ -59,13 +61,13 @@ def test_a_job_is_named_once_then_what_differs_and_the_gain_over_its_reference()
 def test_a_resumed_sweep_compares_with_what_ran_before():
     first, second = of_rate(1000.0), of_rate(1500.0, **BF16)
     assert "1.5x" not in lines_of([second])[-1]
-    assert "1.5x" in lines_of([second], known=[first])[-1]
+    assert "1.5x" in lines_of([second], known=[first], plan=[first, second])[-1]
 
 
-def test_a_comparison_has_the_gain_of_b_over_a_also_if_b_ran_first():
-    a, b = of_rate(1000.0), of_rate(1500.0, **BF16)
-    lines = lines_of([b, a, b], reference=a.cell)
-    assert [re.findall(r"[\d.]+x", line) for line in lines[-3:]] == [[], [], ["1.5x"]]
+def test_the_reference_is_first_in_the_plan_whatever_ran_first_or_failed():
+    a, b, c = of_rate(1000.0), of_rate(1500.0, **BF16), of_rate(3000.0, precision=Precision.fp16)
+    lines = lines_of([b, c, a, b, c], plan=[a, b, c])
+    assert [re.findall(r"[\d.]+x", line) for line in lines[-5:]] == [[], ["2.0x"], [], ["1.5x"], ["3.0x"]]
 
 
 def test_with_repeats_a_line_has_the_speed_and_the_gain_of_its_own_process():

@@ -6,6 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
+from accelbench.answers.process import Process
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
 from accelbench.schema.measurement import Block
@@ -82,7 +83,7 @@ def of_rate(rate=100.0, status=Status.ok, **changes):
 
 def answer(*records):
     out = io.StringIO()
-    terminal.show_answer(records, "runs/mine", Console(file=out, width=100))
+    terminal.show_answer([Process.of(record) for record in records], "runs/mine", Console(file=out, width=100))
     return out.getvalue()
 
 

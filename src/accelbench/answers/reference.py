@@ -156,8 +156,16 @@ class Group:
 
 def setting_key(cell: Cell) -> tuple[object, ...]:
     """Returns a key that is equal for cells of one job that differ only in the batch size."""
-    setting = cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras, cell.threads
-    return *setting, cell.python
+    return (
+        cell.device,
+        cell.devices,
+        cell.precision,
+        cell.options,
+        cell.engine,
+        cell.keras,
+        cell.threads,
+        cell.python,
+    )
 
 
 def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
@@ -181,21 +189,18 @@ def alike(
     for cell in cells:
         work = plain_of(cell)
         by_work[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # sweeps may share a cell
-    every = [
-        sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
-        for of_work in by_work.values()
-    ]
-    firsts = [next(iter(of_work.values())) for of_work in by_work.values()]
-    made = _told_apart(
-        Group(list(map(plain_of, of_work)), setting_key(plain_of(first).cell))
-        for of_work, first in zip(every, firsts, strict=True)
-    )
-    return list(zip(made, every, strict=True))
+    made = []
+    every = []
+    for of_work in by_work.values():
+        first, *_ = of_work.values()
+        ranked = sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
+        made.append(Group(list(map(plain_of, ranked)), setting_key(plain_of(first).cell)))
+        every.append(ranked)
+    return list(zip(_told_apart(made), every, strict=True))
 
 
-def _told_apart(made: Iterable[Group]) -> list[Group]:
+def _told_apart(made: Sequence[Group]) -> list[Group]:
     """Returns the same groups. Groups with the same `what` get a `where`, which distinguishes them."""
-    made = list(made)
     alike = grouped(made, lambda group: group.what)
     named = [replace(group, where=_where(group, alike[group.what])) for group in made]
     nums = Counter(group.what for group in named)

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.process import Process
@@ -13,6 +14,7 @@ from accelbench.compare.command_words import command_words
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
+from accelbench.project import workplace
 
 MAX_CANDIDATES = 4
 REFERENCE = "reference"
@@ -88,8 +90,12 @@ class Answer:
         """Returns the command that measures a cell of the group again. None if it would be too long."""
         machine = cell.environment.get("machine", {})
         has_others = bool(machine.get("gpus") or machine.get("tpus"))
-        words = command_words(cell.cell, names_cpu=has_others)
+        words = command_words(cell.cell, self._conf, names_cpu=has_others)
         return None if words is None else shlex.join(["accelbench", *words])
+
+    @cached_property
+    def _conf(self) -> Path:
+        return workplace().conf
 
     @property
     def gives(self) -> str:

@@ -129,7 +129,10 @@ class Results(list[Result]):
         ranked = groups(result._cell for result in self)
         works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
         if len({group.fastest.workload_key for group in ranked}) > 1:
-            raise UserError(f"best: the results are of several jobs, of which you must select one: {'; '.join(works)}")
+            raise UserError(
+                f"best: the results are of several jobs: {'; '.join(works)}. "
+                "Select the results of one job, such as `results[:4].best()`"
+            )
         if percentile not in NUM_SAMPLES_FOR:
             raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
         limit = None if latency_ms is None else Limit(latency_ms, percentile)

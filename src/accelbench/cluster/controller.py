@@ -25,7 +25,7 @@ from accelbench.cluster.job import PROBLEM, Part, finished
 from accelbench.errors import UserError
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.fingerprint import identity
-from accelbench.grid.plan import Prepared
+from accelbench.grid.plan import Prepared, in_order
 from accelbench.lock import hold
 from accelbench.presentation import counted
 from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, Workplace, resolved, shown
@@ -160,7 +160,7 @@ class Controller:
             done = self._collect(context.options.retry)
             if done:
                 context.say(f"{len(done)} of {len(ready.planned)} cells have their record already.")
-            if todo := [item.cell for item in ready.planned if item.cell.id not in done]:
+            if todo := [item.cell for item in in_order(ready.planned) if item.cell.id not in done]:
                 self._watch(self._submit(todo))
                 done = self._collect(Retry.none)  # cells that were retried have new records
             if len(done) == len(ready.planned):
@@ -284,12 +284,8 @@ class Controller:
             replaced.mkdir(exist_ok=True)
             for path in folder.glob(f"{record.name}.*"):  # also its weights
                 shutil.move(path, replaced / path.name)
-        wanted = []
-        for item in self.ready.planned:
-            if item.cell.id in done:
-                record = done[item.cell.id]
-                wanted.append(WantedCell(record.cell, record.name, item.label))
-        self.context.write_plan(wanted)
+        planned = [item for item in self.ready.planned if item.cell.id in done]
+        self.context.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
         return done
 
     def _is_current(self, record: Record) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.errors import UserError
-from accelbench.grid.plan import prepare
+from accelbench.grid.plan import in_order, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import MLLOG, RECORDS, REQUESTS, SAFETENSORS, workplace
 from accelbench.schema.cell import Cell
@@ -73,8 +73,8 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
     with context.alone():
         ready = prepare(part.cells, place)
         measured = {path.stem.partition("-")[0] for path in done.glob(RECORDS)}
-        todo = [replace(item, label=part.labels[item.cell.id]) for item in ready.planned]
-        todo = [item for item in todo if item.cell.id not in measured]
+        planned = [item for item in in_order(ready.planned) if item.cell.id not in measured]
+        todo = [replace(item, label=part.labels[item.cell.id]) for item in planned]
         node = {"name": os.environ.get(NODE_NAME) or platform.node(), "job": job}
         with Session(context, replace(ready, planned=todo, node=node), todo) as session:
             for item in todo:

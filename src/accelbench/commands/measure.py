@@ -243,9 +243,9 @@ def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> 
     inputs = inputs_of(place, data_name(cells), profile)
     data = (inputs.shape or None, inputs.num_samples[0]) if inputs else (None, None)
     check_fits(cells, *data)
-    ordered = in_order(cells)
-    names = labels(ordered.values())
-    return [Planned.of(cell, "", why_skipped(cell, *data), names[key]) for key, cell in ordered.items()]
+    names = labels(cells)
+    planned = {cell.id: Planned.of(cell, "", why_skipped(cell, *data), names[cell.id]) for cell in cells}
+    return in_order(planned.values())
 
 
 def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:

@@ -45,11 +45,15 @@ def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
 
 
 def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
-    """Prints how the cells of a sweep ended, and the fastest settings."""
+    """Prints how the cells of a sweep ended, and the fastest settings of these jobs among the folder's records."""
+    from accelbench.report.read import read
+    from accelbench.schema.cell import CHOSEN_SETTINGS
     from accelbench.sweep import terminal
 
     terminal.conclude(result, console)
-    terminal.show_answer(result.records, shown(result.folder), console)
+    works = {record.cell.key_without(CHOSEN_SETTINGS) for record in result.records}
+    planned = [one for one in read(result.folder).planned if one.cell.key_without(CHOSEN_SETTINGS) in works]
+    terminal.show_answer(planned, shown(result.folder), console)
 
 
 def words_of(chosen: Namespace) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from accelbench.project import workplace
 from accelbench.schema import vocab
 from accelbench.schema.cell import Cell, unused_by
 from accelbench.schema.setting import declared
@@ -22,7 +21,7 @@ LEFT_OUT = ("model", "data", "trainer", "epochs", "breakdown_s", "timeout_s", "r
 NAMED = {vocab.Library.timm, vocab.Library.torchvision}
 
 
-def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
+def command_words(cell: Cell, conf: Path, *, names_cpu: bool = False) -> list[str] | None:
     """Returns words such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
     The words include the window and `budget_s` if they differ from the defaults, because they change the warm-up
@@ -32,11 +31,12 @@ def command_words(cell: Cell, *, names_cpu: bool = False) -> list[str] | None:
     network of conf/ with changed arguments.
 
     Args:
+        conf: the project's folder of settings.
         names_cpu: whether the words include device=cpu, which is not the default on a machine with an accelerator.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = cell.protocol not in vocab.EPOCHS and (cell.devices, cell.seed, cell.data) == (1, 0, data)
-    model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell)  # no file has the batches of `measure`
+    model = None if cell.data.name == vocab.OWN_BATCHES else _model_words(cell, conf)  # no file has `measure`'s batches
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
     is_module = cell.model.library == vocab.Library.lightning
@@ -71,12 +71,12 @@ def _value_word(value: object) -> str:
     return text.removesuffix(".0") if isinstance(value, float) else text
 
 
-def _model_words(cell: Cell) -> list[str] | None:
+def _model_words(cell: Cell, conf: Path) -> list[str] | None:
     """Returns the words that choose the network. Returns None if they are too many, or if a value can't be a word."""
     model, library = cell.model, cell.model.library
     is_own = library == vocab.Library.custom
     name = library if is_own or library in NAMED else model.name
-    path = workplace().conf / "model" / f"{name}.yaml"
+    path = conf / "model" / f"{name}.yaml"
     if library not in {*NAMED, vocab.Library.custom, vocab.Library.accelbench} or not path.is_file():
         return None
     content = {} if is_own else _content(path)

@@ -53,36 +53,40 @@ def why_skipped(cell: Cell, shape: Shape | None = None, num_train: int | None = 
     return why_unfit(cell, shape, num_train) or skip_reason(cell)
 
 
-def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Returns a dict from ids to cells, in the order in which the cells run. Equal cells have only one entry.
+def in_order(planned: Iterable[Planned]) -> list[Planned]:
+    """Returns the planned cells in the order in which they run.
 
     Every cell runs once before any cell is repeated. Therefore a slow change of the machine affects all cells alike.
     Within a repeat, all trainings to a target run with one seed before any of them runs with the next seed.
     """
-    ordered = sorted(cells, key=lambda cell: (cell.repeat, cell.seed if cell.protocol == Protocol.target else 0))
-    return {cell.id: cell for cell in ordered}
+    return sorted(
+        planned, key=lambda item: (item.cell.repeat, item.cell.seed if item.cell.protocol == Protocol.target else 0)
+    )
 
 
 def plan(
     cells: Iterable[Cell],
     data: Data,
     fingerprints: Mapping[Engine, Mapping[str, Any]],
-    earlier: Iterable[WantedCell] = (),
+    earlier: Sequence[WantedCell] = (),
     shape: Shape | None = None,
     num_train: int | None = None,
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run. See `why_unfit` for `shape` and `num_train`."""
-    ordered = in_order(cells)
-    planned = {wanted.cell.id: wanted for wanted in earlier}
-    everything = [*(wanted.cell for wanted in planned.values()), *ordered.values()]
-    reasons = {key: why_skipped(cell, shape, num_train) for key, cell in ordered.items()}
-    runs = [cell for key, cell in ordered.items() if reasons[key] is None]
+    """Returns the planned `cells`, in the order of `plan_file.joined`. Equal cells have only one entry.
+
+    See `why_unfit` for `shape` and `num_train`.
+    """
+    asked = {cell.id: cell for cell in cells}
+    everything = {wanted.cell.id: wanted.cell for wanted in earlier} | asked
+    reasons = {key: why_skipped(cell, shape, num_train) for key, cell in asked.items()}
+    runs = [cell for key, cell in asked.items() if reasons[key] is None]
     its_names = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
     environments = {cell.python: name for cell, name in zip(runs, its_names, strict=True) if name not in ("", OWN)}
-    labelled = labels(everything, {cell_id: wanted.label for cell_id, wanted in planned.items()}, environments)
+    labelled = labels(everything.values(), {wanted.cell.id: wanted.label for wanted in earlier}, environments)
     return [
         Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])
-        for key, cell in ordered.items()
+        for key, cell in everything.items()
+        if key in asked
     ]
 
 
@@ -95,7 +99,7 @@ class Prepared:
     data_folder: Path  # folder of the data set's arrays
     fingerprints: Mapping[Engine, Mapping[str, Any]]  # engine -> its fingerprint
     git: Mapping[str, Any]  # the state of the checkout
-    planned: list[Planned]  # the cells in the order in which they run
+    planned: list[Planned]  # the cells in the order of plan.json
     # the node and the job of a cluster; empty on a single machine
     node: Mapping[str, str] = field(default_factory=dict)
 

@@ -257,7 +257,7 @@ class _Bisection:
         with ExitStack() as stack:
             with side.inside():  # its hosts start here, and its network is checked here
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
-            for num, cell in enumerate(runs.cells):
+            for num, is_second in enumerate(runs.is_second):
                 if num in LOOKS:
                     ratio = compare_processes(*processes)
                     has_failed = not (ratio.num_first and ratio.num_second)
@@ -265,15 +265,15 @@ class _Bisection:
                         break
                 if time.monotonic() >= self.ends_s:
                     break
-                now = sides[runs.is_second[num]]
+                now = sides[is_second]
                 with now.inside():
-                    item = now.ready.process(cell, f"{now.commit.short}-r{num // 2}")
+                    item = now.ready.process(replace(self.cell, repeat=num), f"{now.commit.short}-r{num // 2}")
                     done, _ = known(now.context, [item])
                     session.at(now.context, now.ready)
                     record = done[0] if done else session.measure(item, self.ends_s - time.monotonic())
                 records.append(record)
                 process = ComparedProcess.of(record)
-                processes[runs.is_second[num]].append(process)
+                processes[is_second].append(process)
                 if not process.rates:
                     failure = f"; {record.label}: {process.outcome}: {record.reason or process.disturbed}"
         side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])

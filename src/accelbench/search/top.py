@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.cells import Gap, cells_of
+from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
+from accelbench.answers.reference import Group, groups
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
@@ -25,7 +25,8 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 class Question:
     """The question whether a job's best cell is faster than the cell that it is compared with.
 
-    Which of the two cells is `first` does not depend on their speeds.
+    `first` is the reference, with which answers compare the other cell. If neither cell is the reference, the ids
+    decide which is `first`.
     """
 
     first: Process
@@ -58,9 +59,12 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     Questions that an earlier call answered are returned, too. So a repeated call chooses the same questions.
     """
     possible = []
-    for lead in _leads(sweeps):
-        if not lead.is_interleaved:
-            first, second = sorted((lead.first, lead.second), key=lambda process: process.cell.id)
+    for group in _contested(sweeps):
+        lead = group.lead
+        if lead is not None and not lead.is_interleaved:
+            first, second = sorted(
+                (lead.first, lead.second), key=lambda process: (not group.is_reference(process), process.cell.id)
+            )
             cost_s = MIN_PROCESSES * sum(process.record.wall_s for process in (first, second) if process.record)
             possible.append(Question(first, second, cost_s, lead.ratio))
     chosen = []
@@ -71,9 +75,9 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     return chosen
 
 
-def _leads(sweeps: Sequence[Sweep]) -> list[Gap]:
+def _contested(sweeps: Sequence[Sweep]) -> list[Group]:
     every = groups(cells_of(process for one in sweeps for process in one.planned))
-    return [group.lead for group in every if group.lead]
+    return [group for group in every if group.lead]
 
 
 def why_none(sweeps: Sequence[Sweep], name: str) -> str:
@@ -82,7 +86,7 @@ def why_none(sweeps: Sequence[Sweep], name: str) -> str:
         cost_s = possible[0].cost_s
         longer = f"type `accelbench compare --top --budget {math.ceil(cost_s / 60)}m {name}`"
         return f"--budget: too short: the shortest comparison takes about {duration(cost_s)}: {longer}"
-    if _leads(sweeps):
+    if _contested(sweeps):
         return f"{name}: its cells are interleaved already: for the answer, type `accelbench best {name}`"
     return (
         f"{name}: no job has two ok cells to compare: measure several settings at one batch size, such as "

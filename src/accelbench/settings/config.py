@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from accelbench.errors import UserError, asking, meant_by, other_words
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings
+from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
 from accelbench.schema.serialize import grouped
 from accelbench.schema.setting import Declared, declared, setting
@@ -258,7 +258,6 @@ class SweepOptions:
     executor: ExecutorConfig = ExecutorConfig()
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
-    reference: Cell | None = None  # the sweep's lines compare other cells with this cell's setting
     ends_after_s: float | None = None  # no cell starts later than this after the start of measuring
 
 

@@ -102,7 +102,6 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         data_root=run.data.root,
         is_auto=run.device.is_auto,
         waits_s=None,
-        reference=None,
         ends_after_s=None,
     )
     cell = _taken(

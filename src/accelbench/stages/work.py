@@ -12,13 +12,11 @@ from rich.console import Console
 from accelbench import project
 from accelbench.cluster import dispatch
 from accelbench.commands import show
-from accelbench.grid.plan import in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
-from accelbench.report.read import read_all
+from accelbench.report.read import read, read_all
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.record import Record
 from accelbench.schema.serialize import write_json, writing
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.search import top
@@ -36,17 +34,17 @@ class Suite:
 
     root: Path
     name: str
-    cells: Mapping[str, Cell]  # id -> cell, in the order in which cells run
+    cells: Mapping[str, Cell]  # id -> cell
     options: SweepOptions
 
     @property
     def folder(self) -> Path:  # folder of the suite's records
         return self.root / project.RESULTS / self.name
 
-    def measure(self, console: Console, hosts: Hosts, **how: Any) -> list[Record]:
-        """Measures every cell without a record. Returns all records. Raises UserError when `sweep.run.run` does."""
+    def measure(self, console: Console, hosts: Hosts, **how: Any) -> None:
+        """Measures every cell without a record. Raises UserError when `sweep.run.run` does."""
         project.check_inside(self.folder, self.root)
-        return dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how).records
+        dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how)
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
@@ -55,7 +53,7 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     made = []
     for name in params.suite_names(root) if names is None else names:
         cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
-        made.append(Suite(root, name, in_order(cells), options))
+        made.append(Suite(root, name, {cell.id: cell for cell in cells}, options))
     return made
 
 
@@ -111,7 +109,8 @@ def run_suite(console: Console, name: str) -> None:
     """
     (suite,) = suites(project.pipelines_place().root, [name])
     with Hosts() as hosts:
-        terminal.show_answer(suite.measure(console, hosts), project.shown(suite.folder), console)
+        suite.measure(console, hosts)
+    terminal.show_answer(read(suite.folder).planned, project.shown(suite.folder), console)
 
 
 def confirm(console: Console) -> None:

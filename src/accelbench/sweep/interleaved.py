@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -28,11 +29,11 @@ from accelbench.sweep.context import prepare_missing
 
 @dataclass(frozen=True)
 class InterleavedRuns:
-    """The processes of a comparison, in their random order."""
+    """The processes of a comparison. They run in a random order: `repeat` of a process is its position."""
 
     seed: int
-    cells: list[Cell]  # one per process; `repeat` is the position in the order
-    is_second: list[bool]  # for each process, whether it runs the second cell
+    cells: list[Cell]  # a cell per process, in the order of plan.json: the first cell's, then the second cell's
+    is_second: list[bool]  # for each position, whether the second cell runs
 
 
 def plan_runs(
@@ -58,7 +59,7 @@ def plan_runs(
     ids = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: has records of other cells: name another folder")
-    return runs, replace(options, out=folder, reference=first[0])
+    return runs, replace(options, out=folder)
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
@@ -81,7 +82,7 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
     cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
-    return InterleavedRuns(seed, cells, is_second)
+    return InterleavedRuns(seed, sorted(cells, key=lambda cell: is_second[cell.repeat]), is_second)
 
 
 def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
@@ -93,16 +94,14 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
     for cell in cells:
         if cell.seed + num > MAX_SEED:
             raise UserError(f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower seed")
-    seeded = [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
-    return list({cell.id: cell for cell in seeded}.values())
+    return [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
     """Writes compare.json: the name of each cell, and the names of its records. Raises WriteError."""
-    ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     sides = []
     for is_second, name in enumerate(names):
-        of_side = [record.name for record in records if (record.cell.id in ids_of_second) == is_second]
+        of_side = [record.name for record in records if runs.is_second[record.cell.repeat] == is_second]
         sides.append({"name": name, "records": of_side})
     with writing_errors(folder / COMPARISON):
         write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
@@ -112,15 +111,14 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """Returns the records of both cells of a comparison. Raises UserError if `folder` has no comparison."""
     path = folder / COMPARISON
     try:
-        sides = [(str(side["name"]), load(list[RecordName], side["records"])) for side in read_json(path)["sides"]]
-        first, second = (_record_set(name, records, folder) for name, records in sides)
+        first, second = (_record_set(side, folder) for side in read_json(path)["sides"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): name both A and B") from error
     return first, second
 
 
-def _record_set(name: str, records: Sequence[RecordName], folder: Path) -> RecordSet:
-    readable = read_all([folder / f"{record}.json" for record in records])
+def _record_set(side: Any, folder: Path) -> RecordSet:
+    readable = read_all([folder / f"{record}.json" for record in load(list[RecordName], side["records"])])
     processes = [ComparedProcess.of(record) for record in readable]
-    return RecordSet(name=name, processes=processes, notes=readable.problems())
+    return RecordSet(name=str(side["name"]), processes=processes, notes=readable.problems())

@@ -1,11 +1,11 @@
 """Writes a terminal's lines about finished cells. Only the first line of a job names the job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
 from accelbench.answers.cells import Gap, MeasuredCell, cells_of, gap
-from accelbench.answers.process import Process
+from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.reference import setting_key
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
@@ -15,6 +15,7 @@ from accelbench.judging.warnings import counted_samples, interval_text
 from accelbench.presentation import significant
 from accelbench.report import gains
 from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
@@ -24,18 +25,24 @@ FIGURES_WIDTH = 31  # columns for `  ok   168,000/s  ±6.2 %   1.8x !`
 class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
-    The reference is the setting of the cell `reference`. If `reference` is None, it is the job's first setting, in
-    `earlier` or in this sweep. Each process has a line with its speed, and its gain: `speed / speed of the reference at
-    the same batch`. If the reference has several processes, the gain uses the latest.
+    The reference of a job is the setting of its first cell in `plan` that has run. `plan` has all cells of the folder.
+    If it is empty, it is `planned`. Each process has a line with its speed, and its gain: `speed / speed of the
+    reference at the same batch`. If the reference has several processes, the gain uses the latest.
     """
 
     def __init__(
-        self, planned: Sequence[Planned], width: int, earlier: Sequence[Record] = (), reference: Cell | None = None
+        self,
+        planned: Sequence[Planned],
+        width: int,
+        earlier: Iterable[Record] = (),
+        plan: Sequence[WantedCell] = (),
     ) -> None:
         self.width = width
-        self._reference = reference and setting_key(reference)
-        self._settings: dict[object, object] = {}  # job -> the `setting_key` of its reference
-        self._references: dict[object, MeasuredCell] = {}  # job and batch -> the latest process of its reference
+        self._places: dict[str, int] = {}  # key of a cell -> its place in the plan
+        for wanted in plan or planned:
+            self._place(wanted.cell)
+        self._references: dict[object, MeasuredCell] = {}  # job -> its first cell in the plan that has run
+        self._latest: dict[object, MeasuredCell] = {}  # job, setting and batch -> the latest process
         for record in earlier:
             self._gain(Process.of(record))
         # Words that all cells share are printed once above the lines. Each line has its precision and batch.
@@ -118,13 +125,15 @@ class JobLines:
         if not cell.competes:
             return None
         job = cell.workload_key, cell.place_key
-        setting = setting_key(cell.cell)
-        of_batch = *job, cell.cell.batch_size
-        if self._settings.setdefault(job, self._reference or setting) == setting:
-            self._references[of_batch] = cell
-        elif of_batch in self._references:
-            return gap(cell, self._references[of_batch])
-        return None
+        reference = min(self._references.get(job, cell), cell, key=lambda measured: self._place(measured.cell))
+        self._references[job] = reference
+        batch = cell.cell.batch_size
+        self._latest[job, setting_key(cell.cell), batch] = cell
+        rival = self._latest.get((job, setting_key(reference.cell), batch), cell)
+        return None if rival is cell else gap(cell, rival)
+
+    def _place(self, cell: Cell) -> int:
+        return self._places.setdefault(cell.key_without(PROCESS_SETTINGS), len(self._places))
 
 
 def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:

@@ -12,12 +12,11 @@ from rich.console import Console
 
 from accelbench.answers.process import Process
 from accelbench.errors import ChangedError, Interrupted, UserError
-from accelbench.grid.plan import Planned, Prepared
+from accelbench.grid.plan import Planned, Prepared, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
-from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -117,7 +116,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
     context.hosts.meanwhile = delivery.deliver
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
-    with Session(context, ready, todo, earlier=records) as session:
+    with Session(context, ready, todo) as session:
         context.write_plan(ready.planned)  # not earlier, since the session may refuse the cells
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework
@@ -130,9 +129,8 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             records.append(record)
             delivery.add(record)
     # In the plan's order: the first setting of each job is its reference, even if it was measured last.
-    wanted = plan_file.joined(context.earlier, ready.planned)
-    places = {item.record_name: place for place, item in enumerate(wanted)}
-    return sorted(records, key=lambda record: places.get(record.name, len(places)))
+    places = {item.record_name: place for place, item in enumerate(ready.planned)}
+    return sorted(records, key=lambda record: places[record.name])
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
@@ -145,12 +143,15 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
     for item in planned:
         existing = by_name.get(item.record_name)
         # A cell that was skipped earlier may run now, or the reverse, with the same identity.
-        is_like = existing is not None and (existing.status == Status.skipped) == (item.skip_reason is not None)
-        if existing is not None and is_like and stands(existing, context.options.retry, item.cell):
+        if (
+            existing is not None
+            and (existing.status == Status.skipped) == (item.skip_reason is not None)
+            and stands(existing, context.options.retry, item.cell)
+        ):
             done.append(existing)
         else:
             todo.append(item)
-    return done, todo
+    return done, in_order(todo)
 
 
 def stands(record: Record, retry: Retry, cell: Cell) -> bool:

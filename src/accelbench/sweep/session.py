@@ -25,7 +25,8 @@ from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.record import TRACKING, UNTRACKED, Record
+from accelbench.schema.plan_file import joined
+from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all
 from accelbench.schema.serialize import canonical_json, grouped, plain, without_secrets
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Status
@@ -57,14 +58,12 @@ class Session:
         ready: Prepared,
         todo: Sequence[Planned],
         *,
-        earlier: Sequence[Record] = (),  # records of earlier sweeps that still count
         is_brief: bool = False,
     ) -> None:
         check_local(context.options.executor)
         self.context = context
         self.ready = ready
         self.todo = todo
-        self._known = earlier
         self._is_brief = is_brief
         self._stack = ExitStack()  # of contexts that end with the session
 
@@ -93,12 +92,13 @@ class Session:
             # power, and the host of another engine would disturb the probe.
             hosts.start(runnable[0])
         self.evidence = read_evidence(place.root, environment["machine"])
+        plan = joined(self.context.earlier, self.ready.planned)
         progress = SweepProgress(
             self.context.console,
             self.todo,
             self.evidence,
-            earlier=self._known,
-            reference=options.reference,
+            plan=plan,
+            earlier=read_all([self.context.folder / f"{wanted.record_name}.json" for wanted in plan]),
             is_brief=self._is_brief,
             says_mistakes=len(self.ready.planned) > 1,  # a single cell's mistake is printed at the end
         )

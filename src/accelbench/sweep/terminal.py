@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -25,10 +24,10 @@ from accelbench.judging.warnings import counted_samples, relative_half_width
 from accelbench.presentation import and_more, counted, duration, say, shortened
 from accelbench.project import shown
 from accelbench.report import gains
-from accelbench.report.read import read
 from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
+from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED, waited_text
 from accelbench.sweep.job_lines import JobLines, details
 
@@ -57,8 +56,8 @@ class SweepProgress:
         planned: Sequence[Planned],
         evidence: Evidence,
         *,
-        earlier: Sequence[Record] = (),  # records of earlier sweeps; the cells are compared with these
-        reference: Cell | None = None,  # all other cells are compared with its setting; None: with the first cell's
+        plan: Sequence[WantedCell] = (),  # see `JobLines`
+        earlier: Iterable[Record] = (),  # records of the plan's cells; the cells are compared with these
         is_brief: bool = False,
         says_mistakes: bool = True,  # if False, the caller prints the user's mistakes
     ) -> None:
@@ -72,8 +71,8 @@ class SweepProgress:
         self.num_done = 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
-        known = earlier if console.is_terminal else ()
-        self._jobs = JobLines(self.planned, console.width, known, reference)
+        known = earlier if console.is_terminal and not is_brief else ()
+        self._jobs = JobLines(self.planned, console.width, known, plan)
         self.begin("preparing")
         self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 
@@ -210,13 +209,11 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
         say(console, f"  skipped {num}: {reason}", "dim")
 
 
-def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
+def show_answer(planned: Sequence[Process], folder: str, console: Console) -> None:
     """Prints advice for each model and mode, and commands for details. Prints nothing if no cell is ok."""
-    planned = [Process.of(record) for record in records]
     cells = cells_of(planned)
     of_works = answers(cells)
-    has_targets = any(cell.cell.protocol == Protocol.target for cell in cells)
-    trained = target_answers(read(Path(folder)).cells) if has_targets else []  # their cells know the missing seeds
+    trained = target_answers(cells)
     if not of_works and not trained:
         return
     for training in trained[:MAX_WORKLOADS]:
