@@ -55,11 +55,10 @@ def columns() -> str:
     for each in declared(Cell):
         if each.texts.column:
             setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
-            if setting == each.column and not each.texts.empty:
+            if setting == each.column:
                 same.append(setting)
             else:
-                empty = f". Empty {each.texts.empty}" if each.texts.empty else ""
-                rows.append(f"| `{each.column}` | `{setting}`{empty} |\n")
+                rows.append(f"| `{each.column}` | `{setting}` |\n")
     rows += _shared(same, "the setting of that name")
     return "".join([before, BEFORE, *rows, AFTER, after])
 

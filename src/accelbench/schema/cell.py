@@ -21,10 +21,8 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read (`serialize.MAX_MB`)
-OTHER_ENGINE, OTHER_PROTOCOLS, OTHER_MODES = "with other engines", "with other protocols", "with other modes"
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 _shown = partial(setting, column=True)
-_of_requests = partial(_shown, empty=OTHER_PROTOCOLS)
 # The settings that a user chooses among. Cells that differ in another setting do different work.
 CHOSEN_SETTINGS = (
     "engine",
@@ -100,12 +98,10 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: vocab.KerasBackend = _shown(
-        vocab.KerasBackend.tensorflow, "keras: framework that computes", empty=OTHER_ENGINE
-    )
-    jit_compile: bool = _shown(False, "keras: whether XLA compiles the network", empty=OTHER_ENGINE)
+    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: framework that computes")
+    jit_compile: bool = _shown(False, "keras: whether XLA compiles the network")
     steps_per_execution: AtLeastOne = _shown(
-        1, "keras: number of batches that one call of the compiled function computes", empty=OTHER_ENGINE
+        1, "keras: number of batches that one call of the compiled function computes"
     )
     tpu: str = setting("local", "keras: name of the TPU, or local for the TPU of this machine")
 
@@ -122,10 +118,10 @@ class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule. Settings have the names of the Trainer's arguments."""
 
     accumulate_grad_batches: AtLeastOne = _shown(
-        1, "batches that a LightningModule gets before each step of its optimiser", empty="with other networks"
+        1, "batches that a LightningModule gets before each step of its optimiser"
     )
     gradient_clip_val: NotNegative | None = _shown(
-        None, "maximum norm to which the gradients of a LightningModule are clipped", empty="without clipping"
+        None, "maximum norm to which the gradients of a LightningModule are clipped"
     )
 
     @property
@@ -163,19 +159,19 @@ class Server:
     or when its oldest request has waited for `max_delay_ms`.
     """
 
-    rate: Positive = _of_requests(50.0, "protocol=server: requests that arrive per second")
-    latency_ms: Positive = _of_requests(
+    rate: Positive = _shown(50.0, "protocol=server: requests that arrive per second")
+    latency_ms: Positive = _shown(
         50.0, "protocol=server: latency limit of a request in milliseconds", column="limit_ms"
     )
-    percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _of_requests(
+    percentile: Annotated[float, Meta(gt=0.0, le=99.99)] = _shown(
         99.0,
         "protocol=server: percentage of the requests that must be answered within server.latency_ms",
         column="limit_percentile",
     )
     duration_s: Positive = setting(20.0, "seconds in which requests arrive")
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
-    max_delay_ms: NotNegative = _of_requests(0.0, "maximum milliseconds that a request waits for its batch to fill up")
-    workers: AtLeastOne = _of_requests(1, "number of instances of the network; they share the CPU threads")
+    max_delay_ms: NotNegative = _shown(0.0, "maximum milliseconds that a request waits for its batch to fill up")
+    workers: AtLeastOne = _shown(1, "number of instances of the network; they share the CPU threads")
     generator: vocab.Generator = setting(
         vocab.Generator.own, "protocol=server: program that makes the requests; only own is available"
     )
@@ -202,20 +198,19 @@ class Target:
         None,
         "protocol=target: share of right answers to reach, such as 0.97",
         column="target_accuracy",
-        empty="with other metrics",
     )
-    metric: str = _of_requests(
+    metric: str = _shown(
         ACCURACY,
         "protocol=target: accuracy, loss, metric (your model.metric), or the name of a value that your module logs",
         column="target_metric",
     )
     value: Number | None = setting(
-        None, "protocol=target: value to reach, unless target.metric=accuracy", column="target_value", empty="if unset"
+        None, "protocol=target: value to reach, unless target.metric=accuracy", column="target_value"
     )
     lower: bool | None = setting(
         None, "protocol=target: whether a lower value is better. Default: true if target.metric contains loss or error"
     )
-    definition: vocab.Definition = _of_requests(
+    definition: vocab.Definition = _shown(
         vocab.Definition.passage,
         "protocol=target: with passage, training ends when the target is reached; with fixed, it runs all epochs",
         column="target_definition",
@@ -252,9 +247,9 @@ class Target:
 class Generate:
     """The lengths of texts with mode=generate: see docs/generation.md."""
 
-    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: number of random tokens in a prompt", empty=OTHER_MODES)
+    prompt_tokens: AtLeastOne = _shown(128, "mode=generate: number of random tokens in a prompt")
     new_tokens: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = _shown(
-        32, "mode=generate: number of tokens to generate after each prompt", empty=OTHER_MODES
+        32, "mode=generate: number of tokens to generate after each prompt"
     )
 
 
@@ -281,7 +276,6 @@ class RunSettings:
     scaling: vocab.Scaling = _shown(
         vocab.Scaling.strong,
         "with several devices: strong divides batch_size among them, weak gives each device batch_size samples",
-        empty="with one device",
     )
     protocol: vocab.Protocol = _shown(
         help="what is timed: steps (window or steps), epochs (fit), training to a goal (target), requests (all others)"
@@ -290,7 +284,7 @@ class RunSettings:
         help="number of epochs. protocol=fit and target train them; others estimate their time. Default: model.epochs"
     )
     warmup: Count = setting(10, "protocol=steps: warm-up steps before the timed steps")
-    steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps", empty="with other protocols")
+    steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps")
     # additional steps, whose phases are timed; none with `fit`
     breakdown_s: NotNegative = setting(0.3, "seconds for timing the phases of steps; 0: phases are not timed")
     save_weights: bool = setting(
@@ -298,10 +292,10 @@ class RunSettings:
     )
     # the framework's threads in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
-        None, "CPU threads to compute with. Default: all cores", column="asked_threads", empty="if unset"
+        None, "CPU threads to compute with. Default: all cores", column="asked_threads"
     )
     python: str | None = _shown(  # None: accelbench's own
-        None, "Python environment of the cell: its folder, such as ../new/.venv, or its interpreter", empty="if unset"
+        None, "Python environment of the cell: its folder, such as ../new/.venv, or its interpreter"
     )
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
     repeat: Count = _shown(0, "index of the process: repeats=5 gives a cell five processes, 0 to 4")
@@ -343,7 +337,6 @@ class Cell(RunSettings):
     xla_processes: bool = _shown(
         False,
         "pytorch or lightning on a TPU: whether each chip has its own process instead of one for all",
-        empty="with other devices and engines",
     )
     options: Options = Options()
     keras: KerasSettings | None = None  # None if the engine is not Keras

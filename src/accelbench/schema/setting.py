@@ -20,7 +20,6 @@ class Setting:
     help: str  # meaning of the setting
     # whether the setting is a column of cells.csv and a parameter in MLflow. A text is the name of that column.
     column: bool | str = False
-    empty: str = ""  # when the column has no value; "": it always has one
 
 
 def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **texts: Any) -> Any:

@@ -64,7 +64,6 @@ class ModelSpec:
         (28, 28),
         "shape of one sample without a data set, such as 3x224x224",
         column=True,
-        empty="with your own batches and with data sets",
     )
     num_classes: AtLeastOne = setting(10, "data=random: number of classes of the random labels")
 
@@ -113,11 +112,9 @@ class DataSpec:
     pipeline: Pipeline = setting(
         Pipeline.array, "batches: read (array, jpeg), copied, kept on device, or made in each step (fresh)", column=True
     )
-    num_workers: AtLeastOne = setting(
-        2, "data.pipeline=jpeg: processes that decode pictures", column=True, empty="with other pipelines"
-    )
+    num_workers: AtLeastOne = setting(2, "data.pipeline=jpeg: processes that decode pictures", column=True)
     augment: Augment = setting(Augment.none, "how training images are randomly varied on the device", column=True)
     pinned: bool = setting(True, "device=gpu: whether batches are copied from pinned memory")
     train_images: AtLeastOne | None = setting(
-        None, "number of training images to use, counted from the first. Default: all", column=True, empty="if unset"
+        None, "number of training images to use, counted from the first. Default: all", column=True
     )
