@@ -70,6 +70,7 @@ Output = Sequence[NDArray[Any]]
 # (batch, seed of random numbers) -> output of a newly built network. With seed 0, the network starts from the state of
 # the measured one. With another seed, it continues from the state after the last call.
 NewNetwork = Callable[[Any, int], Output]
+Builder = Callable[..., NewNetwork]  # (state, precision, other=...) -> a network that is built on the CPU
 
 
 class NotInTimeError(Exception):
@@ -189,13 +190,12 @@ class Findings:
 
 
 def compare(
-    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, *, constant: bool = False
+    measured: ObservedOutput, new_network: Builder, precision: Precision, *, constant: bool = False
 ) -> Findings:
     """Compares the output of the measured network with the output of a newly built network.
 
-    `new_network(state, precision, other=...)` builds the new network on the CPU. If `other` is true, the network has
-    other weights, which are random. If `constant` is true, the user has confirmed that the output may be the same for
-    all inputs.
+    `new_network` builds a new network. If its argument `other` is true, the network has other weights, which are
+    random. If `constant` is true, the user has confirmed that the output may be the same for all inputs.
     """
     findings = Findings()
     try:
@@ -211,9 +211,7 @@ def compare(
     return findings
 
 
-def _rows_agree(
-    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
-) -> bool:
+def _rows_agree(measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings) -> bool:
     """Returns True if the first and last row prove that the output is right. This saves a run of the whole batch."""
     if measured.rows is None or not measured.is_unseen:
         return False
@@ -226,9 +224,7 @@ def _rows_agree(
     return False
 
 
-def _compare(
-    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision, findings: Findings
-) -> None:
+def _compare(measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings) -> None:
     """Compares the whole output with the output of a new network, and adds the result to `findings`."""
     output = measured.output
     if not _has_numbers(output):
@@ -267,7 +263,7 @@ def _compare(
 
 
 def _with_reference(
-    measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision
+    measured: ObservedOutput, new_network: Builder, precision: Precision
 ) -> tuple[ObservedOutput, Output]:
     """Returns `measured`, and the reference: the output of a new network in fp32.
 
@@ -283,7 +279,7 @@ def _with_reference(
     return measured, reference
 
 
-def _is_steady(measured: ObservedOutput, new_network: Callable[..., NewNetwork], reference: Output) -> bool:
+def _is_steady(measured: ObservedOutput, new_network: Builder, reference: Output) -> bool:
     """Returns True if the output of a new network depends neither on random numbers nor on earlier batches."""
     again = new_network(measured.state, Precision.fp32)
     for seed in range(3):
@@ -307,7 +303,7 @@ def _differs_from_itself(measured: ObservedOutput, precision: Precision) -> bool
     return False
 
 
-def _rounded(measured: ObservedOutput, new_network: Callable[..., NewNetwork], precision: Precision) -> Output | None:
+def _rounded(measured: ObservedOutput, new_network: Builder, precision: Precision) -> Output | None:
     """Returns the output of a new network that rounds like the cell. Returns None if the CPU lacks this precision."""
     if precision in QUANTIZED:
         return None
@@ -338,7 +334,7 @@ def _is_same(one: Output, other: Output) -> bool:
     return _has_numbers(one) and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
 
 
-def _explain_constant(measured: ObservedOutput, new_network: Callable[..., NewNetwork], findings: Findings) -> None:
+def _explain_constant(measured: ObservedOutput, new_network: Builder, findings: Findings) -> None:
     """Finds out why the output is the same for different inputs. Adds the explanation to `findings`.
 
     Runs the network with random weights. If its outputs then differ, the present weights are the reason, and the

@@ -104,16 +104,16 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def of_window(runner: Runner, window: Window, reference: Now = raw_s) -> Clock[Timing]:
-    """Runs the warm-up, and measures blocks and single steps. Computes how far the clock drifts from `reference`."""
+def of_window(runner: Runner, window: Window) -> Clock[Timing]:
+    """Runs the warm-up, and measures blocks and single steps."""
     typical_s = yield from _warm_up(runner, window)
-    with _steady(runner, reference):
+    with _steady(runner):
         yield from _run_blocks(runner, window, typical_s)
         yield from _run_steps(runner, window)
     return runner.timing
 
 
-def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) -> Clock[Timing]:
+def of_steps(runner: Runner, warmup: int, steps: int) -> Clock[Timing]:
     """Measures up to `steps` steps after a warm-up of `warmup` steps.
 
     If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
@@ -130,7 +130,7 @@ def of_steps(runner: Runner, warmup: int, steps: int, reference: Now = raw_s) ->
     timing.settled = False if len(first) < warmup else None
     timing.steps_are_blocks = not runner.queues
     num_parts = _num_parts(runner, steps)
-    with _steady(runner, reference):
+    with _steady(runner):
         for part in range(num_parts):
             before_s = runner.measured_s
             yield from _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
@@ -188,14 +188,14 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
 
 
 @contextmanager
-def _steady(runner: Runner, reference: Now) -> Iterator[None]:
+def _steady(runner: Runner) -> Iterator[None]:
     """A context for measuring the steady state. Records its start and end, the clock's drift, and compilations."""
     timing, now = runner.timing, runner.now
     runner.begin_steady()
     num_compiled = runner.compiles()[0]
-    began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
+    began_boot_s, began_s, began_reference_s = boot_s(), now(), raw_s()
     yield
-    took_s, reference_s = now() - began_s, reference() - began_reference_s
+    took_s, reference_s = now() - began_s, raw_s() - began_reference_s
     timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
     timing.steady_boot_s = (began_boot_s, boot_s())
     timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
