@@ -51,9 +51,9 @@ from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import digest
 from accelbench.schema.text import clean
 from accelbench.settings import params
-from accelbench.settings.config import Retry
 from accelbench.stages import stage, work
 from accelbench.sweep.forecast import forecast
+from accelbench.sweep.run import stands
 
 LOG = "runs/repro.log"  # output of DVC and its stages
 MAX_TAIL = 20  # lines of the log that are shown after a failure
@@ -270,10 +270,13 @@ def left(suite: work.Suite) -> list[Cell]:
         names = {item.cell.id: item.record_name for item in prepare(list(suite.cells.values()), place).planned}
     except UserError:
         return wanted
-    done = read_all([suite.folder / f"{names[cell.id]}.json" for cell in wanted])
-    retries = suite.options.retry == Retry.failed
-    stands = {record.name for record in done if not (retries and is_retried(record))}
-    return [cell for cell in wanted if names[cell.id] not in stands]
+    records = {record.name: record for record in read_all([suite.folder / f"{name}.json" for name in names.values()])}
+    remaining = []
+    for cell in wanted:
+        record = records.get(names[cell.id])
+        if record is None or not stands(record, suite.options.retry, cell):
+            remaining.append(cell)
+    return remaining
 
 
 def is_planned(suite: work.Suite) -> bool:

@@ -1,3 +1,4 @@
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import yaml
 from accelbench.api.results import read
 from accelbench.cli import main
 from accelbench.schema.vocab import Status
-from accelbench.stages import stage, work
+from accelbench.stages import stage
 from fakes import write_sweep
 from sinks import samples
 
@@ -19,7 +20,8 @@ def retries(root, retry, *records):
     """The list of the suite `nets` whose folder has these records."""
     (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
     write_sweep(root / "results/nets", *records)
-    work.write_retries(root)
+    with contextlib.chdir(root):
+        assert stage.main(["list_retries"]) == 0
     assert json.loads((root / "retries/other.json").read_text()) == {}
     return json.loads((root / "retries/nets.json").read_text())
 

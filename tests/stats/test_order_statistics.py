@@ -17,8 +17,8 @@ def series(rng, num, related, outliers=0.1, sigma=0.02):
     return values
 
 
-def median_interval(values, **how):
-    return stats.Sample(list(values)).percentile_interval(50, **how)
+def median_interval(values):
+    return stats.Sample(values).percentile_interval(50)
 
 
 def covered(bounds, truth):
@@ -28,8 +28,6 @@ def covered(bounds, truth):
 def test_fewer_values_than_bounds_need_give_none():
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
     assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
-    assert median_interval(range(7), confidence=0.99) is None
-    assert median_interval(range(8), confidence=0.99) == (0, 7)
     assert (stats.half_width([1.0] * 5), stats.half_width([2.0] * 6)) == (None, 0)
     for values in ([2.0**i for i in range(9)], [1.0] * 10 + [2.0] * 11):
         low, high = median_interval(values)

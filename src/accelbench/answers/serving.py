@@ -18,7 +18,7 @@ from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
-from accelbench.stats.requests import MIN_JOINED, bounds_of, rate_at_limit
+from accelbench.stats.requests import MIN_JOINED, rate_at_limit, rate_bounds
 
 # Load of a probe with too few requests for the percentile: so far below the limit that the probe decides nothing.
 UNKNOWN_LOAD = 0.01
@@ -178,7 +178,7 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
+    low, high = rate_bounds(ordered, server.percentile)
     joined = rate_at_limit(ordered, server.percentile)
     num_joined = 0 if joined is None else joined.num
-    bounds = bounds_of(joined, ordered)
-    return Capacity(group.what, ", ".join(words), ordered, *bounds, num_joined, len(invalid))
+    return Capacity(group.what, ", ".join(words), ordered, low, high, num_joined, len(invalid))

@@ -57,19 +57,6 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
     return made
 
 
-def write_retries(root: Path) -> None:
-    """Writes a file for each suite. The file lists the cells that `retry: failed` measures again. Raises UserError."""
-    # A file also has the start of each record. So if a cell fails again, the file changes.
-    project.check_inside(root / project.RETRIES, root)
-    is_on = params.load(root).retry == Retry.failed
-    for suite in params.suite_names(root):
-        folder = root / project.RESULTS / suite
-        cells = {}
-        if is_on and (folder / project.PLAN).exists():
-            cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
-        write_json(root / project.RETRIES / f"{suite}.json", cells)
-
-
 def problems(root: Path) -> list[str]:
     """Returns a line for each cell that failed unexpectedly, and for each record that can't be read."""
     folders = [root / project.RESULTS / suite for suite in params.suite_names(root)]
@@ -120,8 +107,20 @@ def confirm(console: Console) -> None:
 
 
 def list_retries(_: Console) -> None:
-    """Writes retries/<suite>.json at every run. DVC does not see failed cells, so each sweep depends on this file."""
-    write_retries(project.pipelines_place().root)
+    """Writes retries/<suite>.json for each suite: the cells that `retry: failed` measures again. Raises UserError.
+
+    DVC does not see failed cells. So it always runs this stage, and each sweep depends on its file.
+    """
+    root = project.pipelines_place().root
+    project.check_inside(root / project.RETRIES, root)
+    is_on = params.load(root).retry == Retry.failed
+    for suite in params.suite_names(root):
+        folder = root / project.RESULTS / suite
+        cells = {}
+        if is_on and (folder / project.PLAN).exists():
+            # With the start of each record, the file also changes if a cell fails again.
+            cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
+        write_json(root / project.RETRIES / f"{suite}.json", cells)
 
 
 def build_report(_: Console) -> None:

@@ -3,15 +3,6 @@
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev, variance
-from typing import NamedTuple
-
-
-class MeanDifference(NamedTuple):
-    """The first mean minus the second, with the bounds of its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -30,17 +21,17 @@ def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
     return sum(errors) ** 2 / sum(error**2 / (num - 1) for error, num in zip(errors, nums, strict=True))
 
 
-def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
-    """Returns the first mean minus the second, by Welch's method, which allows for different variances.
+def mean_difference_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Returns 95 % bounds of the first mean minus the second, by Welch's method, which allows for different variances.
 
-    Each side has at least two values. If neither side varies, both bounds of the interval equal the difference.
+    Each side has at least two values. If neither side varies, both bounds equal the difference.
     """
-    mean = fmean(first) - fmean(second)
+    difference = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
-    if not any(errors):
-        return MeanDifference(mean, mean, mean)
-    half = student_quantile(welch_freedom(errors, (len(first), len(second))), confidence) * math.sqrt(sum(errors))
-    return MeanDifference(mean, mean - half, mean + half)
+    half = 0.0
+    if any(errors):
+        half = student_quantile(welch_freedom(errors, (len(first), len(second))), 0.95) * math.sqrt(sum(errors))
+    return difference - half, difference + half
 
 
 def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
@@ -50,8 +41,8 @@ def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
 
-def share_difference(num: int, only_first: int, only_second: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Returns the interval of the first side's share of right answers minus the second side's share.
+def share_difference(num: int, only_first: int, only_second: int) -> tuple[float, float]:
+    """Returns the 95 % interval of the first side's share of right answers minus the second side's share.
 
     Both sides answered the same questions. It is Wald's interval, after 0.5 is added to each of the four numbers in the
     table of right and wrong answers (Agresti and Min, Statistics in Medicine 24, 2005).
@@ -64,5 +55,5 @@ def share_difference(num: int, only_first: int, only_second: int, confidence: fl
     total, first, second = num + 2, only_first + 0.5, only_second + 0.5
     difference = (first - second) / total
     error = math.sqrt(first + second - (first - second) ** 2 / total) / total
-    width = NormalDist().inv_cdf((1 + confidence) / 2) * error
+    width = NormalDist().inv_cdf(0.975) * error
     return max(-1.0, difference - width), min(1.0, difference + width)

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from statistics import NormalDist
 from statistics import median as median
 
@@ -25,6 +25,9 @@ WINSORISED_AT = 3.0
 # The strongest correlation of neighbours that intervals are corrected for. A stronger one leaves too little
 # information.
 MAX_CORRELATION = 0.9
+# Quantiles of the normal distribution, for two-sided intervals at 95 %, and for two-sided tests at 1 %.
+QUANTILE_95 = NormalDist().inv_cdf(0.975)
+QUANTILE_99 = NormalDist().inv_cdf(0.995)
 MOST_COMPARED = 2000  # largest number of values that are compared in pairs; longer series are thinned
 
 
@@ -80,14 +83,14 @@ class Sample:
         """Returns the percentile. Returns None if there are fewer values than it needs (`NUM_SAMPLES_FOR`)."""
         return self.percentile(percent) if len(self.values) >= NUM_SAMPLES_FOR[percent] else None
 
-    def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Returns bounds that contain the true percentile with about `confidence`, for any distribution.
+    def percentile_interval(self, percent: float) -> tuple[float, float] | None:
+        """Returns 95 % bounds of the true percentile, for any distribution.
 
-        Returns None if there are too few values. At 95 %, the median needs 6 values.
+        Returns None if there are too few values. The median needs 6 values.
 
-        In simulations (tests/stats/test_order_statistics.py), intervals of nominally 95 % contain the true value in at
-        least 93 % of cases. The simulated series have at least 10 values, 10 % of outliers, and neighbours with a
-        correlation of at most 0.4. A block bootstrap of the median would reach only 80 to 91 %.
+        In simulations (tests/stats/test_order_statistics.py), the bounds contain the true value in at least 93 % of
+        cases. The simulated series have at least 10 values, 10 % of outliers, and neighbours with a correlation of at
+        most 0.4. A block bootstrap of the median would reach only 80 to 91 %.
         """
         # The bounds are the values at the ranks n p ± z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd
         # edition, section 7.1). n is the number of values, p the percentile as a share, z the quantile of the normal
@@ -95,11 +98,11 @@ class Sample:
         # this factor.
         num = len(self.values)
         share = percent / 100
-        if 1 - share**num - (1 - share) ** num < confidence:
+        if 1 - share**num - (1 - share) ** num < 0.95:
             return None
         related = self.correlation
         variance = num * share * (1 - share) * (1 + related) / (1 - related)
-        spread = _normal_quantile((1 + confidence) / 2) * math.sqrt(variance)
+        spread = QUANTILE_95 * math.sqrt(variance)
         low = math.floor(num * share - spread)
         high = math.ceil(num * share + spread) + 1
         return float(self.ordered[max(low, 1) - 1]), float(self.ordered[min(high, num) - 1])
@@ -108,11 +111,6 @@ class Sample:
 def _middle(ordered: NDArray[np.float64]) -> float:
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
-
-
-@cache
-def _normal_quantile(share: float) -> float:
-    return NormalDist().inv_cdf(share)
 
 
 def half_width(values: Sequence[float]) -> float | None:
@@ -145,7 +143,7 @@ def change(values: Sequence[float]) -> float:
     for value in every:  # adds the number of earlier smaller values, subtracts the number of earlier larger ones
         trend += bisect_left(before, value) + bisect_right(before, value) - len(before)
         insort(before, value)
-    is_trend = abs(trend) - 1 > _normal_quantile(0.995) * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)
+    is_trend = abs(trend) - 1 > QUANTILE_99 * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)
     is_change = is_trend or (third > 2 and ends_apart(values))
     return median(values[-third:]) / median(values[:third]) - 1 if is_change else 0.0
 

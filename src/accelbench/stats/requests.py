@@ -270,9 +270,5 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
 
 def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
     """Returns bounds of the highest rate within the limit, from all probes together or else from single probes."""
-    return bounds_of(rate_at_limit(probes, percentile), probes)
-
-
-def bounds_of(joined: RateInterval | None, probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """Returns the bounds from all probes together (`joined`), or if these are None, from single probes."""
+    joined = rate_at_limit(probes, percentile)
     return sure_bounds(probes) if joined is None else (joined.low, joined.high)

@@ -13,7 +13,7 @@ from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, number, speed, tabulate_known
 from accelbench.schema.serialize import digest, grouped
 from accelbench.schema.vocab import Mode
-from accelbench.stats.means import MeanDifference, mean_difference
+from accelbench.stats.means import mean_difference_interval
 
 ERROR = (
     "Output error: the output is compared with the output of the same weights in plain fp32 on the CPU. The error is "
@@ -45,12 +45,12 @@ def table(title: str, found: Sequence[Pair]) -> Table | None:
     return tabulate_known(title, COLUMNS, found, [NOTE])
 
 
-def verdict(difference: MeanDifference) -> str:
+def verdict(low: float, high: float) -> str:
     """Returns `equal` if the interval is within the margin, else `different` if it excludes zero, else `undecided`."""
     # This test of equivalence is conservative: TOST (Schuirmann 1987) uses the 90 % interval.
-    if difference.low > -MARGIN and difference.high < MARGIN:
+    if low > -MARGIN and high < MARGIN:
         return f"equal within {100 * MARGIN:g} point"
-    return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
+    return "undecided: more seeds" if low <= 0 <= high else "different"
 
 
 def accuracies(sweep: Sweep) -> Table | None:
@@ -65,7 +65,8 @@ def accuracies(sweep: Sweep) -> Table | None:
         by_device = grouped(group, lambda each: each.cell.device.value)
         for both in combinations([device for device, of in by_device.items() if len(of) >= MIN_SEEDS], 2):
             sides = [[each.number("accuracy") or 0.0 for each in by_device[device]] for device in both]
-            found = mean_difference(sides[0], sides[1])
+            means = [fmean(side) for side in sides]
+            low, high = mean_difference_interval(sides[0], sides[1])
             one = group[0]
             rows.append(
                 {
@@ -75,11 +76,11 @@ def accuracies(sweep: Sweep) -> Table | None:
                     "epochs": count(one.cell.epochs),
                     "devices": " less ".join(both),
                     "seeds": " and ".join(str(len(each)) for each in sides),
-                    "accuracies (%)": " and ".join(significant(100 * fmean(each)) for each in sides),
-                    "difference (points)": number(100 * found.mean),
-                    "low": number(100 * found.low),
-                    "high": number(100 * found.high),
-                    "verdict": verdict(found),
+                    "accuracies (%)": " and ".join(significant(100 * mean) for mean in means),
+                    "difference (points)": number(100 * (means[0] - means[1])),
+                    "low": number(100 * low),
+                    "high": number(100 * high),
+                    "verdict": verdict(low, high),
                 }
             )
     notes = [
