@@ -15,7 +15,7 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.project import RECORDS, workplace
 from accelbench.schema.measurement import Block
-from accelbench.schema.record import read
+from accelbench.schema.record import read, write
 from accelbench.schema.serialize import read_json
 from accelbench.schema.vocab import Status
 from accelbench.search.bisect import checked_out, commits
@@ -159,7 +159,7 @@ def ends(repository, monkeypatch):
         status = ends.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
         fields = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
-        self.context.write_record(record := make_record(item.cell, status, **named, **fields))
+        write(record := make_record(item.cell, status, **named, **fields), self.context.folder)
         return record
 
     monkeypatch.setattr(Session, "__enter__", lambda self: self)

@@ -23,7 +23,7 @@ def is_sure(comparison):
     return (comparison.low or 0) > 1 or (comparison.high or INF) < 1
 
 
-def share_sure(first, second, budget=None):
+def share_sure(first, second, budget=INF):
     pairs = zip(first, second, strict=True)
     return np.mean([is_sure(arrivals.arrival_ratio(one, two, budget)) for one, two in pairs])
 

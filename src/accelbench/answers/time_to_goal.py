@@ -306,7 +306,7 @@ def _lead(first: Setting, second: Setting) -> Lead:
     runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
     times = [[run.seconds for run in side] for side in runs]
     budget_s = min(run.watched_s for side in runs for run in side)
-    ratio = arrivals.arrival_ratio(times[1], times[0], budget_s if math.isfinite(budget_s) else None)
+    ratio = arrivals.arrival_ratio(times[1], times[0], budget_s)
     num = min(map(len, runs))
     if ratio.low is None or ratio.high is None:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])

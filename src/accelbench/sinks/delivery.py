@@ -150,8 +150,8 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
     for path, record in readable.by_path():
         is_confirming = path.parent.parent.name == CONFIRMED
         sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
-        process = Process.of(record).without_samples()
-        placed = changed(process, path=path, folder=str(sweep), is_confirming=is_confirming)
+        process = Process.of(record, folder=str(sweep)).without_samples()
+        placed = changed(process, path=path, is_confirming=is_confirming)
         processes.setdefault(key_of(placed), placed)  # the same record may be in two folders
     places = _places({path.parent for path in readable.paths})
     ordered = sorted(

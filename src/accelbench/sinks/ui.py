@@ -15,6 +15,7 @@ from urllib.request import ProxyHandler, build_opener
 from accelbench.devices import packages
 from accelbench.errors import UserError, how_to_install
 from accelbench.lifeline import ending_as_ctrl_c
+from accelbench.sinks.delivery import open_store
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.mlflow_fields import view_url
 
@@ -57,10 +58,8 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
 
 
 def _newest_experiment(root: Path) -> str:
-    from accelbench.sinks.mlflow import Store  # not at the top: this import takes over a second
-
     try:
-        return Store(root).newest_experiment()
+        return str(open_store(root).newest_experiment())
     except Exception as error:
         raise unreachable(root, error) from error
 

@@ -24,15 +24,14 @@ class ArrivalRatio:
     high: float | None
 
 
-def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float | None = None) -> ArrivalRatio:
+def arrival_ratio(first: Sequence[float], second: Sequence[float], budget: float = math.inf) -> ArrivalRatio:
     """Compares the times of two settings.
 
     If all runs train for the same number of epochs, slow runs have more time to reach the target than fast runs. A
     `budget` gives all runs the same time: a run that reached the target later counts as missed. The budget is the
-    length of the shortest run that missed the target.
+    length of the shortest run that missed the target. It is inf if no run missed the target.
     """
-    if budget is not None:
-        first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
+    first, second = ([time if time <= budget else math.inf for time in times] for times in (first, second))
     low, high = ratio_interval(first, second, budget) or (None, None)
     return ArrivalRatio(median_ratio(first, second), low, high)
 
@@ -50,7 +49,7 @@ def median_interval(times: Sequence[float]) -> tuple[float, float] | None:
 
 
 def ratio_interval(
-    first: Sequence[float], second: Sequence[float], budget: float | None = None
+    first: Sequence[float], second: Sequence[float], budget: float = math.inf
 ) -> tuple[float, float] | None:
     """Returns 95 % bounds of `first time / second time`, from 0 to inf. Returns None for too few runs.
 
@@ -62,7 +61,7 @@ def ratio_interval(
     target, these ratios are 0 and inf. Unknown times can only widen the interval.
 
     Args:
-        budget: None: just above the longest time of a run that reached the target.
+        budget: inf: just above the longest time of a run that reached the target.
     """
     # Here k is `rank`, by the normal approximation of Mann and Whitney's U (Hollander and Wolfe, Nonparametric
     # Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, it is exact or too small by 1.
@@ -71,7 +70,7 @@ def ratio_interval(
     rank = math.floor(num_pairs / 2 - student_quantile(math.inf, 1 - RISK) * sigma)
     if rank < 1:
         return None
-    if budget is None:
+    if math.isinf(budget):
         budget = math.nextafter(max(filter(math.isfinite, [*first, *second]), default=1.0), math.inf)
     least = np.divide.outer(np.minimum(first, budget), second)
     most = np.divide.outer(first, np.minimum(second, budget))

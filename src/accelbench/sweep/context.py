@@ -97,9 +97,6 @@ class SweepContext:
             self.say(f"Not {ready.data.name}: {ready.data.source}", "bold yellow")
         return ready
 
-    def write_record(self, record: Record) -> None:
-        records.write(record, self.folder)
-
     def read_earlier(self, *, keeps: bool) -> None:
         """Reads the earlier plan in the folder. With `keeps`, its cells become part of the new plan."""
         cells = plan_file.cells_in(self.folder)

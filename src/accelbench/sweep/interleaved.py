@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -110,15 +109,14 @@ def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequ
 def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """Returns the records of both cells of a comparison. Raises UserError if `folder` has no comparison."""
     path = folder / COMPARISON
+    sets = []
     try:
-        first, second = (_record_set(side, folder) for side in read_json(path)["sides"])
+        for side in read_json(path)["sides"]:
+            readable = read_all([folder / f"{name}.json" for name in load(list[RecordName], side["records"])])
+            processes = [ComparedProcess.of(record) for record in readable]
+            sets.append(RecordSet(name=str(side["name"]), processes=processes, notes=readable.problems()))
+        first, second = sets
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): name both A and B") from error
     return first, second
-
-
-def _record_set(side: Any, folder: Path) -> RecordSet:
-    readable = read_all([folder / f"{record}.json" for record in load(list[RecordName], side["records"])])
-    processes = [ComparedProcess.of(record) for record in readable]
-    return RecordSet(name=str(side["name"]), processes=processes, notes=readable.problems())

@@ -26,7 +26,7 @@ from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.plan_file import joined
-from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all
+from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all, write
 from accelbench.schema.serialize import canonical_json, grouped, plain, without_secrets
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Status
@@ -193,7 +193,7 @@ class Session:
             of_search=self.context.of_search,
             data=without_secrets(self.ready.data),
         )
-        self.context.write_record(record)
+        write(record, folder)
         if lines := mllog(record):
             (folder / f"{record.name}{MLLOG}").write_text(lines)
         self._progress.finish(record)
