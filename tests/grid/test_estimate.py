@@ -61,7 +61,7 @@ def test_a_cell_that_serves_takes_its_duration_whatever_its_steps_take():
 def test_the_steps_of_a_window_take_about_as_long_as_the_clock_lets_them(seconds, window):
     cell, steps = make_cell(mode=Mode.train, window=window, breakdown_s=0.3), Steps(seconds)
     runner = Runner(steps, steps.wait, now=steps.now)
-    runner.drive(schedule.of_window(runner, window, steps.now))
+    runner.drive(schedule.of_window(runner, window))
     runner.drive(breakdown(steps, cell.breakdown_s))
     expected = expected_s(cell, seconds, (0, 0)) - NUM_CHECK_STEPS * seconds
     assert steps.time / 2 < expected < 2 * steps.time
@@ -85,8 +85,8 @@ def test_a_cell_takes_as_long_as_last_time_and_another_protocol_or_batch_as_long
 def test_nothing_is_said_of_work_that_nobody_counted():
     others = [of_model("cnn"), make_cell(precision=Precision.bf16), make_cell(threads=1), make_cell(devices=2)]
     for cell in [make_cell(), *others]:
-        assert Evidence([finished(STEPS)] * (cell in others)).length(cell) == Length(0.0, 1, 1)
-    assert str(Length(40.0, 4) + Length(0.0, 3, 3)) == "about 40 s and 3 cells of unknown length"
+        assert Evidence([finished(STEPS)] * (cell in others)).length(cell) == Length(0.0, 1)
+    assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 cells of unknown length"
 
 
 def test_the_first_cell_of_a_host_waits_for_its_start():

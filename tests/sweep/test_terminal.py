@@ -53,11 +53,11 @@ def test_the_same_reason_is_that_of_the_failure_above():
 
 def test_the_line_about_the_cell_that_runs_has_its_place_and_how_much_time_is_left(monkeypatch):
     for first, *others, told in (
-        (Length(20.0, 1), Length(300.0, 1), r"mlp infer fp32 b1  ─{30}  1/2  5 min left"),
-        (Length(20.0, 1), Length(300.0, 1, 1), "  1/2  more than 5 min left"),
-        (Length(2.0, 1), Length(300.0, 1), "  1/2  more than 5 min left"),
-        (Length(2.0, 1), Length(0.0, 1, 1), "mlp infer fp32 b1  ─+  1/2  7 s, about 2 s expected"),
-        (Length(0.0, 1, 1), "  1/2  7 s, no estimate"),
+        (Length(20.0), Length(300.0), r"mlp infer fp32 b1  ─{30}  1/2  5 min left"),
+        (Length(20.0), Length(300.0, 1), "  1/2  more than 5 min left"),
+        (Length(2.0), Length(300.0), "  1/2  more than 5 min left"),
+        (Length(2.0), Length(0.0, 1), "mlp infer fp32 b1  ─+  1/2  7 s, about 2 s expected"),
+        (Length(0.0, 1), "  1/2  7 s, no estimate"),
     ):
         monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
         monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)

@@ -65,15 +65,14 @@ class Length:
     """The estimated duration of one or more cells."""
 
     seconds: float = 0.0  # total of the cells whose duration is known
-    num: int = 0  # number of cells
     num_unknown: int = 0  # number of cells whose duration is unknown
 
     def __add__(self, other: "Length") -> "Length":
-        return Length(self.seconds + other.seconds, self.num + other.num, self.num_unknown + other.num_unknown)
+        return Length(self.seconds + other.seconds, self.num_unknown + other.num_unknown)
 
     def __str__(self) -> str:
         """Returns the duration as text, such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
-        if not self.num:
+        if not (self.seconds or self.num_unknown):
             return "0 s"
         length = f"about {duration(max(1.0, self.seconds))}"
         unknown = f"{counted(self.num_unknown, 'cell')} of unknown length"
@@ -196,8 +195,8 @@ class Evidence:
             start_s += QUANTIZED_S
         took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
         if took_s is None:
-            return Length(num=1, num_unknown=1)  # the windows are known, but may be a small part of the duration
-        return Length(start_s + min(took_s, cell.timeout_s), 1)
+            return Length(num_unknown=1)  # the windows are known, but may be a small part of the duration
+        return Length(start_s + min(took_s, cell.timeout_s))
 
     def _estimated_s(self, cell: Cell) -> float | None:
         step_s = self._step_s(cell)

@@ -85,7 +85,7 @@ def respond(request: Request) -> Outcome:
             case Do.count:
                 answer = replace(answer, work=engine.count_step(cell))
             case Do.export:
-                engine.export(cell, data_folder, Path(request.exported or ""))
+                engine.export(cell, data_folder, Path(request.paths["exported"]))
             case Do.probe:
                 answer = replace(answer, ceilings=engine.run(cell.device, request.precisions))
     except UnsupportedError as error:
@@ -97,8 +97,7 @@ def respond(request: Request) -> Outcome:
 
 def _measured(engine: Any, request: Request) -> Outcome:
     """Measures a cell with its engine, and checks the measurement."""
-    paths = {"weights": request.weights, "exported": request.exported, "requests": request.requests}
-    options: dict[str, Any] = {name: Path(path) for name, path in paths.items() if path is not None}
+    options: dict[str, Any] = {name: Path(path) for name, path in request.paths.items()}
     if request.work is not None:
         options["work"] = request.work
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **options)

@@ -86,12 +86,16 @@ class Hosts:
         may still run when this method returns, but it ends before the next process starts.
         """
         spec = self._spec_of(cell)
-        request = Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
+        files = {"weights": weights, "requests": requests}
+        paths = {name: str(file.absolute()) for name, file in files.items() if file is not None}
+        request = Request(
+            cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s, paths=paths
+        )
         if spec.exported_as is not None:
             exports = self.folder / "exports"
             exports.mkdir(parents=True, exist_ok=True)
             exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # calibration uses the data set
-            request = replace(request, exported=str(exported))
+            request.paths["exported"] = str(exported)
             if not exported.exists():
                 make_room(exports)
                 outcome = self._host(spec).ask(replace(request, do=Do.export), self._margin_s)
@@ -100,12 +104,7 @@ class Hosts:
         # Cells with equal `counted_as` have the same work per step. `counted_as` is None for user code, whose work may
         # vary.
         counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
-        request = replace(
-            request,
-            work=self._works.get(counted_as),
-            weights=None if weights is None else str(weights.absolute()),
-            requests=None if requests is None else str(requests.absolute()),
-        )
+        request = replace(request, work=self._works.get(counted_as))
         outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
         work = outcome.measurement.work if outcome.measurement else None
         if counted_as and work is not None and not work.uncounted:

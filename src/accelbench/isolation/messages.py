@@ -35,9 +35,9 @@ class Request:
     do: Do = Do.run
     log: str = ""  # file for the output of the processes; `Hosts` sets it
     precisions: list[Precision] = field(default_factory=list)  # precisions to probe
-    exported: str | None = None  # folder of the exported network, which may exist; None if the engine exports none
-    weights: str | None = None  # file for the trained weights; None: they are not saved
-    requests: str | None = None  # file for the raw times of requests; None: they are not saved
+    # name of an argument of the engine's `run` -> path: `exported` is the folder of the exported network, `weights` the
+    # file for the trained weights, and `requests` the file for the raw times of requests
+    paths: dict[str, str] = field(default_factory=dict)
     work: Work | None = None  # work of one step, counted by an earlier cell that differs only in seed or repeat
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.text import Text
 
@@ -20,7 +20,7 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging.target import mllog
-from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, is_allowed, judge, verdict
+from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, Word, is_allowed, judge, verdict
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
@@ -37,7 +37,6 @@ from accelbench.sweep.forecast import complete, note_inputs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress
 
-Word = Status | Literal["disturbed"]
 MAX_OUTPUT = 20_000  # characters that are shown of the libraries' output for one cell, with -v
 # accelbench's tests run its own networks, so these need no check.
 CHECKED = frozenset(Library) - {Library.accelbench}

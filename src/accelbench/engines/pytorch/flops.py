@@ -27,11 +27,12 @@ from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backwa
 
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.module import needs_closure, new_optimizer
-from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, real_format
+from accelbench.engines.pytorch.precision import DTYPES, STORED_DTYPES, real_format
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import trainable
 from accelbench.measuring.checks import Products
 from accelbench.measuring.runner import Ask, Clock
+from accelbench.schema.ceilings import MIXED
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Operator, Work
 from accelbench.schema.text import beginning, message_of, one_line

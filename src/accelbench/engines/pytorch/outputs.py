@@ -25,11 +25,12 @@ from accelbench.engines.pytorch.global_state import (
     values_of_a_cell,
 )
 from accelbench.engines.pytorch.module import InferStep
-from accelbench.engines.pytorch.precision import DTYPES, MIXED, STORED_DTYPES, cast_module, cast_tensor
+from accelbench.engines.pytorch.precision import DTYPES, STORED_DTYPES, cast_module, cast_tensor
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, error_of, limit
+from accelbench.schema.ceilings import MIXED
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode, Precision
 

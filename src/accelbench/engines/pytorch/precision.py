@@ -16,6 +16,7 @@ from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.pytorch.global_state import multiplies_in_tf32
 from accelbench.engines.pytorch.structure import tensors_in
 from accelbench.errors import UnsupportedError
+from accelbench.schema.ceilings import MIXED
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import XLA, Mode, Precision
@@ -25,7 +26,6 @@ DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, names.computed) for
 STORED_DTYPES: dict[Precision, torch.dtype] = {
     word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
 }
-MIXED = frozenset({Precision.fp16_mixed, Precision.bf16_mixed})
 
 
 def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
