@@ -171,17 +171,17 @@ class Process:
 
     @cached_property
     def settings_key(self) -> str:
-        """A key of the cell's settings except `PROCESS_SETTINGS`, but not of its machine, packages and data."""
+        """A digest of the cell's settings. It ignores `PROCESS_SETTINGS`."""
         return digest(self.cell.settings() | dict.fromkeys(PROCESS_SETTINGS))
 
     @cached_property
     def history_key(self) -> str:
-        """A key of the cell, its machine, packages and environment variables, but not of its code and data."""
+        """A digest of settings, machine, packages and environment variables. Code and data may differ."""
         return digest([self.settings_key, self._in_environment(PLACE)])
 
     @cached_property
     def ran_key(self) -> str:
-        """A key of the cell, its machine, packages, environment variables and code, but not of its data."""
+        """A digest of settings, machine, packages, environment variables and code. Data may differ."""
         return digest([self.history_key, self._in_environment(CODE)])
 
     @cached_property

@@ -47,7 +47,7 @@ RULES = (
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
     Rule("mode not_settings", "best: with {mode}, give name=value,value and no folder"),
-    Rule("!mode not_a_folder", f"best: expects one folder of records; name=value needs {MODES}"),
+    Rule("!mode not_a_folder", f"best: expects the folder of records. Settings such as model=cnn are only for {MODES}"),
 )
 
 if TYPE_CHECKING:

@@ -286,7 +286,7 @@ class RunSettings:
     warmup: Count = setting(10, "protocol=steps: warm-up steps before the timed steps")
     steps: Steps = _shown(50, "protocol=steps: maximum number of timed steps")
     # additional steps, whose phases are timed; none with `fit`
-    breakdown_s: NotNegative = setting(0.3, "seconds for timing the phases of steps; 0: phases are not timed")
+    breakdown_s: NotNegative = setting(0.3, "seconds for timing the phases of steps. 0: phases are not timed")
     save_weights: bool = setting(
         False, "protocol=fit: whether to keep the trained weights beside the record, as safetensors"
     )
@@ -301,7 +301,7 @@ class RunSettings:
     repeat: Count = _shown(0, "index of the process: repeats=5 gives a cell five processes, 0 to 4")
     # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
-        0.0, "protocol=window, steps: seconds that a cell should take; a slow cell gets fewer steps; 0: no limit"
+        0.0, "protocol=window or steps: seconds that a cell should take. A slow cell gets fewer steps. 0: no limit"
     )
     # After this time the cell's process is killed. Not part of the id.
     timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a cell that takes longer ends as `timeout`")

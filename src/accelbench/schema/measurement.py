@@ -248,7 +248,7 @@ class TargetTraining:
 
     def __post_init__(self) -> None:
         if (self.hit or 0) >= len(self.evaluations):
-            raise ValueError("evaluations should have at least one entry, and an entry with the index `hit`")
+            raise ValueError("evaluations should not be empty, and `hit` should be the index of one of them")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,7 +164,7 @@ class RunConfig(Options, RunSettings):
         Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
     )
     quiet_s: NotNegative = setting(
-        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated; 0: it is not repeated"
+        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated. 0: it is never repeated"
     )
     verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for the run. It is no setting.
