@@ -100,7 +100,7 @@ def test_a_comparison_leaves_it_out():
 
     first = processes(UNDISTURBED, 0)
     second = processes(dataclasses.replace(UNDISTURBED, cell=BF16), 2)
-    ((_, comparison),) = compared(first, second, Terms(anyway=True)).pairs
+    ((_, comparison),) = compared(first, second, anyway=True).pairs
     assert (comparison.num_first, comparison.num_second) == (6, 6)
     assert comparison.ratio == pytest.approx(1)
     said = shown(lambda console: answer(first, second, Terms(anyway=True), console))

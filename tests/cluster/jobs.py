@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+from accelbench.cluster import job as on_node
 from accelbench.cluster.controller import ClusterEngine
-from accelbench.cluster.job import run_part
 from accelbench.isolation.hosts import Hosts
 from fakes import TESTS, faulty_host
 
@@ -43,4 +44,5 @@ class ProcessEngine(ClusterEngine):
 
 
 if __name__ == "__main__":
-    run_part(sys.argv[1], str(os.getpid()), lambda: Hosts(faulty_host))
+    on_node.Hosts = partial(Hosts, faulty_host)
+    on_node.run_part(sys.argv[1], str(os.getpid()))

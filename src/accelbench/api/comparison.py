@@ -7,7 +7,7 @@ from pathlib import Path
 from accelbench.api import html
 from accelbench.api.results import Results
 from accelbench.compare import comparison as comparing
-from accelbench.compare.comparison import Terms, compared, difference
+from accelbench.compare.comparison import compared, difference
 from accelbench.compare.record_sets import RecordSet, find
 from accelbench.errors import UserError
 
@@ -67,7 +67,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
     if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 <= margin < 1:
         raise UserError(f"margin={margin}: should be a share from 0 to below 1, such as 0.02")
     first, second = _records(a), _records(b)
-    answer = compared(first, second, Terms(margin=margin, anyway=anyway))
+    answer = compared(first, second, anyway=anyway)
     pairs = []
     for pair, speeds in answer.pairs:
         verdict = speeds.verdict(margin).value

@@ -26,7 +26,7 @@ MAX_FILE_BYTES = MAX_MB << 20
 MAX_TOTAL_BYTES = 4 << 30
 
 
-def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path] | None = None) -> int:
+def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path]) -> int:
     """Writes a bundle, and returns the number of its files.
 
     Args:
@@ -40,7 +40,7 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
         raise UserError(f"--out {out}: exists already")
     if lost := [line for sweep in sweeps for line in sweep.unread]:
         raise UserError("\n".join(["some records can't be read, so the tables would differ:", *listed(lost)]))
-    files = dict(also or {})
+    files = dict(also)
     try:
         files.update(_sources(folder, sweeps))
     except OSError as error:

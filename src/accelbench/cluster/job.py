@@ -5,7 +5,6 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def finished(part: Path) -> Path:
     return part.with_suffix("") / "finished"
 
 
-def run_part(path: str, job: str, new_hosts: Callable[[], Hosts] = Hosts) -> None:
+def run_part(path: str, job: str) -> None:
     """Measures the cells of the part at `path` that have no record yet. `job`: the job's name in records."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     here = Path(path)
@@ -54,7 +53,7 @@ def run_part(path: str, job: str, new_hosts: Callable[[], Hosts] = Hosts) -> Non
     try:
         part = load(Part, read_json(here))
         os.chdir(part.project)
-        with new_hosts() as hosts:
+        with Hosts() as hosts:
             _measure(part, here, job, hosts)
     except Exception as error:
         kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "

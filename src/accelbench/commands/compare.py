@@ -171,7 +171,7 @@ def regressions(chosen: Namespace, console: Console) -> int:
             raise UserError(f"regressions: {word} is no git revision or branch of these records")
     if len({*comparison.machines(first), *comparison.machines(second)}) > 1:
         raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
-    compared = comparison.compared(first, second, comparison.terms(None, None, anyway=chosen.anyway))
+    compared = comparison.compared(first, second, anyway=chosen.anyway)
     if varied := compared.matching.varied:
         raise UserError(f"regressions: the revisions share no cell, because their cells differ in {', '.join(varied)}")
     cells = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)

@@ -76,8 +76,8 @@ class Compared(NamedTuple):
     warnings: list[str]  # what a reader of the verdicts should know
 
 
-def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
-    """Compares B with A. Raises UserError: A and B are not comparable."""
+def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
+    """Compares B with A. Raises UserError: A and B are not comparable. See `Terms.anyway`."""
     a, b = (
         {(repr(process.cell), process.started_at) for process in side.processes if process.rates}
         for side in (first, second)
@@ -88,11 +88,11 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
             "folders, or add @WORD to both names, where WORD is a revision or a machine"
         )
     matching = match(first.processes, second.processes)
-    # Two machines drift independently, so interleaving has no effect.
-    anyway = terms.anyway or machines(first) != machines(second)
     different = _other_work(matching)
-    if different and not terms.anyway:
+    if different and not anyway:
         raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; add --anyway to compare them")
+    # Two machines drift independently, so interleaving has no effect.
+    anyway = anyway or machines(first) != machines(second)
     warnings = [
         *(f"Not the same thing: {difference}" for difference in different),
         *_environment_differences(first, second),
@@ -112,7 +112,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
     Raises UserError: A and B are not comparable, or the status would be 0 and `check_decided` raises the error.
     """
-    result = compared(first, second, terms)
+    result = compared(first, second, anyway=terms.anyway)
     for letter, records in (("A", first), ("B", second)):
         say(console, f"{letter}: {records.name} ({described(records)})")
     for name, sides in result.matching.varied.items():

@@ -103,17 +103,13 @@ def find(name: str) -> RecordSet:
     notes += listed(readable.problems())
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
-    selection = None
-    if word:
-        of = {
-            by: [process for process in processes if _matches(process.environment, word.lower(), by)]
-            for by in Selection
-        }
-        selection = next((by for by in Selection if of[by]), None)
-        if selection is None:
-            raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
-        processes = of[selection]
-    return RecordSet(name=name, processes=newest(processes, notes), selection=selection, notes=notes)
+    if not word:
+        return RecordSet(name=name, processes=newest(processes, notes), notes=notes)
+    for selection in Selection:
+        chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]
+        if chosen:
+            return RecordSet(name=name, processes=newest(chosen, notes), selection=selection, notes=notes)
+    raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:

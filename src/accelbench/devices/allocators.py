@@ -49,10 +49,7 @@ def library(allocator: Allocator) -> Path | None:
     return None
 
 
-@cache
-def checksum(path: Path) -> str:
-    """The SHA-256 of the library's file."""
-    return sha256_of(path)
+checksum = cache(sha256_of)  # of a library's file
 
 
 def why_missing(allocator: Allocator) -> str | None:
