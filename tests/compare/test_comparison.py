@@ -106,8 +106,8 @@ def test_sides_of_several_machines_or_with_common_records_are_refused():
     ("other", "named"),
     [
         ({"data": REAL}, "mnist (a stand-in) 11111111 | mnist 22222222"),
-        ({"data": DIGITS, "mode": Mode.train}, 'mode: "infer" | "train"'),
-        ({"data": DIGITS, "model": replace(make_cell().model, name="cnn")}, 'model.name: "mlp" | "cnn"'),
+        ({"data": DIGITS, "mode": Mode.train}, "mode: infer | train"),
+        ({"data": DIGITS, "model": replace(make_cell().model, name="cnn")}, "model.name: mlp | cnn"),
     ],
 )
 def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, named):

@@ -36,13 +36,13 @@ def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = [dataclasses.replace(p, cell=dataclasses.replace(p.cell, precision=Precision.bf16)) for p in first]
     matching = match(first, second[:5])
-    assert matching.varied == {"precision": (['"fp32"'], ['"bf16"'])}
+    assert matching.varied == {"precision": "fp32 | bf16"}
     assert [one.label for one in matching.pairs] == ["mlp-cpu-bf16-b8-infer"]
     assert matching.num_unpaired == 1
     cnn = ModelSpec(name="cnn", args={"width": 3})
     varied = match(processes(), processes(model=cnn, batch_size=64)).varied
     assert set(varied) == {"model.name", "model.args.width", "batch_size"}
-    assert varied["model.args.width"] == (["none"], ["3"])
+    assert varied["model.args.width"] == "none | 3"
 
 
 def test_sides_that_cannot_be_paired_are_refused():

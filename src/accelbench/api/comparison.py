@@ -73,8 +73,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
         verdict = speeds.verdict(margin).value
         pairs.append(PairVerdict(pair.label, verdict, speeds.ratio, speeds.low, speeds.high, speeds))
     about = [f"A: {first.name}", f"B: {second.name}"]
-    for name, (of_a, of_b) in answer.matching.varied.items():
-        about.append(f"Compared: {name}: {', '.join(of_a)} | {', '.join(of_b)}")
+    about += [f"Compared: {name}: {values}" for name, values in answer.matching.varied.items()]
     return Comparison(pairs, about, answer.warnings)
 
 

@@ -115,9 +115,8 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     result = compared(first, second, anyway=terms.anyway)
     for letter, records in (("A", first), ("B", second)):
         say(console, f"{letter}: {records.name} ({described(records)})")
-    for name, sides in result.matching.varied.items():
-        written = (", ".join("not set" if value == "null" else value.strip('"') for value in side) for side in sides)
-        say(console, f"Compared: {name}: {' | '.join(written)}")
+    for name, values in result.matching.varied.items():
+        say(console, f"Compared: {name}: {values}")
     for warning in result.warnings:
         say(console, warning, "yellow")
     say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
@@ -167,7 +166,7 @@ def difference(comparison: SpeedRatio) -> str:
 
 
 def _other_work(matching: Matching) -> list[str]:
-    different = [f"{name}: {a[0]} | {b[0]}" for name, (a, b) in matching.varied.items() if name in MEANING]
+    different = [f"{name}: {values}" for name, values in matching.varied.items() if name in MEANING]
     for one in matching.pairs:
         data = [[process.data for process in side if process.data] for side in (one.first, one.second)]
         a, b = ({f"{d.name}{' (a stand-in)' if d.stand_in else ''} {d.digest[:8]}" for d in side} for side in data)

@@ -11,8 +11,6 @@ from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json, flat
 from accelbench.schema.vocab import Status
 
-Varied = dict[str, tuple[list[str], list[str]]]  # dotted name of a setting -> its values in A and in B, as JSON
-
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
@@ -32,7 +30,8 @@ class Matching(NamedTuple):
     """The pairs of a comparison."""
 
     pairs: list[Match]
-    varied: Varied  # the compared settings: no value of A is a value of B
+    # The compared settings: no value of A is a value of B. Dotted name -> values in A and in B, such as `8 | 32, 64`.
+    varied: dict[str, str]
     num_unpaired: int  # number of cells that are in only one of A and B
 
 
@@ -46,7 +45,7 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
     Raises UserError: no cell of A matches a cell of B, or several cells of one side match the same cell.
     """
     a, b = _cells(first), _cells(second)
-    varied: Varied = {}
+    varied: dict[str, str] = {}
     if not set(a) & set(b):
         varied = _varied(first, second)
         a, b = _cells(first, varied), _cells(second, varied)
@@ -68,6 +67,10 @@ def _settings(process: ComparedProcess) -> dict[str, str]:
     return flat(replace(process.cell, repeat=0).settings())
 
 
+def _shown(value: str) -> str:
+    return "not set" if value == "null" else value.strip('"')
+
+
 def _cells(processes: Sequence[ComparedProcess], but: Collection[str] = ()) -> dict[str, list[ComparedProcess]]:
     """Groups the processes by a key of their cell, which does not depend on the settings in `but`.
 
@@ -87,12 +90,12 @@ def _cells(processes: Sequence[ComparedProcess], but: Collection[str] = ()) -> d
     return groups
 
 
-def _varied(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> Varied:
+def _varied(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> dict[str, str]:
     """Returns the settings for which A and B have no common value."""
     sides = [list(map(_settings, side)) for side in (first, second)]
     varied = {}
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
         a, b = ({settings.get(name, "none") for settings in side} for side in sides)
         if not a & b:
-            varied[name] = (sorted(a), sorted(b))
+            varied[name] = " | ".join(", ".join(sorted(map(_shown, values))) for values in (a, b))
     return varied
