@@ -119,7 +119,6 @@ def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
 def test_no_throughput_ranking_has_them_and_they_are_not_missing():
     cells = cells_of(map(Process.of, [*runs(FAST[:2]), *runs(SLOW[:2], **BF16), make_record()]))
     assert {each.fastest.cell.protocol for each in groups(cells)} == {Protocol.window}
-    lines = {line.topic: line.text for line in headline(cells)}
-    assert "Missing" not in lines
+    assert "Missing" not in headline(cells)
     (text,) = beside_speeds(cells)
     assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32 takes 12.9 s")

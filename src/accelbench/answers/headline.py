@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from textwrap import shorten
-from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.serving import best_settings, capacities
@@ -15,24 +14,13 @@ from accelbench.presentation import counted
 MAX_REASONS, REASON_LENGTH = 3, 60
 
 
-class Line(NamedTuple):
-    """A line of the headline."""
-
-    topic: str  # the subject of the line, such as `In doubt`
-    text: str  # sentences, separated by line breaks
-
-
-def headline(cells: Sequence[MeasuredCell], published: str = "") -> list[Line]:
-    """Returns the lines of the headline. A line without text is left out.
+def headline(cells: Sequence[MeasuredCell], published: str = "") -> dict[str, str]:
+    """Returns topic, such as `In doubt` -> sentences, separated by line breaks. Topics without text are left out.
 
     `cells` includes cells without numbers. `published` is a text that compares the answers with published numbers.
     """
-    lines = [
-        Line("In doubt", _in_doubt(cells)),
-        Line("Studies", published),
-        Line("Missing", missing(cells)),
-    ]
-    return [line for line in lines if line.text]
+    lines = {"In doubt": _in_doubt(cells), "Studies": published, "Missing": missing(cells)}
+    return {topic: text for topic, text in lines.items() if text}
 
 
 def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:

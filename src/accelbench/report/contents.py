@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from accelbench.answers.cells import Gap
-from accelbench.answers.headline import Line, headline, stand_ins, tips, unmeasured
+from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer, answers
 from accelbench.presentation import counted
@@ -46,7 +46,7 @@ class Page:
     stand_ins: dict[str, str]  # data set -> a sentence, if a stand-in was measured instead of it
     doubts: list[tuple[str, object]]  # the label of each cell that is in doubt, with the reasons
     tips: dict[str, list[str]]  # tip -> the labels of the cells that it is for
-    headline: list[Line]  # lines about all cells together
+    headline: dict[str, str]  # topic -> sentences about all cells together
     worth: list[str]  # the smallest difference that each machine can tell, by its selfcheck
     machines: list[str]  # machines of the records, such as `AMD EPYC, 2 cores`
     folder: str  # folder of the results, as typed in a command

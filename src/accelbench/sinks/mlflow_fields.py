@@ -192,7 +192,7 @@ def about(cells: Sequence[MeasuredCell]) -> str:
     if len(every) > MAX_JOBS:
         lines.append(and_more(len(every) - MAX_JOBS, "job"))
     lines += beside_speeds(cells)
-    lines += [f"{line.topic}: {line.text}" for line in headline(cells)]
+    lines += [f"{topic}: {text}" for topic, text in headline(cells).items()]
     if any(cell.outcome == Status.skipped for cell in cells):
         lines[-1] += " Skipped cells have no run."
     return clean("\n\n".join(lines))[:MAX_TAG]
