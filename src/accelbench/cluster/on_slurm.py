@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import submitit
-from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
 from accelbench.cluster.controller import ClusterEngine, Need
@@ -98,14 +97,11 @@ class SlurmEngine(ClusterEngine):
 class SlurmPart(submitit.helpers.Checkpointable):
     """The object that submitit pickles. It runs a part of a sweep.
 
-    Slurm requeues its job when the job reaches its time limit, and when it is preempted.
+    If its job reaches its time limit or is preempted, submitit requeues the job with the same arguments.
     """
 
     def __call__(self, path: str) -> None:
         run_part(path, os.environ["SLURM_JOB_ID"])
-
-    def checkpoint(self, path: str) -> DelayedSubmission:
-        return DelayedSubmission(self, path)
 
 
 def _last_line(text: str) -> str:
