@@ -122,7 +122,7 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
     (here / "runs").rename(here / "results")
     assert main(["report", "--price-per-hour", "cpu=3.6"]) == 2
-    assert "can't be used for results/. Set `costs` in params.yaml" in capsys.readouterr().err
+    assert "can't be used for the report of results/. Set `costs` in params.yaml" in capsys.readouterr().err
 
 
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):

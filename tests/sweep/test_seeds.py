@@ -41,9 +41,9 @@ def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys)
 @pytest.mark.parametrize(
     ("num", "told"),
     [
-        (1, "1 seed of each setting can't tell which is first"),
-        (6, "6 seeds of each setting tell which is first if it is 1.3 times as fast (in 4 of 5 cases"),
-        (20, "20 seeds of each setting tell which is first if it is 1.1 times as fast"),
+        (1, "1 seed of each setting: too few to compare (in 4 of 5 cases"),
+        (6, "6 seeds of each setting: enough to find the fastest if it is 1.3 times as fast (in 4 of 5 cases"),
+        (20, "20 seeds of each setting: enough to find the fastest if it is 1.1 times as fast"),
     ],
 )
 def test_a_plan_says_which_ratio_its_seeds_can_tell(num, told):

@@ -98,6 +98,11 @@ class Answer:
         return workplace().conf
 
     @property
+    def gives(self) -> str:
+        """A sentence with the speed of the fastest cell."""
+        return f"{self.group.text(self.fastest)} gives {self.rate}{self._latency}."
+
+    @property
     def sentence(self) -> str:
         """A sentence that names the fastest setting, its speed divided by the rival's, and how sure this ratio is."""
         within = "" if self.limit is None else f" within {self.limit}"
@@ -105,12 +110,11 @@ class Answer:
         rate = self.rate + self._latency
         lead = self.lead
         if lead is None:
-            gives = f"{first} gives {rate}."
             if within:
-                return f"{gives} No other setting with this batch is{within}."
+                return f"{self.gives} No other setting with this batch is{within}."
             if self.others:
-                return f"{gives} No other setting was measured with this batch."
-            return f"{gives} Nothing else was measured to compare it with."
+                return f"{self.gives} No other setting was measured with this batch."
+            return f"{self.gives} Nothing else was measured to compare it with."
         other = self.group.text(lead.second)
         if lead.word == Word.same:
             return f"{first} and {other} are equally fast{within}, {rate} ({lead.how_sure})."

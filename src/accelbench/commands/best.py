@@ -59,13 +59,14 @@ if TYPE_CHECKING:
     "best",
     "recommend settings, from records or by measuring",
     flag("words", nargs="*", metavar="folder", help=FOLDER_HELP),
-    flag("--latency-ms", metavar="MS", type=float, help="limit for the median step, or with --serve for requests"),
+    flag("--latency-ms", metavar="MS", type=float, help="longest time of the median step; with --serve: of requests"),
     flag(
         "--percentile",
         metavar="99",
         type=int,
         choices=(50, 90, 99),
-        help="percentage of steps that must keep --latency-ms: 50 (default), 90 or 99; with --serve, of requests (99)",
+        help="percentage of steps that must keep --latency-ms: 50 (default), 90 or 99; "
+        "with --serve: of requests (default: 99)",
     ),
     PRICE,
     flag("--largest-batch", help="find the largest batch that fits into memory"),

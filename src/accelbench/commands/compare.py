@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from accelbench.compare.comparison import CellChange, Terms
 
 COMPARE = """\
-Pairs cells that differ only in settings in which A differs from B. The verdict depends on the 95 % interval of how \
-much B's samples/s differ from A's:
+Compares cells with the same settings. If A and B share no cell, it ignores settings for which A and B have no value \
+in common, such as the engine. The verdict depends on the 95 % interval of how much B's samples/s differ from A's:
   same            the whole interval lies within the margin
   faster, slower  otherwise, if the whole interval lies above 0, or below 0
   can't tell      in other cases, or with fewer than 5 interleaved processes each
 """
 BISECT = """\
 Halves the commits between GOOD and BAD. Each commit is measured in a worktree, in processes interleaved with GOOD's. \
-It gets more processes until its whole 95 % interval shows more, or less, than half of BAD's slow-down. Commits that \
-do not run are skipped. Uncommitted changes are ignored.
+It counts as slow if it is slowed down more than half as much as BAD. It gets more processes until its 95 % interval \
+decides this. Commits that do not run are skipped. Uncommitted changes are ignored.
 If the search was stopped, the same command continues it.
 """
 RULES = (
@@ -59,7 +59,7 @@ RULES = (
     "test whether B is as fast as A: same, faster, slower or can't tell",
     flag("--run", help="measure A and B, which are cells, each in quotes"),
     flag("--top", help="measure the best cells of folder A again, interleaved"),
-    flag("--repeats", metavar="N", type=int, help="with --run: fresh processes of each cell (5)"),
+    flag("--repeats", metavar="N", type=int, help="with --run: number of fresh processes of each cell (default: 5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),

@@ -70,7 +70,7 @@ def settings(topic: str) -> str:
         topics = ", ".join([*by_topic, ALL])
         raise UserError(f"--help {topic}: unknown topic.{meant} Choose from: {topics}; or name a setting.")
     text += "".join(_lines(setting) for setting in every if setting.is_needed)
-    text += "\ntopics (--help TOPIC explains one, --help all all)\n"
+    text += "\ntopics (--help TOPIC explains one, --help all explains all)\n"
     for name, of_topic in by_topic.items():
         names = " ".join(setting.name.removeprefix(f"{name}.") for setting in of_topic if not setting.is_needed)
         if names:
@@ -259,7 +259,10 @@ def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") ->
 
 
 def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
-    """Yields a line: the smallest ratio of times to a target that the planned number of seeds can show."""
+    """Yields a line on how much faster a setting must reach the target so that the planned seeds show it.
+
+    Yields nothing if no cell is trained to a target.
+    """
     from accelbench.schema.vocab import Protocol
     from accelbench.stats.arrivals import num_seeds_for
 
@@ -271,10 +274,12 @@ def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
         return
     num = min(map(len, seeds.values()))
     least = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
-    first = f"tell which is first if it is {least:g} times as fast" if least < math.inf else "can't tell which is first"
+    enough = (
+        f"enough to find the fastest if it is {least:g} times as fast" if least < math.inf else "too few to compare"
+    )
     notes = [f"in 4 of 5 cases, if times differ by {100 * SPREAD:.0f} % from seed to seed"]
-    notes += [f"{ratio:g} times takes {num_seeds_for(ratio, SPREAD)}" for ratio in RATIOS if ratio < least]
-    yield f"{counted(num, 'seed')} of each setting {first} ({'; '.join(notes)})."
+    notes += [f"{ratio:g} times needs {num_seeds_for(ratio, SPREAD)} seeds" for ratio in RATIOS if ratio < least]
+    yield f"{counted(num, 'seed')} of each setting: {enough} ({'; '.join(notes)})."
 
 
 def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:

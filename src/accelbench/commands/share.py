@@ -37,7 +37,7 @@ Exit status 1: a claim does not hold, or no claim holds.
 
 @command(
     "export",
-    "give the published numbers in the format of another tool",
+    "convert the measured numbers into another tool's format",
     FOLDER,
     flag("--format", metavar="NAME", required=True, help=", ".join(FORMATS + SCHEMAS)),
     flag("--out", metavar="FILE", help="write the numbers into this file, instead of printing them"),

@@ -63,7 +63,7 @@ def words_of(chosen: Namespace) -> list[str]:
 
 
 def names_of(words: Iterable[str]) -> set[str]:
-    """The settings that words of a command line name."""
+    """Returns the names of the settings in words such as `batch_size=32`."""
     return {word.partition("=")[0] for word in words}
 
 

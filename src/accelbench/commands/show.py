@@ -44,7 +44,7 @@ def report(chosen: Namespace, console: Console) -> int:
     prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, console)
     if is_results(place, name) and chosen.price_per_hour is not None:
-        raise UserError("--price-per-hour: can't be used for results/. Set `costs` in params.yaml")
+        raise UserError("--price-per-hour: can't be used for the report of results/. Set `costs` in params.yaml")
     folders = place.root / name, report_folder(place, name)
     build_report(place, *folders, prices, partial(say, console), lambda sweeps: check_devices(chosen, console, sweeps))
     return 0
@@ -105,7 +105,12 @@ def view(chosen: Namespace, console: Console) -> int:
     "draw a chart for a paper, such as how much each job gains",
     FOLDER,
     flag("--out", metavar="speedup.svg", type=Path, required=True, help="file that is replaced: .svg, .pdf or .png"),
-    flag("--question", metavar="WHAT", help="draw the chart of batch, engine, precision or time instead"),
+    flag(
+        "--question",
+        metavar="WHAT",
+        help="draw another chart of the report instead: device, precision, batch, engine, options, time, limit, "
+        "requests, target or spans",
+    ),
     flag("--width", metavar="7", type=float, default=7.0, help="inches (7)"),
 )
 def figure(chosen: Namespace, console: Console) -> int:
