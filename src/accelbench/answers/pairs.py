@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
-from accelbench.answers.words import engine_text, feeding_text, model_text, short_text, switches_text
+from accelbench.answers.words import choice_text, engine_text, feeding_text, model_text, short_text, switches_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.serialize import digest
@@ -108,7 +108,7 @@ class Pair:
     def what(self) -> str:
         """The work of both cells, and the settings of the base, such as `mlp infer, cpu fp32 b16`."""
         work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
-        return f"{work}, {short_text(self.base, has_engines=False)}"
+        return f"{work}, {short_text(self.base, choice_text(self.base, has_engines=False))}"
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:

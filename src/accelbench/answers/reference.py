@@ -101,7 +101,8 @@ class Group:
     def gains(self) -> list[Gap]:
         """The gain of each setting except the reference, the largest gain first.
 
-        It is the gain at the batch size at which the setting is fastest, among those that have a reference cell.
+        A setting may have several cells, with different batch sizes. Its gain is the gain of its fastest cell whose
+        batch size has a reference cell.
         """
         by_setting: dict[tuple[object, ...], Gap] = {}
         for cell in self.cells:
@@ -139,8 +140,7 @@ class Group:
 
     def short_text(self, cell: MeasuredCell) -> str:
         """Names the cell's settings, such as `cpu bf16 b32, channels_last`, and its engine if there are several."""
-        environment = self.environments.get(cell.measured_key)
-        return short_text(cell, has_engines=self.has_engines, environment=environment)
+        return short_text(cell, self._choice(cell))
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
@@ -176,10 +176,10 @@ def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
 def alike(
     cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
 ) -> list[tuple[Group, list[MeasuredCell]]]:
-    """Groups the cells that did the same work. Returns each group, and beside it its cells with all their settings.
+    """Groups the cells that did the same work. Returns (group, list of its cells as they are in `cells`) pairs.
 
-    The cells of a group may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes. Both lists have the
-    same order, the fastest cell first.
+    The cells of a group may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes. `Group.cells` lack
+    these removed settings, but the cells in the list have them. Both have the same order, the fastest cell first.
     """
 
     def plain_of(cell: MeasuredCell) -> MeasuredCell:
@@ -194,7 +194,7 @@ def alike(
     for of_work in by_work.values():
         first, *_ = of_work.values()
         ranked = sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
-        made.append(Group(list(map(plain_of, ranked)), setting_key(plain_of(first).cell)))
+        made.append(Group(list(map(plain_of, ranked)), setting_key(first.cell)))
         every.append(ranked)
     return list(zip(_told_apart(made), every, strict=True))
 

@@ -88,10 +88,10 @@ def choice_text(process: Process, *, has_engines: bool, environment: str | None 
     return ", ".join(filter(None, [vocab.Engine.pytorch if is_first else None, options_text(row)]))
 
 
-def short_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """Names a cell's settings, such as `cpu bf16 b32, channels_last`. `choice_text` explains the arguments."""
+def short_text(process: Process, choice: str) -> str:
+    """Names a cell's settings, such as `cpu bf16 b32, channels_last`. `choice` is the result of `choice_text`."""
     settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
-    return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines, environment=environment)]))
+    return ", ".join(filter(None, [settings, choice]))
 
 
 def setting_name(process: Process, *, beside: Process, environment: str | None = None) -> str:
