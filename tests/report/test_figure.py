@@ -158,7 +158,7 @@ SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
         (BATCHES, ["--out", "a.svg", "--question", "engine"], "Choose from: batch."),
         (BATCHES, ["--out", "a.svg"], "no gains; --question batch has a chart"),
         (SINGLE, ["--out", "a.svg"], "so there are no gains"),
-        (SINGLE, ["--out", "a.svg", "--question", "batch"], "these records have no chart of a question"),
+        (SINGLE, ["--out", "a.svg", "--question", "batch"], "these records have no such chart"),
         (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured, so there is nothing to draw"),
     ],
 )

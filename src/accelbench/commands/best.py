@@ -59,14 +59,13 @@ if TYPE_CHECKING:
     "best",
     "recommend settings, from records or by measuring",
     flag("words", nargs="*", metavar="folder", help=FOLDER_HELP),
-    flag("--latency-ms", metavar="MS", type=float, help="longest time of the median step; with --serve: of requests"),
+    flag("--latency-ms", metavar="MS", type=float, help="longest median step; with --serve: longest request"),
     flag(
         "--percentile",
         metavar="99",
         type=int,
         choices=(50, 90, 99),
-        help="percentage of steps that must keep --latency-ms: 50 (default), 90 or 99; "
-        "with --serve: of requests (default: 99)",
+        help="percent of steps that keep --latency-ms: 50, 90 or 99 (50); with --serve: of requests (99)",
     ),
     PRICE,
     flag("--largest-batch", help="find the largest batch that fits into memory"),

@@ -27,7 +27,7 @@ Compares cells with the same settings. If A and B share no cell, it ignores sett
 in common, such as the engine. The verdict depends on the 95 % interval of how much B's samples/s differ from A's:
   same            the whole interval lies within the margin
   faster, slower  otherwise, if the whole interval lies above 0, or below 0
-  can't tell      in other cases, or with fewer than 5 interleaved processes each
+  can't tell      in other cases, or with under 5 interleaved processes each
 """
 BISECT = """\
 Halves the commits between GOOD and BAD. Each commit is measured in a worktree, in processes interleaved with GOOD's. \
@@ -59,7 +59,7 @@ RULES = (
     "test whether B is as fast as A: same, faster, slower or can't tell",
     flag("--run", help="measure A and B, which are cells, each in quotes"),
     flag("--top", help="measure the best cells of folder A again, interleaved"),
-    flag("--repeats", metavar="N", type=int, help="with --run: number of fresh processes of each cell (default: 5)"),
+    flag("--repeats", metavar="N", type=int, help="with --run: number of processes of each cell (5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),

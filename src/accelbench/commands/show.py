@@ -141,7 +141,9 @@ def figure(chosen: Namespace, console: Console) -> int:
     asked = grouped((one for one in questions(sweeps, answered) if one.lines), lambda one: one.name)
     if question is not None and question not in asked:
         if not asked:
-            raise UserError(f"--question {question}: these records have no chart of a question")
+            raise UserError(
+                f"--question {question}: these records have no such chart, and no other that --question draws"
+            )
         raise UnknownChoiceError("--question", question, asked)
     if question is None and not gaining:
         others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
