@@ -188,15 +188,14 @@ def regressions(chosen: Namespace, console: Console) -> int:
 
 
 def _lines(cells: "Sequence[CellChange]") -> Iterator[str]:
-    from accelbench.compare.comparison import Change
+    from accelbench.compare.comparison import Change, difference
 
     counts = Counter(cell.change for cell in cells)
     yield ", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"
     for cell in sorted(cells, key=lambda cell: cell.change == Change.cant_tell):
         name = f"  {cell.label:<42} "
         if cell.change in (Change.slower, Change.faster):
-            percents = [f"{100 * (value - 1):+.1f} %" for value in (cell.ratio, cell.low, cell.high) if value]
-            yield f"{name}{cell.change:<8}{percents[0]} ({percents[1]} to {percents[2]})"
+            yield f"{name}{cell.change:<8}{difference(cell)}"
         elif cell.change == Change.failed:
             yield f"{name}{cell.change:<8}at the second revision: {cell.why}"
         elif cell.change == Change.cant_tell:
