@@ -431,7 +431,9 @@ def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(f
     text = capsys.readouterr().out
     assert "Compared: batch_size: 8 | 64" in text
     assert re.search(r"mlp-cpu-fp32-b64-infer +same +\+0.0 % \(.*%\), 5 and 5 processes", text)
-    records = list(plan_file.read_planned(faulty / "runs/c"))
+    planned = list(plan_file.read_planned(faulty / "runs/c"))
+    assert [one.cell.batch_size for one in planned] == [8] * 5 + [64] * 5
+    records = sorted(planned, key=lambda one: one.cell.repeat)
     assert [one.cell.repeat for one in records] == list(range(10))
     assert [one.started_at for one in records] == sorted(one.started_at for one in records)
     assert all({a.cell.batch_size, b.cell.batch_size} == {8, 64} for a, b in zip(*[iter(records)] * 2, strict=True))
