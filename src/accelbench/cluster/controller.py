@@ -36,7 +36,7 @@ from accelbench.schema.serialize import grouped, read_json, write_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 from accelbench.settings.config import ExecutorConfig, Retry
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.context import SweepContext, read_or_set_aside
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
@@ -272,11 +272,11 @@ class Controller:
         self._is_merged = not problems
         cells = {item.cell.id: item.cell for item in self.ready.planned}
         paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
-        records, unreadable = read_or_set_aside(paths)
-        for line in [*problems, *listed(unreadable)]:
+        for line in problems:
             self.context.say(line, "yellow")
+        records = filter(self._is_current, self.context.read_records(paths))
         done: dict[str, Record] = {}
-        for record in sorted(filter(self._is_current, records), key=lambda record: record.started_at):
+        for record in sorted(records, key=lambda record: record.started_at):
             if stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
                 continue

@@ -22,10 +22,9 @@ from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import say
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
-from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record
+from accelbench.schema.record import Record, listed, read_all
 from accelbench.schema.vocab import MODULE, RANDOM, Protocol
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
@@ -107,6 +106,23 @@ class SweepContext:
         """Returns the id of the sweep that first planned the cell in this folder."""
         return self.since.get(cell.id, self.sweep_id)
 
+    def read_records(self, paths: Iterable[Path]) -> list[Record]:
+        """Returns the readable records. Renames each unreadable file, and prints its new name.
+
+        Raises RefusedError if the system refuses to read a file now, and WriteError if a file can't be renamed.
+        """
+        readable = read_all(paths)
+        read = list(readable)
+        for error in readable.refused.values():
+            if isinstance(error, RefusedError):
+                raise error
+        lines = []
+        for path, why in readable.reasons.items():
+            lines.append(f"{shown(path)}: {why}; kept as {set_aside(path).name}, its cell is measured again")
+        for line in listed(lines):
+            self.say(line, "yellow")
+        return read
+
     def set_aside_plan(self) -> None:
         """Renames an unreadable plan, which the new plan would overwrite."""
         try:
@@ -152,20 +168,6 @@ def set_aside(path: Path) -> Path:
     with writing_errors(shown(path)):
         path.rename(new)
     return new
-
-
-def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """Returns the readable records. Renames each unreadable file, and returns a message about it.
-
-    Raises RefusedError if the system refuses to read a file now, and WriteError if a file can't be renamed.
-    """
-    readable = records.read_all(paths)
-    read = list(readable)
-    for error in readable.refused.values():
-        if isinstance(error, RefusedError):
-            raise error
-    lines = [f"{shown(path)}: {why}; kept as {set_aside(path).name}" for path, why in readable.reasons.items()]
-    return read, lines
 
 
 def folder_under_runs(place: Workplace, out: str) -> Path:

@@ -18,11 +18,11 @@ from accelbench.judging.verdict import is_retried
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.context import SweepContext, read_or_set_aside
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import conclude
 
@@ -135,9 +135,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
     """Returns the records that are still valid, and the cells to measure. Sets unreadable records aside."""
-    records, lines = read_or_set_aside([context.folder / f"{item.record_name}.json" for item in planned])
-    for line in listed([f"{line}, its cell is measured again" for line in lines]):
-        context.say(line, "yellow")
+    records = context.read_records([context.folder / f"{item.record_name}.json" for item in planned])
     by_name = {record.name: record for record in records}
     done, todo = [], []
     for item in planned:
