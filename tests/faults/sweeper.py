@@ -64,7 +64,8 @@ def _run(job: dict) -> None:
     cells = [make_cell(job["fault"], batch_size=size, timeout_s=job["cell_timeout_s"]) for size in job["batch_sizes"]]
     options = make_options(tracking=job["tracking"], out=job["out"], retry=Retry.failed)
     hosts.START_S = START_S
-    faulty = hosts.Hosts(faulty_host, margin_s=MARGIN_S)
+    hosts.MARGIN_S = MARGIN_S
+    faulty = hosts.Hosts(faulty_host)
     hosts.Hosts = lambda *_: faulty
     # Hydra takes longer than all the rest, and is over when the sweep begins.
     compose.asked = lambda words: [[] for _ in cells]

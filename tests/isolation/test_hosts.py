@@ -75,8 +75,9 @@ def test_the_sweep_may_work_once_nothing_more_is_timed_and_gets_what_is_printed(
 
 
 @pytest.mark.parametrize("fault", ["killed", "stop host", slow("stop forkserver")])
-def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault):
-    with Hosts(faulty_host, margin_s=0.3) as hosts:
+def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault, monkeypatch):
+    monkeypatch.setattr(module, "MARGIN_S", 0.3)
+    with Hosts(faulty_host) as hosts:
         hosts.run(make_cell(), tmp_path)
         (running,) = hosts._hosts.values()
         family = [running.process.pid, *descendants(running.process.pid)]

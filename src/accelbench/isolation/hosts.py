@@ -45,15 +45,15 @@ class Hosts:
     """The host processes of a sweep, one for each `HostSpec.key`. The end of this context kills them all.
 
     A host starts when it is first needed. It is killed if it does not answer a request within the request's
-    `timeout_s` plus `margin_s`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is
+    `timeout_s` plus `MARGIN_S`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is
     called when all timing of a cell is finished, but the cell still runs. `folder` is the TMPDIR of the cells. The end
     of the context removes it.
     """
 
-    def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
+    def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
         self.listener: Callable[[str], None] | None = None
         self.meanwhile: Callable[[], None] | None = None
-        self._spec_of, self._margin_s = spec_of, margin_s
+        self._spec_of = spec_of
         self._hosts: dict[tuple[object, ...], _Host] = {}
         self._works: dict[str | None, Work] = {}  # settings (see `run`) -> work of a step
         self._counted: dict[str, Work | None] = {}  # id of a cell -> result of `count`
@@ -98,14 +98,14 @@ class Hosts:
             request.paths["exported"] = str(exported)
             if not exported.exists():
                 make_room(exports)
-                outcome = self._host(spec).ask(replace(request, do=Do.export), self._margin_s)
+                outcome = self._host(spec).ask(replace(request, do=Do.export))
                 if outcome.status != Status.ok:
                     return outcome
         # Cells with equal `counted_as` have the same work per step. `counted_as` is None for user code, whose work may
         # vary.
         counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
         request = replace(request, work=self._works.get(counted_as))
-        outcome = self._host(spec).ask(request, self._margin_s, self.meanwhile)
+        outcome = self._host(spec).ask(request, self.meanwhile)
         work = outcome.measurement.work if outcome.measurement else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -135,7 +135,7 @@ class Hosts:
     def _ask(self, cell: Cell, **fields: Any) -> Outcome:
         spec = self._spec_of(cell)
         request = Request(cell=cell, engine=spec.engine, data_folder="", timeout_s=CHECK_TIMEOUT_S)
-        return self._host(spec).ask(replace(request, **fields), self._margin_s)
+        return self._host(spec).ask(replace(request, **fields))
 
     def _host(self, spec: HostSpec) -> "_Host":
         host = self._hosts.get(spec.key)
@@ -203,7 +203,7 @@ class _Host:
                 env={**inherited, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **spec.environment, **of_run},
                 start_new_session=True,  # Ctrl-C then reaches only the parent
             )
-        self.has_answered = False
+        self.margin_s = START_S + MARGIN_S
         self._send(spec.preload)
 
     def _send(self, message: object) -> None:
@@ -211,22 +211,21 @@ class _Host:
             self.process.stdin.write(encode(message).encode() + b"\n")
             self.process.stdin.flush()
 
-    def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome:
+    def ask(self, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
         """Sends `request`, and returns its outcome.
 
-        The status is `killed` if the host dies, or does not answer within the request's `timeout_s` plus `margin_s`. In
+        The status is `killed` if the host dies, or does not answer within the request's `timeout_s` plus `MARGIN_S`. In
         both cases, this method kills the host and its descendants. The first answer has `START_S` more seconds.
         `meanwhile` is called when all timing is finished. Then the cell's log is shown.
         """
-        margin_s += 0.0 if self.has_answered else START_S
-        deadline = time.monotonic() + request.timeout_s + margin_s
+        deadline = time.monotonic() + request.timeout_s + self.margin_s
         self.folder.mkdir(exist_ok=True)  # a cell may have removed it, because it is the cells' TMPDIR
         with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".log", delete=False) as log:
             self._send(replace(request, log=log.name))
             line, reason = bytearray(), ""
             while not line.endswith(b"\n"):
                 if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
-                    reason = f"the host did not answer within {margin_s:g} s after timeout_s"
+                    reason = f"the host did not answer within {self.margin_s:g} s after timeout_s"
                     break
                 part = self.answers.read(1 << 20)
                 if not part:
@@ -241,7 +240,7 @@ class _Host:
         Path(log.name).unlink(missing_ok=True)
         if reason:
             return Outcome(status=Status.killed, reason=reason, error=self.kill() or None)
-        self.has_answered = True
+        self.margin_s = MARGIN_S
         return decode(Outcome, bytes(line))
 
     def kill(self) -> str:

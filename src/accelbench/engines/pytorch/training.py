@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from accelbench.engines.pytorch.structure import parts_of
 from accelbench.measuring.checks import State, States, Training
 
+# Layers of torch.nn whose output depends on the mode.
+MODAL = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes of a number -> integer of that size
 
 
@@ -102,10 +104,11 @@ def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
     dropping: list[str] = []
     changing: list[str] = []
     for name, layer in _in_mode(network, training=True):
+        is_users = not type(layer).__module__.startswith("torch.nn")  # the user's code may depend on the mode
         if _drops(layer):
             dropping.append(name)
-        elif not type(layer).__module__.startswith("torch.nn") or any(map(_looks_at_mode, layer.modules())):
-            changing.append(name)  # layers of user code may depend on the mode too
+        elif is_users or any(isinstance(part, MODAL) for part in layer.modules()):
+            changing.append(name)
     return dropping, changing
 
 
@@ -161,10 +164,6 @@ def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
     for layer, training in zip(layers, modes, strict=True):
         if has_mode(layer):
             layer.training = training
-
-
-def _looks_at_mode(layer: nn.Module) -> bool:
-    return _drops(layer) or isinstance(layer, nn.modules.batchnorm._NormBase)
 
 
 def _drops(layer: nn.Module) -> bool:
