@@ -19,6 +19,7 @@ import psutil
 from accelbench.judging.row import summarise
 from accelbench.project import RECORDS
 from accelbench.report.build import build
+from accelbench.report.read import read_all as read_sweeps
 from accelbench.schema.record import read_all
 from accelbench.stats.order_statistics import median
 from bench import synthetic
@@ -93,7 +94,9 @@ def report() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         num_cells = synthetic.fill(folder / "results", num_machines=1, num_processes=1)
-        seconds = seconds_per_step(lambda: build(folder / "results", folder / "report"), 1)
+        seconds = seconds_per_step(
+            lambda: build(read_sweeps(folder / "results"), folder / "results", folder / "report"), 1
+        )
         print(f"built in {seconds:.1f} s: {num_cells:,} cells")
         _show_page(folder / "report" / "index.html")
 

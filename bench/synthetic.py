@@ -58,7 +58,7 @@ def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_process
         wanted = []
         for made in records(machine, suite, num_processes, dice):
             _write(made, folder)
-            wanted.append(WantedCell(made.cell, made.name))
+            wanted.append(WantedCell(made.cell, made.name, made.label))
         num += len(wanted)
         write_plan(PlanFile(suite=folder.name, title=folder.name, study=None, profile="full", cells=wanted), folder)
     return num

@@ -195,12 +195,14 @@ def report() -> Path:
     """A folder with the report of the results, by this code."""
     sys.path.insert(0, str(ROOT))  # for the studies
     from accelbench.report.build import build
+    from accelbench.report.read import read_all
     from accelbench.settings import params
 
-    costs = params.costs(ROOT)
+    costs = params.load(ROOT).costs
     extension = params.report_extension(ROOT)
     out = scratch() / "report"
-    build(ROOT / "results", out, costs, extension=extension, cache=ROOT, wanted=params.suite_names(ROOT))
+    sweeps = read_all(ROOT / "results", costs, params.suite_names(ROOT))
+    build(sweeps, ROOT / "results", out, costs, extension=extension, cache=ROOT)
     return out
 
 

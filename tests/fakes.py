@@ -167,7 +167,7 @@ def write_plan_of(folder: Path, records, suite: str = "nets") -> None:
     """Writes the plan of a sweep of these records."""
     from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 
-    wanted = [WantedCell(each.cell, each.name) for each in records]
+    wanted = [WantedCell(each.cell, each.name, each.label) for each in records]
     write_plan(PlanFile(suite=suite, title="Networks", study="001", profile="quick", cells=wanted), folder)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from accelbench.data import obtain
@@ -18,7 +17,7 @@ from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES
 from accelbench.settings import config, params, to_cell
-from accelbench.settings.compose import register_resolvers, structure
+from accelbench.settings.compose import resolvers
 from accelbench.settings.config import GROUPS, Executor
 from accelbench.sinks.delivery import TRACKERS
 
@@ -46,9 +45,7 @@ OTHERS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def hydra():
-    ConfigStore.instance().store(name="accelbench_schema", node=structure())
-    register_resolvers()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+    with resolvers(), initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
 
 

@@ -58,7 +58,8 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
 
 def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_another(folder, capsys):
     (sweep,) = read.read_all(folder)
-    rows = all_cells.cells([sweep], []).rows
+    cells = all_cells.cells([sweep], [])
+    rows = [dict(zip(cells["names"], values, strict=True)) for values in cells["rows"]]
     assert [row["remark"] for row in rows if row["disturbed"]] == [TEXT]
     assert main(["best", str(folder)]) == 0
     said = capsys.readouterr().out

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import accelbench
+from accelbench.answers.cells import process_rows
 from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
@@ -172,13 +173,17 @@ def of_jobs_table(said, page, text) -> None:
 def of_every_cell(said, page) -> None:
     """The page's table of every cell: its speeds, and how each stands to the reference of its batch."""
     references = references_of(answer.group for answer in page.answers)
-    for row in page.cells.rows:
+    for row in rows_of(page.cells):
         said.speed("every cell", row["cell"], row["samples_per_s"])
         if row["cell"] in references:
             ratio, _, word = row["against"].partition(" times, ")
             said.pair("every cell", row["cell"], references[row["cell"]], ratio, word)
         else:
             assert row["against"] in (None, "", REFERENCE)
+
+
+def rows_of(cells):
+    return [dict(zip(cells["names"], values, strict=True)) for values in cells["rows"]]
 
 
 def references_of(of_groups):
@@ -204,7 +209,7 @@ def of_figure(said, page) -> None:
 
 def of_first_screen(said, page) -> None:
     """The picture with its panel, and the gains of larger batches."""
-    keys = {row["name"]: row["cell"] for row in page.cells.rows}
+    keys = {row["name"]: row["cell"] for row in rows_of(page.cells)}
     for gain in (gain for job in picture_of(page.jobs, "")["jobs"] for gain in job["gains"]):
         first, second = keys[gain["cell"]], keys[gain["today"]["cell"]]
         said.pair("picture", first, second, gain["exact"], gain["word"])
@@ -215,8 +220,8 @@ def of_first_screen(said, page) -> None:
 
 
 def of_csv(said, root, sweeps) -> None:
-    rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
-    processes = list(build.process_rows(cell for sweep in sweeps for cell in sweep.cells))
+    rows = list(csv_file.rows(sweeps))
+    processes = list(process_rows(cell for sweep in sweeps for cell in sweep.cells))
     for row in rows:
         rates = [each["samples_per_s"] for each in processes if each["cell"] == row["cell"] and each["counts"]]
         assert row["num_processes"] == len(rates)
@@ -268,7 +273,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_jobs_table(said, page, build.markdown(page, build.answers_text(page, cells)))
+    of_jobs_table(said, page, build.markdown(page, ""))
     of_every_cell(said, page)
     of_figure(said, page)
     of_first_screen(said, page)
@@ -279,7 +284,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
         of_terminal(said, records)
     texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.answers)}
     if is_whole:
-        built = build.build(root / "results", root / "report")
+        built = build.build(read.read_all(root / "results"), root / "results", root / "report")
         (drawn,) = re.findall(r'id="gains">(.*?)</script>', built.read_text())
         assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))
         with built.with_name("cells.csv").open(newline="") as file:

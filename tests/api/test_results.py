@@ -83,7 +83,7 @@ def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
 
 def test_a_frame_has_the_columns_and_values_of_cells_csv_and_a_report_is_a_page(results, folder, tmp_path):
     frame = results.to_frame()
-    written = pd.read_csv(io.StringIO(csv_file.text(csv_file.rows(read_all(folder)[0]))))
+    written = pd.read_csv(io.StringIO(csv_file.text(csv_file.rows(read_all(folder)[:1]))))
     assert list(frame.columns) == list(written.columns)
     assert frame["samples_per_s"].dropna().tolist() == written["samples_per_s"].dropna().tolist()
     assert "a bad layer" in results.report(tmp_path / "page").read_text()

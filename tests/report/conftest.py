@@ -10,7 +10,7 @@ import pytest
 
 from accelbench.answers.sentences import answers
 from accelbench.report import build
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
 from accelbench.schema import record
 from accelbench.schema.cell import Cell
@@ -99,8 +99,8 @@ class Maker:
     def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite
-        cells = [WantedCell(each.cell, record.write(each, results / name).stem) for each in records]
-        cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
+        cells = [WantedCell(each.cell, record.write(each, results / name).stem, each.label) for each in records]
+        cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}", cell.label) for cell in waiting]
         plan = PlanFile(suite=name, title="Five networks on MNIST", study=study, profile="quick", cells=cells)
         write_plan(plan, results / name)
         return results / name
@@ -176,4 +176,4 @@ def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
 @pytest.fixture(scope="session")
 def report(results: Path) -> Path:
     """The report on it."""
-    return build.build(results, results.parent / "report").parent
+    return build.build(read_all(results), results, results.parent / "report").parent

@@ -9,6 +9,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.report import build, csv_file
+from accelbench.report.read import read_all
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
 
@@ -25,7 +26,9 @@ def built(tmp_path: Path, maker):
         if records:
             maker.suite(tmp_path / "results", records, **plan)
         said: list[str] = []
-        return build.build(tmp_path / "results", tmp_path / "report", say=said.append).parent, said
+        return build.build(
+            read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "report", say=said.append
+        ).parent, said
 
     return built
 
@@ -97,7 +100,7 @@ def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(UserError, match=f"^{out}: disk full$"):
-            build.build(tmp_path / "results", out)
+            build.build(read_all(tmp_path / "results"), tmp_path / "results", out)
     assert content(out) == before
     built([maker.record(maker.cell("cnn"), Status.skipped, reason="no")])  # whose pictures, none, are the only ones
     assert list((out / "plots").iterdir()) == []

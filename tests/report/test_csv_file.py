@@ -41,5 +41,5 @@ XLA = {"device": "xla_cpu"}
 def test_cells_on_several_devices_are_compared(read, maker, cells, shown):
     made = [(maker.cell(**{"mode": Mode.infer, **settings}), rate, threads) for rate, settings, threads in cells]
     sweep = read([maker.ok(cell, rate, threads=threads) for cell, rate, threads in made])
-    found = [row[csv_file.COLUMN] for row in csv_file.rows(sweep)]
+    found = [row[csv_file.COLUMN] for row in csv_file.rows([sweep])]
     assert [efficiency for efficiency in found if efficiency is not None] == pytest.approx(shown)

@@ -11,6 +11,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build, dvc_plots
+from accelbench.report.read import read_all
 from accelbench.schema.vocab import Mode, Status
 from browsing import asked_for, open_page
 
@@ -27,7 +28,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     cells += [maker.cell("alone", mode=Mode.infer), maker.cell("skipped", mode=Mode.infer)]
     records = [maker.ok(cell, 1000) for cell in cells[:-1]]
     maker.suite(root / "results", [*records, maker.record(cells[-1], Status.skipped)])
-    folder = build.build(root / "results", root / "report").parent
+    folder = build.build(read_all(root / "results"), root / "results", root / "report").parent
     dvc_plots.write(folder)
     return folder
 
@@ -48,7 +49,7 @@ def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_sc
 def test_a_report_without_a_speed_has_a_plotted_file_without_rows(tmp_path: Path, maker) -> None:
     failed = [maker.record(maker.cell(batch_size=size), Status.failed) for size in (32, 128)]
     maker.suite(tmp_path / "results", failed)
-    folder = build.build(tmp_path / "results", tmp_path / "report").parent
+    folder = build.build(read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "report").parent
     dvc_plots.write(folder)
     assert (folder / "throughput.csv").read_text() == ",".join([*dvc_plots.COLUMNS, "options"]) + "\n"
 

@@ -15,6 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.presentation import significant
 from accelbench.report import build
+from accelbench.report.read import read_all
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Status
 from browsing import asked_for, open_page
@@ -212,7 +213,7 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
         records = [maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1000, 1500, 500), strict=True)]
         gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
         maker.suite(folder / "results", [*records, gpu])
-    return build.build(folder / "results", folder / "report").parent
+    return build.build(read_all(folder / "results"), folder / "results", folder / "report").parent
 
 
 @pytest.mark.parametrize(("scheme", "width"), [slow("light", 1100), ("dark", 420)])

@@ -10,6 +10,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from accelbench.report import build
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
+from accelbench.report.read import read_all
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Engine, Mode, Status
 from browsing import open_page
@@ -145,7 +146,7 @@ def opened(browser, tmp_path, maker):
     def opened(records, fragment="", width=1400):
         if not (tmp_path / "report").exists():
             maker.suite(tmp_path / "results", records)
-            build.build(tmp_path / "results", tmp_path / "report")
+            build.build(read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "report")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         return open_page(browser, tmp_path / "report" / "index.html", fragment)

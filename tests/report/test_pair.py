@@ -49,7 +49,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
             maker.record(maker.cell(precision="tf32"), Status.failed, reason="no <b>memory</b>"),
         ],
     )
-    return build.build(folder / "results", folder / "report")
+    return build.build(read_all(folder / "results"), folder / "results", folder / "report")
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_cells_that_do_not_compare_are_refused_in_a_sentence(show, other: str, r
 def test_each_two_cells_of_one_job_and_batch_are_judged_once(page: Path) -> None:
     sweeps = read_all(page.parents[1] / "results")
     every = jobs(answers(cells_in(sweeps)))
-    gaps = all_cells.cells(sweeps, every).gaps
+    gaps = all_cells.cells(sweeps, every)["gaps"]
     alike = [cell for job in every for cell in job.answer.group.cells]
     both = [
         {first.measured_key, second.measured_key}

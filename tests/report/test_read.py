@@ -130,7 +130,7 @@ def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp
         maker.suite(tmp_path / "results", starts, study=None)
     monkeypatch.setattr(sweeps, "MANY", 5)
     monkeypatch.setattr(sweeps, "SHOWN", 4)
-    page = build.build(tmp_path / "results", tmp_path / "part")
+    page = build.build(sweeps.read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "part")
     notice = "12 cells are too many for one page. Its answers use all cells, but it shows only the last 4"
     assert notice in page.read_text()
     assert len((page.parent / "cells.csv").read_text().splitlines()) == 13

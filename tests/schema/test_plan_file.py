@@ -15,7 +15,7 @@ RECORDS = [
     make_record(cell=make_cell(batch_size=size), started_at=f"2026-11-{day}T09:00:00+00:00")
     for size, day in zip(SIZES, (20, 22, 21), strict=True)
 ]
-WANTED = [WantedCell(one.cell, one.name) for one in RECORDS]
+WANTED = [WantedCell(one.cell, one.name, one.label) for one in RECORDS]
 
 
 def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_measured(tmp_path):

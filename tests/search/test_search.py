@@ -19,6 +19,7 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.plan_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
+from accelbench.search.base import BaseSearch
 from accelbench.search.race import Goal, search
 from accelbench.sweep.terminal import SweepProgress
 from fakes import give_ceilings, make_cell, make_options, make_project
@@ -28,12 +29,13 @@ GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_ba
 
 
 @pytest.fixture
-def searched(shared, project):
+def searched(shared, project, monkeypatch):
     """Searches; returns the exit status, what was printed, and race.json. Each record takes a second."""
+    monkeypatch.setattr(BaseSearch, "now", staticmethod(lambda: len(written(project))))
 
     def searched(cells, goal=GOAL):
         console = Console(file=io.StringIO(), width=300)
-        status = search(cells, OPTIONS, goal, console, shared, now=lambda: len(written(project)))
+        status = search(cells, OPTIONS, goal, console, shared)
         return status, console.file.getvalue(), read_race(project / "runs/mine")
 
     return searched

@@ -11,6 +11,7 @@ from accelbench.cli import main
 from accelbench.report import read
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Protocol
+from accelbench.search.base import BaseSearch
 from accelbench.search.serving import search
 from fakes import make_cell, make_options
 from search.test_search import written
@@ -25,13 +26,14 @@ def settings(*sizes, fault="serve", **changes):
 
 
 @pytest.fixture
-def searched(shared, project):
+def searched(shared, project, monkeypatch):
     """Searches; returns the exit status and what was printed. Each record takes ten seconds of the budget."""
+    monkeypatch.setattr(BaseSearch, "now", staticmethod(lambda: 10.0 * len(written(project))))
 
     def searched(cells, budget_s=10_000.0):
         console = Console(file=io.StringIO(), width=300)
         searched.text = console.file.getvalue
-        status = search(cells, OPTIONS, budget_s, console, shared, now=lambda: 10.0 * len(written(project)))
+        status = search(cells, OPTIONS, budget_s, console, shared)
         return status, console.file.getvalue()
 
     return searched

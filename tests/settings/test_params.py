@@ -38,8 +38,8 @@ def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):
 
 def test_costs_are_read_by_device(tmp_path):
     root = written(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}")
-    assert params.costs(root) == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
-    assert params.costs(written(tmp_path, "profile: quick")) == {}
+    assert params.load(root).costs == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
+    assert params.load(written(tmp_path, "profile: quick")).costs == {}
 
 
 @pytest.mark.parametrize("name", ["../../../x", "..", ".hidden", "/tmp/x", "a b", "a\\b", "x\x1b[2J"])

@@ -257,7 +257,7 @@ def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(roo
 def test_the_reference_is_what_the_sweep_asked_for_first_and_not_what_confirms_it(root):
     made = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
     for folder, ordered in ((f"results/{SUITE}", made), (f"confirmed/{SUITE}-1", made[::-1])):
-        wanted = [WantedCell(each.cell, records.write(each, root / folder).stem) for each in ordered]
+        wanted = [WantedCell(each.cell, records.write(each, root / folder).stem, each.label) for each in ordered]
         write_plan(PlanFile(suite=SUITE, title="", study=None, profile=None, cells=wanted), root / folder)
     sync(root, [root / "results", root / "confirmed"])
     words = {run.data.params["precision"]: run.data.tags["word"] for run in split(root)[1]}

@@ -23,7 +23,7 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
     for place in ("results", "results/below"):
         maker.suite(tmp_path / place, [trained], study="001")
     named = params.report_extension(ROOT)
-    out = build.build(tmp_path / "results", tmp_path / "with", extension=named).parent
+    out = build.build(read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "with", extension=named).parent
     without = contents.compose(read_all(tmp_path / "results"))
     report = (out / "report.md").read_text()
     for title in ("Training time", "How a benchmark lies"):
@@ -61,7 +61,13 @@ def test_a_report_is_built_without_an_extension_that_cannot_be_used(tmp_path, ma
     (tmp_path / "older.py").touch()
     maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
     said = []
-    page = build.build(tmp_path / "results", tmp_path / "report", say=said.append, extension=tmp_path / name)
+    page = build.build(
+        read_all(tmp_path / "results"),
+        tmp_path / "results",
+        tmp_path / "report",
+        say=said.append,
+        extension=tmp_path / name,
+    )
     assert [line.startswith(f"params.yaml: report_extension: {tmp_path / name}: ") for line in said] == [True]
     assert said[0].endswith(why)
     assert why in html.unescape(page.read_text())

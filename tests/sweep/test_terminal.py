@@ -22,8 +22,9 @@ from fakes import make_cell, make_measurement, make_record
 def progress_of(statuses, reasons=("for [a] reason",) * 3, **options):
     console = Console(file=io.StringIO(), **options)
     reason = {Status.skipped: "why"}
+    cells = [make_cell(batch_size=size) for size in range(1, len(statuses) + 1)]
     items = [
-        Planned.of(make_cell(batch_size=size), "0" * 64, reason.get(each)) for size, each in enumerate(statuses, 1)
+        Planned.of(cell, "0" * 64, reason.get(each), cell.label) for cell, each in zip(cells, statuses, strict=True)
     ]
     with SweepProgress(console, items, Evidence()) as progress:
         for item, status, reason in zip(items, statuses, reasons, strict=True):
@@ -61,7 +62,8 @@ def test_the_line_about_the_cell_that_runs_has_its_place_and_how_much_time_is_le
     ):
         monkeypatch.setattr(terminal, "lengths", lambda *_, found=(first, *others): found)
         monkeypatch.setattr(terminal.time, "monotonic", iter([0.0, 0.0, 0.0, 7.0, 185.0]).__next__)
-        items = [Planned.of(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2)]
+        cells = [make_cell(batch_size=size) for size in (1, 2)]
+        items = [Planned.of(cell, "0" * 64, None, cell.label) for cell in cells]
         progress = SweepProgress(Console(file=io.StringIO(), width=90, force_terminal=True), items, Evidence())
         progress.start(items[0])
         assert re.search(f"{told}$", progress._line().plain)

@@ -147,7 +147,7 @@ class Results(list[Result]):
         from accelbench.report import csv_file  # not at the top: it imports pandas
 
         sweep = Sweep(folder="", suite="", title="", cells=[result._cell for result in self])
-        return csv_file.frame(csv_file.rows(sweep))
+        return csv_file.frame(csv_file.rows([sweep]))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.
@@ -157,10 +157,14 @@ class Results(list[Result]):
         Raises UserError: the folder has no readable records, or the report can't be written.
         """
         from accelbench.report.build import build
-        from accelbench.settings.params import for_report
+        from accelbench.settings import params
 
         out = self.folder / "report" if path is None else Path(path)
-        return build(self.folder, out, **for_report(workplace(), self.folder))
+        place = workplace()
+        costs = _costs()
+        sweeps = reading.read_all(self.folder, costs, params.wanted_suites(place.project, self.folder))
+        extension = params.report_extension(place.project)
+        return build(sweeps, self.folder, out, costs, cache=place.cache, extension=extension)
 
     def __repr__(self) -> str:
         """The answer, and a line for each result."""
@@ -240,4 +244,4 @@ def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
 def _costs() -> Mapping[Any, Any]:
     from accelbench.settings import params  # not at the top: it imports OmegaConf
 
-    return params.costs(workplace().project)
+    return params.load(workplace().project).costs

@@ -125,7 +125,7 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     from accelbench.judging.costs import Cost
     from accelbench.settings import params
 
-    costs_of = params.costs(project)
+    costs_of = params.load(project).costs
     text = chosen.price_per_hour
     if text is None:
         return costs_of

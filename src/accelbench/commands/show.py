@@ -60,18 +60,15 @@ def build_report(
 ) -> Path:
     """Builds the report on the records in `results`, adds it to their MLflow runs, and returns the page's path."""
     from accelbench.report.build import build
-    from accelbench.settings.params import for_report
+    from accelbench.report.read import read_all
+    from accelbench.settings import params
     from accelbench.sinks.delivery import relate
 
-    read: list[Sweep] = []
-
-    def keep(sweeps: "Sequence[Sweep]") -> None:
-        check(sweeps)
-        read.extend(sweeps)
-
-    page = build(results, out, say=say, check=keep, **for_report(place, results) | {"costs": prices})
+    sweeps = read_all(results, prices, params.wanted_suites(place.project, results))
+    check(sweeps)
+    page = build(sweeps, results, out, prices, say, place.cache, params.report_extension(place.project))
     say(f"Report: {page}")
-    if loss := relate(place.store, [sweep.processes for sweep in read], page):
+    if loss := relate(place.store, [sweep.processes for sweep in sweeps], page):
         say(loss)
     return page
 
@@ -131,7 +128,7 @@ def figure(chosen: Namespace, console: Console) -> int:
     question = chosen.question
     place = workplace()
     folder = place.root / (chosen.folder or default_folder(place, console))
-    sweeps = read_all(folder, params.costs(place.project), params.wanted_suites(place.project, folder))
+    sweeps = read_all(folder, params.load(place.project).costs, params.wanted_suites(place.project, folder))
     say_notes(console, sweeps)
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
@@ -151,7 +148,7 @@ def figure(chosen: Namespace, console: Console) -> int:
 
     draw = partial(pictures.of_jobs, gaining)
     if question is not None:
-        draw = partial(pictures.of_question, asked[question], cells)
+        draw = partial(pictures.of_question, asked[question])
     with writing_errors(chosen.out):
         pictures.save(chosen.out, chosen.width, draw)
     say(console, f"Figure: {shown(chosen.out)}")

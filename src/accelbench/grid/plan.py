@@ -32,7 +32,7 @@ class Planned(WantedCell):
     skip_reason: str | None = None
 
     @classmethod
-    def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str = "") -> "Planned":
+    def of(cls, cell: Cell, identity: str, skip_reason: str | None, label: str) -> "Planned":
         """Returns the planned cell. The name of its record is the cell's id plus the beginning of the identity."""
         return cls(cell, f"{cell.id}-{identity[:8]}", label, identity=identity, skip_reason=skip_reason)
 
@@ -82,7 +82,7 @@ def plan(
     runs = [cell for key, cell in asked.items() if reasons[key] is None]
     its_names = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
     environments = {cell.python: name for cell, name in zip(runs, its_names, strict=True) if name not in ("", OWN)}
-    labelled = labels(everything.values(), {wanted.cell.id: wanted.label for wanted in earlier}, environments)
+    labelled = labels(everything.values(), environments) | {wanted.cell.id: wanted.label for wanted in earlier}
     return [
         Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])
         for key, cell in everything.items()
@@ -115,7 +115,7 @@ class Prepared:
         environment = {**of_cell(cell, of_engine), **own_files(cell), **home, "git": self.git}
         return {**environment, "node": self.node} if self.node else environment
 
-    def process(self, cell: Cell, label: str = "") -> Planned:
+    def process(self, cell: Cell, label: str) -> Planned:
         """Plans one more process of the cell."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
@@ -123,7 +123,7 @@ class Prepared:
         """Returns None if the cell still has this identity. Otherwise, returns the user's file that changed last."""
         source_digest.cache_clear()
         with suppress(UserError):  # a file of the user is gone
-            if self.process(cell).identity == identity:
+            if self.process(cell, cell.label).identity == identity:
                 return None
         files = [Path(cell.model.weights_file)] if cell.model.weights_file else []
         for flag, path in cell.own_code.items():

@@ -1,4 +1,4 @@
-"""Builds the report: reads results, and writes a folder of pages, tables and pictures."""
+"""Builds the report of sweeps: writes a folder of pages, tables and pictures."""
 
 import base64
 import hashlib
@@ -6,32 +6,29 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from textwrap import indent
-from types import MappingProxyType
 from urllib.parse import quote
 
 import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
-from accelbench.judging.costs import Cost, price_notes
 from accelbench.presentation import counted, significant
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, gains
 from accelbench.report.contents import Page, compose
+from accelbench.report.export import tables
 from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
-from accelbench.report.read import Sweep, cells_in, newest, read_all
+from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
 from accelbench.schema.serialize import write_json
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Status
 
 _BASE = Environment(
     loader=PackageLoader("accelbench.report"),
@@ -83,11 +80,6 @@ def markdown(page: Page, answers: str) -> str:
     return environment.get_template("report.md").render(page=page, **parts)
 
 
-def answers_text(page: Page, cells: Sequence[MeasuredCell]) -> str:
-    """Returns the text of headline.txt. It shows the gains of all jobs as bars."""
-    return "".join(f"{line}\n" for line in gains.summary(page.answers, cells, HEADLINE_WIDTH))
-
-
 def _escape(value: object) -> str:
     """Escapes the text, so that markdown shows it unchanged. This holds in a table's cells, too."""
     if isinstance(value, Markup):
@@ -97,45 +89,40 @@ def _escape(value: object) -> str:
 
 
 def build(
+    sweeps: Sequence[Sweep],
     results: Path,
     out: Path,
-    costs: Mapping[Device, Cost] = MappingProxyType({}),
+    costs: Costs = NO_COSTS,
     say: Callable[[str], object] = lambda note: None,
     cache: Path | None = None,
     extension: Path | None = None,
-    wanted: Collection[str] | None = None,
-    check: Callable[[Sequence[Sweep]], object] = lambda sweeps: None,
 ) -> Path:
     """Writes index.html, report.md, headline.txt, tables and plots/ into `out`. Returns the path of index.html.
 
     All files are written to a temporary folder first. So a failure keeps the earlier report. Other files in `out` stay.
 
-    `results` is the folder of the records. `wanted` is explained at `read.read_all`, `cache` at `contents.compose`.
-    `say` shows the user what the report leaves out. `extension` is the file of a module that adds to the report (see
-    `report.extension`). `check` is called with the sweeps, and may raise an error.
+    `sweeps` were read from the folder `results`. `costs` are the prices with which they were read. `cache` is explained
+    at `contents.compose`. `say` shows the user what the report leaves out. `extension` is the file of a module that
+    adds to the report (see `report.extension`).
 
-    Raises UserError: no result exists or can be read, the report can't be written, or `out` is a link.
+    Raises UserError: the report can't be written, or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
-    check(sweeps := read_all(results, costs, wanted))
-    shown_part, shortened = newest(sweeps)
-    problem: list[str] = []
+    problems: list[str] = []
     added = None
     try:
         added = load(extension)
     except UserError as error:  # a report without the extension is better than none
-        problem.append(str(error))
+        problems.append(str(error))
     with writing_errors(shown(out)):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, [*shortened, *problem], cache, added, shown_part, shlex.quote(shown(results)))
-                rows = (cell.row for cell in cells_in(sweeps))
-                page = replace(page, notes=[*page.notes, *price_notes(rows, costs)])
+                page = compose(sweeps, problems, cache, added, shlex.quote(shown(results)), costs)
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
-    for note in [*problem, *page.notes]:
+    for note in [*problems, *page.notes]:
         say(note)
     return out / "index.html"
 
@@ -146,13 +133,11 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # a sweep may lie in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    answers = answers_text(page, cells_in(sweeps))
+    answers = "".join(f"{line}\n" for line in gains.summary(page.answers, cells_in(sweeps), HEADLINE_WIDTH))
     (folder / "headline.txt").write_text(answers, encoding="utf-8")
     (folder / "report.md").write_text(markdown(page, answers), encoding="utf-8")
-    cells = csv_file.text(row for sweep in sweeps for row in csv_file.rows(sweep))
-    processes = csv_file.text(process_rows(cells_in(sweeps)))
-    (folder / "cells.csv").write_text(cells, encoding="utf-8", newline="")
-    (folder / "processes.csv").write_text(processes, encoding="utf-8", newline="")
+    for name, rows in tables(sweeps).items():
+        (folder / name).write_text(csv_file.text(rows), encoding="utf-8", newline="")
     write_json(folder / "metrics.json", metrics(page))
 
 

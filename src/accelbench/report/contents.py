@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from accelbench.answers.cells import Gap
 from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer, answers
+from accelbench.judging.costs import price_notes
 from accelbench.presentation import counted
 from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.overview import Tile, larger, tiles
 from accelbench.report.questions import QuestionSection, questions
-from accelbench.report.read import Sweep, cells_in
+from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in, newest
 from accelbench.report.tables import all_cells, best, outcomes, pairs
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, Record, hardware
@@ -66,7 +68,7 @@ class Page:
     sections: list[Section]  # one for each suite with a measured cell, or with a study
     failures: Table | None  # a row for each failed process
     by_criterion: Table | None  # cells that are best by latency, energy or cost
-    cells: all_cells.Cells  # every cell, for the page's table and charts
+    cells: dict[str, Any]  # data of every cell, for the page's table and charts
     added: list[Table]  # tables of the project's extension, at the end
 
     @property
@@ -77,18 +79,18 @@ class Page:
 
 def compose(
     sweeps: Sequence[Sweep],
-    notices: Sequence[str] = (),
+    problems: Sequence[str] = (),
     cache: Path | None = None,
     extension: Extension | None = None,
-    shown: Sequence[Sweep] | None = None,
     folder: str = "results",
+    costs: Costs = NO_COSTS,
 ) -> Page:
-    """Composes the page on `sweeps`, which lie in `folder`. The page begins with `notices`.
+    """Composes the page on `sweeps`, which lie in `folder`, and were read with `costs`.
 
-    `cache` is the folder of selfcheck.json. `extension` adds to the sections and to the page. The answers are computed
-    from all `sweeps`. Only the sweeps `shown` are shown cell by cell. None means all sweeps.
+    The page begins with notices, such as `problems`. `cache` is the folder of selfcheck.json. `extension` adds to the
+    sections and to the page. The answers are computed from all `sweeps`. Only the `newest` are shown cell by cell.
     """
-    shown = sweeps if shown is None else shown
+    shown, notices = newest(sweeps)
     cells = cells_in(sweeps)
     found = answers(cells)
     every = jobs(found)
@@ -97,13 +99,14 @@ def compose(
     ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
+    notes += price_notes((cell.row for cell in cells), costs)
     sections = []
     for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
         if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
     first = [best.of_jobs(every[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
     return Page(
-        notices=list(notices),
+        notices=[*notices, *problems],
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from accelbench.answers.cells import MeasuredCell
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 COLUMN = "scaling_efficiency"
 
 
-def rows(sweep: Sweep) -> list[Row]:
-    """Returns the rows of `cells.csv`. Each row has the scaling efficiency of its cell.
+def rows(sweeps: Iterable[Sweep]) -> Iterator[Row]:
+    """Yields the rows of `cells.csv`. Each row has the scaling efficiency of its cell.
 
-    The efficiency is None for a cell on a single device, and if no comparable cell ran on a single device.
+    The efficiency is None for a cell on a single device, and if no comparable cell of its sweep ran on a single device.
     """
-    ok = [cell for cell in sweep.cells if cell.speed]
-    singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
-    efficiency: dict[str, float] = {}
-    for cell in ok:
-        of = cell.cell
-        # If devices share the threads of a process, no cell on one device has comparable threads.
-        if of.devices > 1 and not (of.device in SHARE_ONE_CPU and of.num_processes == 1):
-            batch_size = of.batch_size if of.scaling == Scaling.strong else of.batch_size_per_device
-            if (single := singles.get(_key(cell, batch_size))) is not None:
-                efficiency[cell.name] = (cell.speed or 0.0) / (single.speed or 1.0) / of.devices
-    return [cell.row | {COLUMN: efficiency.get(cell.name)} for cell in sweep.cells]
+    for sweep in sweeps:
+        ok = [cell for cell in sweep.cells if cell.speed]
+        singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
+        efficiency: dict[str, float] = {}
+        for cell in ok:
+            of = cell.cell
+            # If devices share the threads of a process, no cell on one device has comparable threads.
+            if of.devices > 1 and not (of.device in SHARE_ONE_CPU and of.num_processes == 1):
+                batch_size = of.batch_size if of.scaling == Scaling.strong else of.batch_size_per_device
+                if (single := singles.get(_key(cell, batch_size))) is not None:
+                    efficiency[cell.name] = (cell.speed or 0.0) / (single.speed or 1.0) / of.devices
+        for cell in sweep.cells:
+            yield cell.row | {COLUMN: efficiency.get(cell.name)}
 
 
 def _key(cell: MeasuredCell, batch_size: int) -> str:
@@ -58,8 +60,8 @@ def text(rows: Iterable[Row]) -> str:
     return file.getvalue()
 
 
-def frame(rows: Sequence[Row]) -> "pd.DataFrame":
+def frame(rows: Iterable[Row]) -> "pd.DataFrame":
     """Converts rows with equal columns to a data frame. An unknown number is NaN, any other unknown value is None."""
     import pandas as pd  # imported here, since it takes half a second
 
-    return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)
+    return pd.DataFrame(list(rows))

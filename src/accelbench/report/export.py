@@ -10,7 +10,7 @@ Sources of the formats:
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -134,15 +134,31 @@ def pytorch(numbers: Sequence[Published]) -> str:
     found = []
     for number in numbers:
         cell = number.cell.cell
-        machine = {"device": cell.device.value, "arch": number.cell.row["device_name"]}
-        settings = {"batch_size": cell.batch_size, "devices": cell.devices, "protocol": cell.protocol.value}
-        said = {"doubts": doubts} if (doubts := warnings_of(number.cell.row)) else {}
-        benchmark = {"name": number.benchmark, "mode": MODES[cell.mode], "dtype": cell.precision.value}
-        interval = {"unit": number.metric.unit, "value": number.value, "low": number.low, "high": number.high}
-        of_model = {"name": cell.model.name, "type": cell.model.library.value, "backend": cell.engine.value}
-        metric = {"name": number.metric.name, "benchmark_values": number.raw, "extra_info": interval}
-        extra = {"extra_info": machine | settings | said}
-        found.append({"benchmark": {**benchmark, **extra}, "model": of_model, "metric": metric})
+        metric = number.metric
+        extra = {"device": cell.device, "arch": number.cell.row["device_name"], "batch_size": cell.batch_size}
+        extra |= {"devices": cell.devices, "protocol": cell.protocol}
+        if doubts := warnings_of(number.cell.row):
+            extra["doubts"] = doubts
+        found.append(
+            {
+                "benchmark": {
+                    "name": number.benchmark,
+                    "mode": MODES[cell.mode],
+                    "dtype": cell.precision,
+                    "extra_info": extra,
+                },
+                "model": {
+                    "name": cell.model.name,
+                    "type": cell.model.library,
+                    "backend": cell.engine,
+                },
+                "metric": {
+                    "name": metric.name,
+                    "benchmark_values": number.raw,
+                    "extra_info": {"unit": metric.unit, "value": number.value, "low": number.low, "high": number.high},
+                },
+            }
+        )
     return _json(found)
 
 
@@ -168,10 +184,9 @@ def _log(record: Record, rate: float | None) -> str:
     return "" if rate is None else mllog_line("tracked_stats", at_ms, {"throughput": rate}, said)
 
 
-def tables(sweeps: Sequence[Sweep]) -> dict[str, list[Row]]:
+def tables(sweeps: Sequence[Sweep]) -> dict[str, Iterator[Row]]:
     """Maps the names cells.csv and processes.csv to their rows."""
-    cells = cells_in(sweeps)
-    return {CELLS: [row for sweep in sweeps for row in csv_file.rows(sweep)], PROCESSES: list(process_rows(cells))}
+    return {CELLS: csv_file.rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
 
 
 def columns(cell: Cell) -> list[str]:
@@ -181,7 +196,7 @@ def columns(cell: Cell) -> list[str]:
 
 def everything(sweeps: Sequence[Sweep]) -> str:
     """The rows of cells.csv and processes.csv."""
-    return _json({name.removesuffix(".csv"): rows for name, rows in tables(sweeps).items()})
+    return _json({name.removesuffix(".csv"): list(rows) for name, rows in tables(sweeps).items()})
 
 
 def _json(value: Any) -> str:
@@ -190,7 +205,7 @@ def _json(value: Any) -> str:
 
 OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
 # csv: the report's cells.csv, with a row for every cell, also for cells without numbers.
-OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(tables(sweeps)[CELLS]), "json": everything}
+OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(csv_file.rows(sweeps)), "json": everything}
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:

@@ -1,7 +1,7 @@
 """Draws a picture for a paper or talk, as SVG, PDF or PNG. It shows the gains of jobs, or the chart of a question."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,16 +9,13 @@ from matplotlib import rcParams, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word
+from accelbench.answers.cells import Gap, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.errors import UserError
-from accelbench.judging.row import phases_ms
 from accelbench.judging.served import limit_text
 from accelbench.presentation import shortened, significant
 from accelbench.report.overview import notes_of
 from accelbench.report.questions import QuestionSection
-from accelbench.report.tables.all_cells import name_on_page
-from accelbench.schema.record import Row as Columns
 from accelbench.schema.record import Value
 from accelbench.schema.serialize import grouped, writing
 from accelbench.schema.vocab import Verdict
@@ -61,6 +58,12 @@ SURENESS: dict[Word, tuple[str | None, Any, str]] = {
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#F0E442", "#999999", "#3b4252")
 HATCHES = ("", "////", "", "\\\\\\\\", "....", "", "xxxx", "----", "")
 MARKERS = "os^Dvp"
+# Kind of a question whose chart has bars -> label of the axis.
+STACKS = {
+    "percent": "percent of the operations per second in the probe",
+    "phases": "percent of a step",
+    "spans": "seconds to the target",
+}
 STROKES: dict[str, Any] = {"p99": "-", "p90": (0, (5, 2)), "p50": (0, (1, 1))}
 
 
@@ -125,15 +128,14 @@ def _end(job: Job) -> str:
     return f"keep {job.name_of(job.gain.second)}"
 
 
-def of_question(sections: Sequence[QuestionSection], cells: Iterable[MeasuredCell], width: float) -> Figure:
+def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
     """Draws the charts of one question. There is one chart for each section, one below the other."""
-    rows_of = {name_on_page(cell): cell.row for cell in cells}
     draw, has_curves = CHARTS[sections[0].kind]
     heights = [CURVES if has_curves else ROW * min(MAX_ROWS, len(section.lines)) for section in sections]
     figure = Figure((width, sum(heights) + AXIS * len(heights)))
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     for section, axes in zip(sections, panels, strict=True):
-        draw(axes, section, [rows_of[line.cell] for line in section.lines])
+        draw(axes, section)
         if not has_curves and len(section.lines) > MAX_ROWS:
             axes.set_xlabel(f"{axes.get_xlabel()}; {MAX_ROWS} of {len(section.lines)}")
         if len(sections) > 1:
@@ -215,7 +217,7 @@ def _label(axes: Axes, gaps: Sequence[Gap]) -> None:
         axes.plot([], [], " ", label="! in doubt")
 
 
-def _times(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
+def _times(axes: Axes, section: QuestionSection) -> None:
     rows = []
     for line, gap in zip(section.lines[:MAX_ROWS], section.gaps, strict=False):
         rows.append(Row(line.name, f"{significant(line.value, 2)}x", [gap], gap.word != Word.cant_tell))
@@ -224,29 +226,11 @@ def _times(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> 
     _draw_ratios(axes, sorted(rows, key=lambda row: -row.gaps[0].ratio))
 
 
-def _percent(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    axes.set_xlabel("percent of the operations per second in the probe")
-    _draw_stacks(axes, section, [{"": line.value} for line in section.lines])
-
-
-def _phases(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    parts = []
-    for row in columns:
-        lengths = phases_ms(row)
-        parts.append({phase.value: 100 * ms / sum(lengths.values()) for phase, ms in lengths.items()})
-    axes.set_xlabel("percent of a step")
-    _draw_stacks(axes, section, parts)
-
-
-def _spans(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
-    axes.set_xlabel("seconds to the target")
-    _draw_stacks(axes, section, [line.probe or {} for line in section.lines])
-
-
-def _draw_stacks(axes: Axes, section: QuestionSection, every: Sequence[Mapping[str, Value]]) -> None:
-    """Draws a stacked bar for each line of the section. `every` has the lengths of a bar's parts, by their names."""
+def _stacks(axes: Axes, section: QuestionSection) -> None:
+    """Draws a bar for each line of the section. A bar consists of the line's parts, or has the line's value."""
+    axes.set_xlabel(STACKS[section.kind])
     lines = section.lines[:MAX_ROWS]
-    parts = every[:MAX_ROWS]
+    parts = [line.probe or {"": line.value} for line in lines]
     _draw_names(axes, [Row(line.name, line.text) for line in lines])
     left = [0.0] * len(lines)
     names = dict.fromkeys(name for each in parts for name in each)
@@ -263,12 +247,12 @@ def _known(value: Value) -> float:
     return float(value or 0.0)
 
 
-def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
+def _requests(axes: Axes, section: QuestionSection) -> None:
     """Draws latency against the rate of requests. Each probe (a process at one rate) has a mark.
 
     The mark shows the percentile of latency that the limit is for, such as p99.
     """
-    row = columns[0]
+    row: Any = section.lines[0].probe
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
     axes.yaxis.set_major_formatter("{x:g}")
@@ -294,7 +278,7 @@ def _requests(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) 
     axes.plot([], [], "o", color=FAINT, markerfacecolor="white", label="can't tell")
 
 
-def _arrivals(axes: Axes, section: QuestionSection, columns: Sequence[Columns]) -> None:
+def _arrivals(axes: Axes, section: QuestionSection) -> None:
     """Draws a curve for each setting: the share of its seeds that have reached the target, against time.
 
     A hollow mark shows when a run ended without reaching the target.
@@ -319,11 +303,9 @@ def _settings(section: QuestionSection) -> Iterator[tuple[str, list[Mapping[str,
 
 
 # Kind of a question -> the function that draws it, and whether it draws curves instead of rows.
-CHARTS: dict[str, tuple[Callable[[Axes, QuestionSection, Sequence[Columns]], None], bool]] = {
+CHARTS: dict[str, tuple[Callable[[Axes, QuestionSection], None], bool]] = {
     "times": (_times, False),
-    "percent": (_percent, False),
-    "phases": (_phases, False),
-    "spans": (_spans, False),
+    **dict.fromkeys(STACKS, (_stacks, False)),
     "requests": (_requests, True),
     "arrivals": (_arrivals, True),
 }

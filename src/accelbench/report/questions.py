@@ -25,7 +25,9 @@ from accelbench.stats.order_statistics import median
 MAX_VALUES = 4  # of a setting that the sentence names, at most
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
-DRAWN = ("offered_per_s", "verdict", "miss_share", *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))  # of a probe
+LIMITS = ("limit_ms", "limit_percentile")
+# Drawn columns of a probe.
+DRAWN = ("offered_per_s", "verdict", "miss_share", *LIMITS, *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))
 ONE_COLOUR = 0.95  # share of a step: if one phase takes more, a bar does not show the others
 
 
@@ -35,9 +37,10 @@ class Line(NamedTuple):
     cell: str  # the cell's name in the page's data
     name: str
     text: str  # beside the value
-    value: float = 0.0  # a ratio or percent; 0 if the chart shows columns of the cell, such as phases
+    value: float = 0.0  # a ratio or percent; 0 if the line has `probe`
     bounds: tuple[float, float] | None = None
-    probe: Mapping[str, Value] | None = None  # drawn columns of one process, if the line is about a single process
+    # the parts of a bar by their names, or the drawn columns of a process, if the line is about a single process
+    probe: Mapping[str, Value] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +255,10 @@ def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
     )
     lines = []
     for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
-        if max(ms.values()) < ONE_COLOUR * sum(ms.values()):
-            lines.append(Line(name_on_page(cell), cell.label, f"{significant(sum(ms.values()))} ms"))
+        total_ms = sum(ms.values())
+        if max(ms.values()) < ONE_COLOUR * total_ms:
+            percents = {phase.value: 100 * length / total_ms for phase, length in ms.items()}
+            lines.append(Line(name_on_page(cell), cell.label, f"{significant(total_ms)} ms", probe=percents))
     return QuestionSection(name="time", title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
 
 

@@ -106,21 +106,26 @@ def read_all(
         for folder, refused in plan_file.sweep_folders(confirmed_of(results)).items()
         if refused is not None or os.path.lexists(folder / PLAN)
     }
-    sweeps = _read({**planned, **confirming}, costs)
-    errors = [sweep for folder in planned if isinstance(sweep := sweeps[folder], UserError)]
-    if len(errors) == len(planned):
-        raise errors[0]
+    sweeps: dict[Path, Sweep] = {}
+    errors: dict[Path, UserError] = {}
+    for folder, refused in (planned | confirming).items():
+        try:
+            sweeps[folder] = _read(folder, refused, costs)
+        except UserError as error:
+            errors[folder] = error
+            sweeps[folder] = _without_cells(folder, error)
+    if planned.keys() <= errors.keys():
+        raise errors[next(iter(planned))]
     found = []
     for folder in planned:
-        is_deep = results not in (folder, folder.parent)
         # The path is not resolved, since its links may form a circle.
-        name = clean(str(folder.relative_to(results)) if is_deep else folder.absolute().name)
-        found.append(replace(_shown(folder, sweeps[folder]), folder=name))
+        name = str(folder.relative_to(results)) if folder != results else folder.absolute().name
+        found.append(replace(sweeps[folder], folder=clean(name)))
     if others:
         found[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
     repeated = []
     for folder in confirming:
-        sweep = _shown(folder, sweeps[folder])
+        sweep = sweeps[folder]
         repeated += [changed(process, is_confirming=True) for process in sweep.processes]
         if not sweep.processes:
             found[0].notes.extend(sweep.notes)
@@ -143,59 +148,34 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    (sweep,) = _read({folder: None}, costs).values()
-    if isinstance(sweep, UserError):
-        raise sweep
-    return _with_cells([sweep])[0]
+    return _with_cells([_read(folder, None, costs)])[0]
 
 
-def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
-    """Maps each folder to its sweep, which has no cells yet, or to the error if nothing in the folder can be read."""
-    plans: dict[Path, PlanFile | UserError] = {}
-    paths: dict[Path, list[Path]] = {}
-    for folder, refused in folders.items():
-        plan = plans[folder] = refused or _plan(folder)
-        if isinstance(plan, PlanFile):
-            paths[folder] = [folder / f"{wanted.record_name}.json" for wanted in plan.cells]
-        else:
-            paths[folder] = [] if refused else sorted(folder.glob(RECORDS))
-    readable = read_records([path for of_folder in paths.values() for path in of_folder])
-    processes = {}
-    for path, record in readable.by_path():
-        processes[path] = Process.of(record, costs=costs, path=path).without_samples()
-    problems = dict(
-        zip(readable.refused, readable.problems(lambda path: f"{_place(path.parent)}/{path.name}"), strict=True)
-    )
-    found: dict[Path, Sweep | UserError] = {}
-    for folder, plan in plans.items():
-        made = {path: processes[path] for path in paths[folder] if path in processes}
-        unread = {path: problems[path] for path in paths[folder] if path in problems}
-        try:
-            found[folder] = folders[folder] or _sweep(folder, plan, made, unread)
-        except UserError as error:
-            found[folder] = error
-    return found
-
-
-def _plan(folder: Path) -> PlanFile | UserError:
+def _read(folder: Path, refused: RefusedError | None, costs: Costs) -> Sweep:
+    """Reads a folder's sweep, which has no cells yet. Raises UserError: nothing there is readable."""
+    if refused is not None:
+        raise refused
+    problem = None
     try:
-        return plan_file.read_plan(folder)
+        plan = plan_file.read_plan(folder)
+        paths = [folder / f"{wanted.record_name}.json" for wanted in plan.cells]
     except UserError as error:
-        return error
-
-
-def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Sweep:
-    """Makes a folder's sweep from its readable and unreadable records. Raises UserError: nothing there is readable."""
+        problem = error
+        paths = sorted(folder.glob(RECORDS))
+    readable = read_records(paths)
+    made = {}
+    for path, record in readable.by_path():
+        made[path] = Process.of(record, costs=costs, path=path).without_samples()
+    problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
+    unread = dict(zip(readable.refused, problems, strict=True))
     race = read_race(folder)
     short = race.short if race else set()
-    if isinstance(plan, UserError):
-        processes = _without_plan(folder, plan, made, unread, short)
-        suites = dict.fromkeys(process.cell.suite for process in processes)
-        notes = _notes(folder, processes, short, list(unread.values()), plan)
-        plan = PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=[])
+    if problem is None:
+        processes = [_planned(path, wanted, made, unread) for path, wanted in zip(paths, plan.cells, strict=True)]
     else:
-        processes = [_planned(folder / f"{wanted.record_name}.json", wanted, made, unread) for wanted in plan.cells]
-        notes = _notes(folder, processes, short, list(unread.values()))
+        processes = _without_plan(folder, problem, made, unread, short)
+        suites = dict.fromkeys(process.cell.suite for process in processes)
+        plan = PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=[])
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -204,8 +184,8 @@ def _sweep(folder: Path, plan: PlanFile | UserError, made: Mapping[Path, Process
         profile=plan.profile,
         race=race,
         processes=processes,
-        notes=list(notes),
-        unread=list(unread.values()),
+        notes=list(_notes(folder, processes, short, problems, problem)),
+        unread=problems,
     )
 
 
@@ -242,15 +222,13 @@ def _without_plan(
     return sorted(processes, key=lambda process: (process.started_at, process.name))
 
 
-def _shown(folder: Path, sweep: Sweep | UserError) -> Sweep:
-    """Returns the sweep. If nothing in its folder can be read, makes a sweep without cells. A note gives the reason."""
-    if isinstance(sweep, Sweep):
-        return sweep
-    why = str(sweep)
+def _without_cells(folder: Path, error: UserError) -> Sweep:
+    """Makes the sweep of a folder in which nothing can be read. A note gives the reason."""
+    why = str(error)
     name = clean(folder.name)
-    if isinstance(sweep, RefusedError):
+    if isinstance(error, RefusedError):
         why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: this folder is not shown"
-    return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(sweep)])
+    return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(error)])
 
 
 def _place(folder: Path) -> str:
@@ -263,7 +241,7 @@ def _notes(
     processes: Sequence[Process],
     short: Collection[str],
     unread: Sequence[str],
-    error: UserError | None = None,
+    error: UserError | None,
 ) -> Iterator[str]:
     """Yields notes for the reader on a folder's records and plan.
 

@@ -81,7 +81,7 @@ class Options:
     @property
     def enabled(self) -> list[str]:
         """The names of the options that are on, in the order of their definition. A chosen allocator comes last."""
-        return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator.value])
+        return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator])
 
     @property
     def of_network(self) -> list[str]:

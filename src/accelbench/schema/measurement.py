@@ -222,16 +222,6 @@ class Evaluated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unfinished:
-    """What earlier releases recorded of a process that ended without a measurement."""
-
-    num_requests: Count = 0  # requests that were issued
-    num_answered: Count = 0  # issued requests with an answer
-    requests_digest: Digest | None = None  # sha256 of the file with their raw times; None without such a file
-    evaluations: list[Evaluated] = field(default_factory=list)  # evaluations of a training to a target
-
-
-@dataclass(frozen=True, kw_only=True)
 class TargetTraining:
     """The training to a target in one process."""
 
@@ -399,7 +389,6 @@ class Ended:
     user_error: bool = False  # whether it failed by a mistake in the user's request; `reason` explains the mistake
     measurement: Measurement | None = None  # None if the cell ended before it measured
     system: SystemSeries | None = None  # None if the cell ended before its process started
-    unfinished: Unfinished | None = None  # only in records of earlier releases that have no measurement
 
 
 @dataclass(frozen=True, kw_only=True)

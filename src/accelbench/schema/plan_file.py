@@ -32,12 +32,8 @@ class WantedCell:
 
     cell: Cell
     record_name: records.RecordName  # name of its record's file without suffix: `<cell_id>-<identity8>`
-    label: str = ""  # name of the cell, unique in its folder; by default `cell.label`
+    label: str  # name of the cell, unique in its folder
     planned_in: str = ""  # for a training to a target: the sweep that first planned it
-
-    def __post_init__(self) -> None:
-        if not self.label:
-            object.__setattr__(self, "label", self.cell.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,14 +152,10 @@ def record_paths(top: Path) -> list[Path]:
     return [path for folder in sweep_folders(top) for path in sorted(folder.glob(RECORDS))]
 
 
-def labels(
-    cells: Iterable[Cell],
-    named: Mapping[str, str] = MappingProxyType({}),
-    environments: Mapping[str | None, str] = MappingProxyType({}),
-) -> dict[str, str]:
+def labels(cells: Iterable[Cell], environments: Mapping[str | None, str] = MappingProxyType({})) -> dict[str, str]:
     """Maps cell ids to labels. If several cells have the same `Cell.label`, adds the settings in which they differ.
 
-    `named` maps cell ids to labels that are kept. `environments` maps the setting `python` to an environment's name.
+    `environments` maps the setting `python` to an environment's name.
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
@@ -180,7 +172,7 @@ def labels(
         for cell_id, settings in settings_of.items():
             words = [_word(name, settings[name]) for name in varied if name in settings]
             names[cell_id] = one_line("-".join([label, *words]))
-    return names | dict(named)
+    return names
 
 
 def _word(path: str, text: str) -> str:
@@ -228,10 +220,6 @@ class RaceFile:
     answers: list[str]  # the results in sentences, two for each group
     cells: list[RacedCell]  # cells that can run here
     processes: list[RacedProcess]  # processes in the order in which they ran
-
-    def write(self, folder: Path) -> None:
-        """Writes `folder`/race.json."""
-        write_json(folder / RACE, self)
 
     @property
     def short(self) -> set[str]:

@@ -43,11 +43,6 @@ def is_secret(name: str) -> bool:
     return VARIABLE.search(name) is not None
 
 
-def is_secret_argument(name: str) -> bool:
-    """Whether the name of an argument of a user's code suggests that it holds a secret."""
-    return ARGUMENT.fullmatch(name) is not None
-
-
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
     """Finds the first argument whose name or text looks like a secret. Returns its place, such as `cfg.api_key`.
 
@@ -64,7 +59,7 @@ def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> It
     elif isinstance(value, Mapping | Sequence):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for name, inner in items:
-            for place in _secret_places(inner, is_named or is_secret_argument(str(name)), hide):
+            for place in _secret_places(inner, is_named or bool(ARGUMENT.fullmatch(str(name))), hide):
                 yield f"{name}.{place}".rstrip(".")
     elif is_named and isinstance(value, int | float) and abs(value) >= SMALL:
         yield ""

@@ -70,7 +70,7 @@ class ModelSpec:
     @property
     def word(self) -> str:
         """The value of the setting `model` for this network: its name if it is accelbench's own, else the library."""
-        return self.definition if self.library == Library.accelbench else self.library.value
+        return self.definition if self.library == Library.accelbench else self.library
 
     @property
     def definition(self) -> str:

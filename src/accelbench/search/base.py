@@ -1,5 +1,6 @@
 """The common part of race.py and serving.py. A search runs alone on the machine. Each process leaves a record."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from accelbench.errors import Interrupted, UserError
@@ -17,21 +18,19 @@ from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import say_skipped
 
-Clock = Callable[[], float]  # in seconds
-
 
 class BaseSearch:
     """A search among the planned cells in `ready`."""
 
     session: Session  # exists while the search runs
     is_interrupted = False  # whether Ctrl-C ended it; this decides the exit status
+    now = staticmethod(time.monotonic)  # the clock for the budget, in seconds
 
-    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Clock) -> None:
+    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
         self.context = context
         self.ready = ready
         self.budget_s = budget_s
-        self.now = now
-        self.ends_s = now() + budget_s
+        self.ends_s = self.now() + budget_s
         self.asked = [item for item in ready.planned if item.skip_reason is None]
         self.skipped = [item for item in ready.planned if item.skip_reason is not None]
         self.records: dict[str, Record] = {}  # name -> record, in the order of the processes

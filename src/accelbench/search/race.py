@@ -7,7 +7,6 @@ full, interleaved, until a comparison (docs/comparing.md) decides which is bette
 
 import math
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,13 +23,13 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import and_more, duration, say, significant
-from accelbench.project import shown
+from accelbench.project import RACE, shown
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
 from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import grouped
+from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
-from accelbench.search.base import BaseSearch, Clock, search_alone
+from accelbench.search.base import BaseSearch, search_alone
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.context import SweepContext
 
@@ -231,14 +230,10 @@ def search(
     goal: Goal,
     console: Console,
     hosts: Hosts,
-    now: Clock = time.monotonic,
 ) -> int:
     """Searches for the best of `cells`. Prints the answer, and returns the exit status.
 
     Every process leaves a record, as in a sweep. Records of earlier searches in the same folder are used.
-
-    Args:
-        now: the clock for the budget, in seconds.
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
@@ -249,14 +244,14 @@ def search(
         raise UserError("protocol=fit: does not time single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
-    return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal, now))
+    return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal))
 
 
 class _Search(BaseSearch):
     """A search: the races of its cells, and their records."""
 
-    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Clock) -> None:
-        super().__init__(context, ready, goal.budget_s, now)
+    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal) -> None:
+        super().__init__(context, ready, goal.budget_s)
         self.goal = goal
         self.candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
         self.processes: list[RacedProcess] = []  # in the order in which they ran
@@ -275,7 +270,7 @@ class _Search(BaseSearch):
         finally:  # an interrupted search also keeps its results
             if self.records:
                 with writing_errors(f"out={shown(self.context.folder)}"):
-                    self._file().write(self.context.folder)
+                    write_json(self.context.folder / RACE, self._file())
 
     def _run(self, race: Race, ends_s: float) -> None:
         kept_s = KEPT_SHARE * (ends_s - self.now())

@@ -1,6 +1,5 @@
 """Finds the highest rate of requests within a latency limit, and its setting. Settings are probed at several rates."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
-from accelbench.search.base import BaseSearch, Clock, search_alone
+from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import MAX_INVALID, Candidate
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.requests import num_requests_for
@@ -31,33 +30,23 @@ FIRST_S = 2.0  # seconds of single requests, and then of all requests at once, t
 OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured
 
 
-def search(
-    cells: Sequence[Cell],
-    options: SweepOptions,
-    budget_s: float,
-    console: Console,
-    hosts: Hosts,
-    now: Clock = time.monotonic,
-) -> int:
+def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, console: Console, hosts: Hosts) -> int:
     """Searches for the highest rate of requests within the limit. Prints the answer, and returns the exit status.
 
     Each probe leaves a record, as in a sweep. Records of earlier searches in the same folder are used.
-
-    Args:
-        now: the clock for the budget, in seconds.
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="serve")
     context.of_search = True
-    return search_alone(context, cells, "--serve", lambda ready: _Search(context, ready, budget_s, now))
+    return search_alone(context, cells, "--serve", lambda ready: _Search(context, ready, budget_s))
 
 
 class _Search(BaseSearch):
     """A search: its settings, and the records of their processes."""
 
-    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float, now: Clock) -> None:
-        super().__init__(context, ready, budget_s, now)
+    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
+        super().__init__(context, ready, budget_s)
         self.overhead_s, self.is_done, self.has_probed = OVERHEAD_S, False, False
         self.candidates: list[Candidate] = []  # the settings that may be probed
         # Settings that do the same work are searched together.

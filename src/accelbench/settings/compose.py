@@ -116,13 +116,21 @@ def asked(words: Sequence[str]) -> list[suites.Line]:
 
 @contextmanager
 def resolvers() -> Iterator[None]:
-    """Registers the resolvers that conf/ uses, for a `with` block.
+    """Registers the schema and the resolvers that conf/ uses, such as the default mode of a protocol.
 
     In the block, `oc.env` refuses to put an environment variable into a setting that records show.
     """
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
-    register_resolvers()
+    modes = {protocol: (Mode.infer if protocol in SERVING else Mode.train).value for protocol in Protocol}
+    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
+    OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
+    began = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+
+    def records_in(out: str | None, suite: str) -> str:
+        return str(project.workplace().root / (out or f"{project.RUNS}/{began}-{suite}"))
+
+    OmegaConf.register_new_resolver("records_in", records_in, replace=True)
     try:
         yield
     finally:
@@ -143,19 +151,6 @@ def _fastest_for(engine: str, executor: str) -> str:
     if executor != config.Executor.local:
         raise UserError(f"device=auto: means this machine's fastest device: with executor={executor}, name a device")
     return fastest_for(engine)
-
-
-def register_resolvers() -> None:
-    """Registers the resolvers of conf/, such as the default mode of a protocol, or the default device of an engine."""
-    modes = {protocol: (Mode.infer if protocol in SERVING else Mode.train).value for protocol in Protocol}
-    OmegaConf.register_new_resolver("mode_of", modes.__getitem__, replace=True)
-    OmegaConf.register_new_resolver("fastest_for", _fastest_for, replace=True)
-    began = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-
-    def records_in(out: str | None, suite: str) -> str:
-        return str(project.workplace().root / (out or f"{project.RUNS}/{began}-{suite}"))
-
-    OmegaConf.register_new_resolver("records_in", records_in, replace=True)
 
 
 def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:

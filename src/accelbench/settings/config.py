@@ -322,7 +322,7 @@ def _about(setting: Declared) -> About:
     kinds = []
     for part in _parts(setting.kind):
         if isinstance(part, type) and issubclass(part, StrEnum):
-            choices += [word.value for word in part]
+            choices += part
         elif part is bool:
             choices += ["true", "false"]
         elif part is not type(None):

@@ -15,7 +15,7 @@ from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of
-from accelbench.project import PARAMS, RESULTS, Workplace, resolved
+from accelbench.project import PARAMS, RESULTS, resolved
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.serialize import read_bytes
@@ -35,7 +35,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strict: bool = True  # whether an unexpected failure gives exit status 1
     confirm_s: Seconds | str | dict[Profile, Seconds | str] = 0.0
     report_extension: str | None = None  # the path of a Python file in the project
-    costs: dict[Device, Cost] = {}
+    costs: dict[Device, Cost] = {}  # price_per_hour and power_w of a device
     data: Section = {}
     suites: Section = {}
 
@@ -124,18 +124,3 @@ def report_extension(project: Path | None) -> Path | None:
     """Returns the Python file that extends the project's report. Returns None if there is no such file."""
     name = load(project).report_extension
     return None if project is None or name is None else project / name
-
-
-def for_report(place: Workplace, folder: Path) -> dict[str, Any]:
-    """The arguments of `report.build.build` that depend on the project."""
-    return {
-        "costs": costs(place.project),
-        "cache": place.cache,
-        "extension": report_extension(place.project),
-        "wanted": wanted_suites(place.project, folder),
-    }
-
-
-def costs(project: Path | None) -> dict[Device, Cost]:
-    """The costs of each device: price_per_hour and power_w."""
-    return dict(load(project).costs)

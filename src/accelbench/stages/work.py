@@ -129,7 +129,7 @@ def build_report(_: Console) -> None:
 
     place = project.pipelines_place()
     out = place.root / "report"
-    show.build_report(place, place.root / project.RESULTS, out, params.costs(place.project), print)
+    show.build_report(place, place.root / project.RESULTS, out, params.load(place.project).costs, print)
     dvc_plots.write(out)
 
 

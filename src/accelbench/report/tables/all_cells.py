@@ -10,7 +10,6 @@ Cells with equal values in all columns of `series` form a line of a chart. A col
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
@@ -34,50 +33,36 @@ FOLDED = (Status.skipped, NOT_RUN)
 MAX_GAPS = 2000  # each takes 2 ms if it takes a bootstrap
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cells:
-    """Every planned cell."""
+def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
+    """Returns the data of all cells for the page's script, as plain JSON values, in the order of the plans.
 
-    columns: list[dict[str, str]]  # columns of the table in which any cell has a value
-    rows: list[Row] = field(repr=False)  # the rows of `cells.csv`, with what `extension` adds
-    csv_columns: list[str]  # of `cells.csv`, in order
-    gaps: list[list[Any]] = field(repr=False)  # comparisons of two cells (`_gaps`), `MAX_GAPS` at most
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The data for the page's script, as plain JSON values."""
-        names = list(self.rows[0]) if self.rows else []
-        metrics = []
-        for column in self.columns:
-            if "better" in column:
-                bounds = {end: f"{column['name']}_{end}" for end in ("low", "high")}
-                metrics.append(column | bounds | {"heading": column.get("title", column["heading"])})
-        return {
-            "names": names,
-            "rows": [[row[name] for name in names] for row in self.rows],
-            "csv": self.csv_columns,
-            "gaps": self.gaps,
-            "columns": self.columns,
-            "main": [column["name"] for column in COLUMNS["main"]],
-            "folded": FOLDED,
-            "filters": [[heading, name] for name, heading in COLUMNS["filters"].items()],
-            "metrics": metrics,
-            "series": COLUMNS["series"],
-            "order": [each.value for words in (Status, Mode, Device, Precision, Engine) for each in words],
-        }
-
-
-def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> Cells:
-    """Collects all cells of `sweeps`, in the order of the plans. Compares the cells of a job with each other."""
-    csv_rows = [row for sweep in sweeps for row in csv_file.rows(sweep)]
-    every = cells_in(sweeps)
+    `columns` are the columns of the table in which any cell has a value. `rows` has, for each cell, the values of the
+    keys in `names`. `gaps` compares the cells of a job with each other (see `_gaps`).
+    """
+    csv_rows = list(csv_file.rows(sweeps))
     job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
     rows = []
-    for row, cell in zip(csv_rows, every, strict=True):
+    for row, cell in zip(csv_rows, cells_in(sweeps), strict=True):
         rows.append(row | extension(cell) | _place_in(job_of.get(cell.measured_key), cell))
     columns = [each for each in COLUMNS["main"] + COLUMNS["more"] if any(row[each["name"]] is not None for row in rows)]
-    names = list(csv_rows[0]) if csv_rows else []
-    return Cells(columns=columns, rows=rows, csv_columns=names, gaps=list(islice(_gaps(jobs), MAX_GAPS)))
+    metrics = []
+    for column in columns:
+        if "better" in column:
+            bounds = {end: f"{column['name']}_{end}" for end in ("low", "high")}
+            metrics.append(column | bounds | {"heading": column.get("title", column["heading"])})
+    return {
+        "names": list(rows[0]) if rows else [],
+        "rows": [list(row.values()) for row in rows],
+        "csv": list(csv_rows[0]) if csv_rows else [],
+        "gaps": list(islice(_gaps(jobs), MAX_GAPS)),
+        "columns": columns,
+        "main": [column["name"] for column in COLUMNS["main"]],
+        "folded": FOLDED,
+        "filters": [[heading, name] for name, heading in COLUMNS["filters"].items()],
+        "metrics": metrics,
+        "series": COLUMNS["series"],
+        "order": [*Status, *Mode, *Device, *Precision, *Engine],
+    }
 
 
 def _place_in(job: Job | None, cell: MeasuredCell) -> Row:

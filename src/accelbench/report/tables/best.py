@@ -29,10 +29,6 @@ def _half_width(cell: MeasuredCell) -> Entry:
     return number(None if width is None else 100 * width, 2)
 
 
-def _output_error(cell: MeasuredCell) -> str:
-    return output_error_text(cell.cell.precision, cell.number("output_error"))
-
-
 def _num_doubts(cells: Sequence[MeasuredCell]) -> int | None:
     return sum(len(warnings_of(cell.row)) for cell in cells) or None
 
@@ -50,12 +46,12 @@ FIGURES: list[Column[MeasuredCell]] = [
     Column("bound by", lambda cell: cell.row["bound"]),
     Column("doubts", lambda cell: _num_doubts([cell]), count),
 ]
-OF_ONE: list[Column[Choice]] = [
+OF_ALL: list[Column[Choice]] = [
+    Column("what", lambda choice: choice[0].what),
     Column("best by", lambda choice: choice[2]),
     Column("with", lambda choice: choice[0].short_text(choice[1])),
     *columns_of(lambda choice: choice[1], FIGURES),
 ]
-OF_ALL: list[Column[Choice]] = [Column("what", lambda choice: choice[0].what), *OF_ONE]
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
@@ -77,7 +73,10 @@ def of_jobs(jobs: Sequence[Job]) -> Table | None:
         Column("which is", lambda job: job.reference and job.name_of(job.reference)),
         Column("times as fast", lambda job: _sure_ratio(job.gain) if job.gains else None),
         Column("why", lambda job: job.gain.how_sure if job.gains else None),
-        Column("output differs from fp32's by", lambda job: _output_error(job.cell)),
+        Column(
+            "output differs from fp32's by",
+            lambda job: output_error_text(job.cell.cell.precision, job.cell.number("output_error")),
+        ),
         Column("doubts", lambda job: _num_doubts([*filter(None, [job.cell, job.reference])]), count),
     ]
     return tabulate_known("Each job", columns, jobs, [COMPARED, SURENESS])

@@ -62,7 +62,7 @@ def accuracies(sweep: Sweep) -> Table | None:
     known = [each for each in trained if each.number("accuracy") is not None]
     rows: list[dict[str, object]] = []
     for group in grouped(known, lambda each: digest(each.all_but("device", "seed"))).values():
-        by_device = grouped(group, lambda each: each.cell.device.value)
+        by_device = grouped(group, lambda each: each.cell.device)
         for both in combinations([device for device, of in by_device.items() if len(of) >= MIN_SEEDS], 2):
             sides = [[each.number("accuracy") or 0.0 for each in by_device[device]] for device in both]
             means = [fmean(side) for side in sides]
