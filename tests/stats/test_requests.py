@@ -236,7 +236,7 @@ def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one(
             load, num, effect = rng.uniform(0.3, 3.0), int(rng.integers(700, 9_000)), rng.uniform(1.0, 9.0)
             share = 0.01 ** (1 / load)
             low, high = share_bounds(share, num, CAREFUL * effect)
-            misses = Misses(num=num, num_missed=round(share * num), effect=effect, low=low, high=high)
+            misses = Misses(num_missed=round(share * num), effect=effect, low=low, high=high)
             numbers = {"num": num, "num_missed": misses.num_missed, "effect": effect, "load": load}
             any_probes.append(Probe(rate=float(rate), verdict=verdict(misses, 99), **numbers))
         low, high = rate_bounds(any_probes, 99)

@@ -56,7 +56,6 @@ class Misses:
     factor by which clusters of misses raise the variance. It is at least 1.
     """
 
-    num: int
     num_missed: int
     effect: float
     low: float
@@ -80,7 +79,7 @@ class Run:
         num_missed = int(np.count_nonzero(self.latencies > limit_ns))
         effect = self.effect(limit_ns)
         low, high = share_bounds(num_missed / self.num, self.num, CAREFUL * effect)
-        return Misses(num=self.num, num_missed=num_missed, effect=effect, low=low, high=high)
+        return Misses(num_missed=num_missed, effect=effect, low=low, high=high)
 
     def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
         """Returns the nearest-rank percentile, its lower bound and its upper bound, in ns.

@@ -99,8 +99,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     for folder, source in parts:
         for path in sorted(folder.glob(RECORDS)):
             _merge_record(path, target, source, done)
-    for folder, source in parts:  # files with the order of interleaved processes, and of a search
-        for name in (COMPARISON, RACE):
+        for name in (COMPARISON, RACE):  # the order of interleaved processes, and of a search
             if not is_missing(folder / name):
                 try:
                     content = read_bytes(folder / name)
