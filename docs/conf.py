@@ -29,7 +29,7 @@ SECTIONS = {
 
 
 def add_menu(app, page: str, source: list[str]) -> None:
-    """Adds the menu to the first page as it is read."""
+    """Adds the menu to the first page when Sphinx reads it."""
     if page == "index":
         for caption, pages in SECTIONS.items():
             source[0] += (
@@ -42,13 +42,13 @@ FETCH = "window.fetch = url => Promise.resolve({text: () => Promise.resolve(page
 
 
 def use_excerpts(app, page: str, *_) -> None:
-    """Has the search load the pages' texts."""
+    """Makes the search load the pages' texts."""
     if page == "search":
         app.add_js_file("pages.js")
 
 
 def write_excerpts(app, error: Exception | None) -> None:
-    """Writes the texts that the search shows excerpts of."""
+    """Writes the pages' texts, from which the search shows excerpts."""
     out = Path(app.outdir)
     texts = {path.name: re.search(r"<article.*</article>", path.read_text(), re.DOTALL) for path in out.glob("*.html")}
     pages = {name: text[0] for name, text in texts.items() if text}

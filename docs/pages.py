@@ -1,4 +1,4 @@
-"""Writes what is computed: settings.md, and tables of columns.md and serving.md."""
+"""Writes the computed parts of the pages: settings.md, and tables of columns.md and serving.md."""
 
 import re
 import sys
@@ -32,7 +32,7 @@ MAX_WORDS = 100  # characters of a list of choices in a table
 
 
 def pages() -> dict[str, str]:
-    """The pages' names, and their texts."""
+    """Returns name -> text of each page."""
     config = yaml.safe_load((CONF / "config.yaml").read_text())
     defaults = {name: value for name, value in config.items() if isinstance(value, str) and "${" not in value}
     for group in config["defaults"]:
@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def columns() -> str:
-    """docs/columns.md as it is, with a row for each declared setting that is a column."""
+    """Returns docs/columns.md with a new row for each declared setting that is a column."""
     text = (DOCS / "columns.md").read_text()
     before, _, _ = text.partition(BEFORE)
     _, _, after = text.partition(AFTER)
@@ -64,20 +64,20 @@ def columns() -> str:
 
 
 def _shared(names: Iterable[str], meaning: str) -> Iterator[str]:
-    """Rows of a table for names with one meaning, as many to a row as fit into its cell."""
+    """Yields rows of a table for names with one meaning. Each row has as many names as fit into its cell."""
     for line in textwrap.wrap(", ".join(f"`{name}`" for name in names), MAX_CELL):
         yield f"| {line.rstrip(',')} | {meaning} |\n"
 
 
 def serving() -> str:
-    """docs/serving.md as it is, with the table of wrong ways to load a model."""
+    """Returns docs/serving.md with a new table of wrong ways to load a model."""
     before, _, after = (DOCS / "serving.md").read_text().partition(WRONG)
     _, end, after = after.partition("\n\n")
     return "".join([before, WRONG, *wrong_ways.rows(), end[1:], after])
 
 
 def rules() -> Iterator[str]:
-    """The last part of docs/settings.md: what goes with what."""
+    """Yields the last part of docs/settings.md: what goes with what."""
     yield "## What goes with what"
     yield ""
     yield "Below, `x=a,b` means: x is a or b. `x!=a`: x is not a. `!x`: x is not set. `x=a y=b`: both are true."
@@ -103,14 +103,14 @@ def _listed(settings: str) -> str:
 
 
 def _is_short(rule: Rule) -> bool:
-    """Whether a rule is of two frequent settings at most, and its advice explains it."""
+    """Is true if a rule has at most two terms, all about frequent settings, and if its advice explains it."""
     terms = rule.when.split()
     is_frequent = all(SETTING.match(term) for term in terms)
     return is_frequent and len(terms) <= MAX_TERMS and _text(rule).startswith("use ")
 
 
 def _lines(rules: Iterable[Rule]) -> Iterator[str]:
-    """A line for each rule; those with the same text share one."""
+    """Yields a line for each rule. Rules with the same text share a line."""
     conditions: dict[str, list[str]] = {}
     for rule in rules:
         conditions.setdefault(_text(rule), []).append(f"`{rule.when}`")
@@ -119,7 +119,7 @@ def _lines(rules: Iterable[Rule]) -> Iterator[str]:
 
 
 def _text(rule: Rule) -> str:
-    """The settings to use instead of what a rule refuses; without such settings, with the reason."""
+    """Returns the settings to use instead of what a rule refuses. If it names no settings, adds the reason."""
     text = f"use {rule.instead}"
     if "=" not in rule.instead or rule.instead.startswith("it"):
         reason = PREFIX.sub("", rule.refuse)
@@ -128,7 +128,7 @@ def _text(rule: Rule) -> str:
 
 
 def settings(defaults: dict[str, Any]) -> str:
-    """The page docs/settings.md."""
+    """Returns the page docs/settings.md."""
     lines = [
         "# The settings",
         "",

@@ -1,10 +1,11 @@
-"""`make screens`: makes the pictures of docs/images/ and the printed outputs of the pages, by this checkout's code.
+"""`make screens`: makes the pictures of docs/images/ and the printed outputs of the pages with this checkout's code.
 
-It needs the results of `make repro`, chromium with its driver, and tmux, and takes some 18 minutes. It works in a
-clone: here only the pictures, the pages and docs/images/drawn.json change. Each of them is made alone: one that fails
-does not count as made, and is named at the end (exit 1). `--older` makes those alone that older code made.
-A ```console block has commands after `$`, each followed by its output. index.md's run in an empty folder with the
-page's nets.py, those of other pages in the clone.
+It needs the results of `make repro`, chromium with its driver, and tmux. It takes some 18 minutes. It works in a clone,
+and changes only pictures, pages and docs/images/drawn.json in this folder. If a picture fails, the others are made, and
+its name is printed at the end (exit status 1). `--older` makes only what was made by older code.
+
+A ```console block has commands after `$`, each followed by its output. Commands of index.md run in an empty folder with
+the page's nets.py. Commands of other pages run in the clone.
 """
 
 import argparse
@@ -41,9 +42,9 @@ from accelbench.commands.registry import NAMES, PLACES
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 IMAGES = DOCS / "images"
-DRAWN = IMAGES / "drawn.json"  # picture or page -> the digest of the code that made it
+DRAWN = IMAGES / "drawn.json"  # picture or page -> digest of the code that made it
 COLUMNS = 112
-LIMIT_S, COMMAND_S = 840, 400  # nothing is begun later; one command
+LIMIT_S, COMMAND_S = 840, 400  # no picture is begun later than this; time limit of a command
 SUITE = "mnist_networks"
 RESNET18 = "model=torchvision model.name=resnet18 mode=infer"
 TERMINALS = {
@@ -81,7 +82,8 @@ PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="d
 margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "environment.json", "dvc.lock")
-# What prints or draws them. A file in Python brings with it what it imports of the package, but for what measures.
+# The code that prints or draws them. A Python file stands for itself and for the modules that it imports, except those
+# of `MEASURES`.
 PACKAGE = "src/accelbench"
 MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving", "stages"}
 OF_NOTEBOOK = (f"{PACKAGE}/api/run.py", f"{PACKAGE}/api/measure.py", f"{PACKAGE}/api/results.py")
@@ -92,7 +94,7 @@ OF_DVC = (f"{PACKAGE}/report/dvc_plots.py", f"{PACKAGE}/report/templates/dvc_plo
 
 
 def of_terminal(commands: str) -> tuple[str, ...]:
-    """What prints the output of commands; those of DVC show what a report has written."""
+    """Returns the code that prints the output of commands. DVC's commands show what a report has written."""
     found = set()
     for program, word in re.findall(r"^\$ (accelbench|dvc) (\S+)", commands, re.MULTILINE):
         run_it = f"{PACKAGE}/commands/{PLACES.get(word, PLACES[NAMES[0]])}.py"
@@ -138,7 +140,7 @@ def main() -> int:
 
 
 def digest(name: str) -> str:
-    """The digest of the code that makes a picture or page now."""
+    """Returns the digest of the code that now makes a picture or page."""
     found = hashlib.sha256()
     for path in reached(JOBS[name][1]):
         source = path.read_bytes()
@@ -148,7 +150,7 @@ def digest(name: str) -> str:
 
 
 def reached(sources: Iterable[str]) -> list[Path]:
-    """The files, those of folders, and what those in Python import of the package, but for what measures."""
+    """Returns the files, the files in the folders, and the modules that these import, except those of `MEASURES`."""
     found: set[Path] = set()
     todo = [path for source in sources for path in sorted((ROOT / source).rglob("*.*")) or [ROOT / source]]
     while todo:
@@ -161,7 +163,7 @@ def reached(sources: Iterable[str]) -> list[Path]:
 
 @cache
 def parsed(source: bytes) -> tuple[bytes, list[str]]:
-    """A module as text without docstrings, comments and layout, which no picture shows; what it may import."""
+    """Returns a module as text without docstrings, comments and layout, and the files that it may import."""
     tree = ast.parse(source)
     names = list[str]()
     for node in ast.walk(tree):  # imports within functions too
@@ -177,7 +179,7 @@ def parsed(source: bytes) -> tuple[bytes, list[str]]:
 
 
 def plain(node: object) -> object:
-    """A syntax tree as lists, the same in each release of Python: newer ones have more fields that are empty."""
+    """Returns a syntax tree as lists. Leaves out empty fields, since newer releases of Python have more of them."""
     if isinstance(node, ast.AST):
         fields = [(name, plain(value)) for name, value in ast.iter_fields(node) if value is not None and value != []]
         return [type(node).__name__, fields]
@@ -185,14 +187,14 @@ def plain(node: object) -> object:
 
 
 def older() -> list[str]:
-    """The pictures and pages that other code made than the code that is here."""
+    """Returns the pictures and pages that were made by other code than this."""
     drawn = json.loads(DRAWN.read_text())
     return [name for name in JOBS if drawn.get(name) != digest(name)]
 
 
 @cache
 def report() -> Path:
-    """A folder with the report of the results, by this code."""
+    """Builds the report of the results with this code, and returns its folder."""
     sys.path.insert(0, str(ROOT))  # for the studies
     from accelbench.report.build import build
     from accelbench.report.read import read_all
@@ -208,7 +210,7 @@ def report() -> Path:
 
 @cache
 def scratch() -> Path:
-    """A folder that is removed at the end."""
+    """Makes a folder, which is removed at the end."""
     made = Path(tempfile.mkdtemp(prefix="accelbench-screens-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -216,7 +218,7 @@ def scratch() -> Path:
 
 @cache
 def clone() -> Path:
-    """A clone of this checkout with its results, as after `make repro` and a commit of dvc.lock."""
+    """Clones this checkout with its results, as after `make repro` and a commit of dvc.lock. Returns the folder."""
     made = scratch() / "accelbench"
     shutil.rmtree(made, ignore_errors=True)  # of a call that failed half-way
     run(f"git clone --quiet '{ROOT}' '{made}'", scratch())
@@ -238,7 +240,7 @@ def part(name: str) -> None:
 
 
 def requests() -> None:
-    """Saves the question about requests of the report of a search: serving.md's, where it was made before."""
+    """Saves the report's question about requests, after the search of serving.md. Runs the search if it has not run."""
     searches = partial((clone() / "runs").glob, "*-serve")
     if not any(searches()):
         outputs(DOCS / "serving.md")
@@ -328,7 +330,7 @@ def outputs(path: Path) -> None:
     variables = {}
     if "$ dvc" in text and not (folder / "dvc.lock").exists():
         raise FileNotFoundError("no dvc.lock: first, make repro")
-    if path.name == "index.md":  # as a new user has it: nothing but the network, no probed speeds
+    if path.name == "index.md":  # what a new user has: only the network, and no probed speeds
         folder = scratch() / "new"
         folder.mkdir(exist_ok=True)
         (folder / "nets.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
@@ -338,7 +340,7 @@ def outputs(path: Path) -> None:
 
 
 def run_block(block: str, folder: Path, variables: dict[str, str]) -> str:
-    """The block with the new outputs of its commands. Raises RuntimeError: one failed, and no page shows an error."""
+    """Returns the block with the new outputs of its commands. Raises RuntimeError if a command fails."""
     made = []
     for command in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE):
         shown = run(command, folder, variables=variables)
@@ -350,7 +352,7 @@ def run_block(block: str, folder: Path, variables: dict[str, str]) -> str:
 
 
 def run(command: str, folder: Path, stdin: str = "", variables: dict[str, str] | None = None) -> str:
-    """What a command prints. Raises RuntimeError: it failed; TimeoutExpired."""
+    """Returns what a command prints. Raises RuntimeError if it fails, and TimeoutExpired after `COMMAND_S`."""
     plain = {"COLUMNS": str(COLUMNS), "NO_COLOR": "1", "DVC_PAGER": "cat", **(variables or {})}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     own = {"shell": True, "cwd": folder, "env": os.environ | plain, "start_new_session": True}
@@ -368,7 +370,7 @@ def run(command: str, folder: Path, stdin: str = "", variables: dict[str, str] |
 
 @contextmanager
 def browser(width: int, height: int) -> Iterator[WebDriver]:
-    """Chromium without a window, of the given size in pixels."""
+    """Yields Chromium without a window. Its page has the given size in pixels."""
     options = webdriver.ChromeOptions()
     flags = (
         "headless=new no-sandbox disable-gpu no-first-run hide-scrollbars disable-background-networking disable-sync"
@@ -406,7 +408,7 @@ def save(page: WebDriver, name: str, path: str = "") -> None:
 
 
 def smaller(taken: Path, width: int | None = None) -> bytes:
-    """A picture with 256 colours, which halves the file size; of this width."""
+    """Returns the picture with 256 colours, which halves the file size. `width`: the new width in pixels."""
     image = Image.open(taken).convert("RGB")
     if width is not None:
         image = image.resize((width, round(image.height * width / image.width)))

@@ -1,4 +1,4 @@
-"""Draws images/serving-bound.svg: how often two rules pass a server at its limit, and prints the table of its page."""
+"""Draws images/serving-bound.svg, and prints its numbers: how often two rules pass a server at its limit."""
 
 import math
 from pathlib import Path
@@ -22,12 +22,12 @@ LABEL = "LoadGen's rule passes a server at its limit in most runs of a busy queu
 
 
 def loadgen_passes(num: int, num_missed: int, percentile: float) -> bool:
-    """MLPerf's rule, which takes misses as independent: LoadGen's `early_stopping.cc`, at 99 % without a tolerance."""
+    """Applies MLPerf's rule, which treats misses as independent: LoadGen's `early_stopping.cc`, without a tolerance."""
     return num > num_missed and bool(betainc(num - num_missed, num_missed + 1, percentile / 100) < RISK)
 
 
 def passed(queue: str, load: float) -> list[float]:
-    """The share of runs that each rule passes, where the 99th percentile is the limit."""
+    """Returns the share of runs that pass each rule, if the limit is the true 99th percentile."""
     rng = np.random.default_rng(0)
     counts = [0, 0, 0]
     limit = CONSTANT[load] if queue == "M/D/1" else math.log(100) / (1 - load)

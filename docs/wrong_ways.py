@@ -1,7 +1,6 @@
-"""How a load test lies: each wrong way, run on a model that stalls once a second, beside what holds.
+"""How a load test lies: tests a model that stalls once a second in wrong ways, and compares the results with the truth.
 
-The clock is simulated, so that every machine gets the same figures: `python docs/pages.py` writes them into
-docs/serving.md.
+The clock is simulated, so every machine gets the same numbers. `python docs/pages.py` writes them into docs/serving.md.
 """
 
 import math
@@ -17,13 +16,13 @@ LADDER = range(100, 215, 5)  # requests/s that the searches try
 
 
 class Stalls:
-    """A model that takes 1 ms; the first call after each full second takes 800 ms longer."""
+    """A model that takes 1 ms for a call. The first call after each full second takes 800 ms longer."""
 
     def __init__(self) -> None:
         self.next_s = 1.0
 
     def end_s(self, start_s: float) -> float:
-        """When a call that begins at `start_s` ends."""
+        """Returns the time when a call that begins at `start_s` ends."""
         stall_s = STALL_S if start_s >= self.next_s else 0.0
         if stall_s:
             self.next_s = math.floor(start_s) + 1.0
@@ -31,7 +30,7 @@ class Stalls:
 
 
 def closed_loop() -> tuple[float, NDArray[np.float64]]:
-    """Each request is sent once the one before it is answered: requests per second, and latencies in ms."""
+    """Sends each request once the last one is answered. Returns requests per second, and latencies in ms."""
     model = Stalls()
     ends = [0.0]
     while ends[-1] < DURATION_S:
@@ -40,9 +39,9 @@ def closed_loop() -> tuple[float, NDArray[np.float64]]:
 
 
 def open_loop(rate: float, seed: int = 0, duration_s: float = DURATION_S) -> tuple[NDArray[np.float64], ...]:
-    """Requests come when they come, answered one by one: latencies in ms since each was due, and since it was sent.
+    """Makes requests due at random times. Returns their latencies in ms, since they were due and since they were sent.
 
-    Sent late is how a client with one connection sends them: it waits for the answer to the one before.
+    The client has one connection. So it sends a request late if the last request is not answered yet.
     """
     due = np.sort(np.random.default_rng(seed).uniform(0, duration_s, round(rate * duration_s)))
     model = Stalls()
@@ -55,17 +54,17 @@ def open_loop(rate: float, seed: int = 0, duration_s: float = DURATION_S) -> tup
 
 
 def p99(latencies: NDArray[np.float64]) -> float:
-    """The latency that 99 % of the requests are within, in ms."""
+    """Returns the 99th percentile of latencies."""
     return float(np.quantile(latencies, 0.99, method="higher"))
 
 
 def highest(seed: int, duration_s: float) -> int:
-    """The highest rate of the ladder before the first whose p99 is above the limit; every probe has the same seed."""
+    """Returns the rate of `LADDER` before the first rate whose p99 is above the limit. Every probe has this seed."""
     return [*takewhile(lambda rate: p99(open_loop(rate, seed, duration_s)[0]) <= LIMIT_MS, LADDER)][-1]
 
 
 def rows() -> Iterator[str]:
-    """The rows of the table in docs/serving.md."""
+    """Yields the rows of the table in docs/serving.md."""
     rate, closed = closed_loop()
     since_due, since_sent = open_loop(RATE)
     beyond_due, beyond_sent = open_loop(LADDER[-1])
