@@ -108,7 +108,7 @@ class _Console(Console):
 
 
 def _replace_closed_streams() -> None:
-    """Opens /dev/null for each closed standard stream, so that no file that is opened later gets its number."""
+    """Opens /dev/null for each closed standard stream. Else the next opened file would get its number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
         os.set_inheritable(number, True)
     os.close(number)

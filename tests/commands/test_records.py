@@ -142,6 +142,6 @@ def test_a_bundle_without_claims_is_not_measured_and_the_message_names_what_to_t
     assert main(["bundle", "--out", "mine.zip"]) == 0
     assert main(["replay", "mine.zip"]) == 2
     assert capsys.readouterr().err == (
-        "accelbench: mine.zip: has no claims: no comparison in it is sure, likely or the same: type "
-        "`accelbench compare --top FOLDER` for its folder, and bundle this folder again\n"
+        "accelbench: mine.zip: has no comparison that is sure, likely or the same. Run "
+        "`accelbench compare --top FOLDER` with the folder that was bundled, and bundle it again\n"
     )

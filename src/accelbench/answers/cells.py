@@ -63,7 +63,7 @@ class MeasuredCell(Process):
     def competes(self) -> bool:
         """Is true if answers compare the cell with others.
 
-        Cells without a speed do not compete. Cells that chose the first rate of `best --serve` do not compete either.
+        Cells without a speed do not compete. The short cells that `best --serve` runs before its probes also do not.
         """
         return bool(self.speed) and not (self.record and self.record.of_search)
 
@@ -138,9 +138,9 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
 def _keys(processes: Sequence[Process]) -> list[str]:
     """Returns the key of each process's cell.
 
-    A process that ended before it read its data has no data digest, so it takes the key of a similar process. If it has
-    a record, that process has the same settings, machine, packages and code. If it has no record, that process has the
-    same settings and folder. Of several, the latest process is taken. Of none, the process's own key is returned.
+    A process that ended before it read its data has no data digest. It gets the key of the latest similar process that
+    has one. If there is none, it gets its own `measured_key`. A similar process has the same settings, machine,
+    packages and code. If the process has no record, a similar one has the same settings and folder.
     """
     key_of: dict[object, str] = {}
     for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):

@@ -24,9 +24,9 @@ class Axis(NamedTuple):
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
-        """Returns the first cell of `alike` that has the base value, or the cell with the smallest batch.
+        """Returns the cell with which the other cells of `alike` are compared. `alike` differ only in `fields`.
 
-        `alike` are cells that differ only in `fields`. Returns None if none of them has the base value.
+        It is the first cell with the base value, or None if there is none. For batch sizes, it is the smallest batch.
         """
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)

@@ -158,9 +158,9 @@ class Process:
         return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """Returns the settings and the data digest. Each setting named in `settings` is None.
+        """Returns all settings and the data digest. Those named in `settings` are None.
 
-        The results of two cells are equal if the cells differ only in `settings`.
+        Two cells that differ only in `settings` therefore give equal dictionaries.
         """
         return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": self.data_digest}
 
@@ -206,7 +206,7 @@ class Process:
 
     @cached_property
     def device_key(self) -> str:
-        """A key of the device, the machine, the packages and the probe's code. Empty if there is no record."""
+        """A digest of device, machine, packages, and the code that probes ceilings. Empty if there is no record."""
         code = self.environment.get("probe_code", self.environment.get("code"))
         return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
 

@@ -69,11 +69,10 @@ class Group:
 
     @cached_property
     def rival(self) -> MeasuredCell | None:
-        """The cell that the fastest cell is compared with. None if there is no such cell.
+        """The cell that the fastest cell is compared with: the reference of its batch size.
 
-        It is the reference cell of the same batch size. If that is missing, or is the fastest cell itself, it is the
-        second-fastest cell of this batch size. If the group has only one setting, it is the second-fastest cell of the
-        group.
+        If the fastest cell is the reference, or if there is none, it is the second-fastest cell of this batch size. If
+        the group only compares batch sizes, it is the second-fastest cell of the group. None if there is no such cell.
         """
         others = self.cells[1:]
         if self.others:
@@ -209,7 +208,10 @@ def _told_apart(made: Sequence[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """Names the machine if `alike` ran on several, and what differs on one machine: settings, packages or day."""
+    """Returns what distinguishes `group` from the others of `alike`: its machine, if they ran on several machines.
+
+    If several groups ran on this machine, it is also their different settings or packages, or else the day.
+    """
     here = [other for other in alike if _machine(other) == _machine(group)]
     words = [_machine(group)] if len(here) < len(alike) else []
     if len(here) > 1:

@@ -190,10 +190,10 @@ def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[A
 
 
 def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Returns a sort key. Answers with a sure or likely `lead` come first, then those with another lead, then the rest.
+    """Returns a sort key.
 
-    Within each kind, answers that compare several settings come before those that compare only batch sizes. Of these,
-    the answer with the largest lead comes first.
+    Its parts, in this order: answers with a `lead`; a sure or likely lead; several settings instead of only batch
+    sizes; the larger lead.
     """
     lead = answer.lead
     if lead is None:

@@ -85,7 +85,7 @@ class Capacity:
         return limit_text(self.probes[0].process.own_row)
 
     def number(self, column: str) -> float | None:
-        """Returns a value of `cells.csv` for the probe whose rate is nearest to `low`. None if it is unknown."""
+        """Returns the column `column` of the probe whose rate is nearest to `self.low`. None if it is unknown."""
         if (low := self.low) is None:
             return None
         nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
@@ -102,10 +102,10 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """How sure the rates are, and why.
+        """How sure the rates are, and why, such as `sure; 7 processes together`.
 
-        If the rates are from a fit, it says how many processes are in the fit. Otherwise, it says whether another seed
-        confirmed the lower rate. It also says how many processes were invalid, if any.
+        The reason is the number of probes in the fit. Without a fit, it is whether a probe with another seed also
+        passed at `low`. If processes were invalid, their number follows.
         """
         if self.low is None and self.high is None:
             return Verdict.unknown

@@ -40,10 +40,7 @@ class Run:
 
     @property
     def watched_s(self) -> float:
-        """How many seconds a run trained without reaching the target.
-
-        It is inf for other runs, so that the minimum over runs ignores them: runs that reached the target or failed.
-        """
+        """The seconds that the run trained without reaching the target. inf if it reached the target or failed."""
         if self.training is None or math.isfinite(self.seconds):
             return math.inf
         last = self.training.evaluations[-1]
@@ -93,10 +90,10 @@ class Setting:
 
     @property
     def budget_s(self) -> float:
-        """The seconds that are shown for runs that missed the target, with a `>`, such as `> 41.0`.
+        """A lower bound in seconds for runs that missed the target. It is shown with a `>`, such as `> 41.0`.
 
-        It is the shortest time that a run trained without reaching the target. If there is no such run, it is the
-        longest time to the target. If no run reached the target either, it is inf, which means unknown.
+        It is the shortest time after which a run ended without reaching the target. If all other runs failed, it is the
+        longest time to the target. If all runs failed, it is inf: the bound is unknown.
         """
         watched_s = min(run.watched_s for run in self.runs)
         return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)

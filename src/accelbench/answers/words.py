@@ -44,7 +44,7 @@ def data_text(process: Process) -> str:
 
 
 def feeding_text(process: Process) -> str:
-    """Names the pipeline and the protocol if they are unusual, such as `jpeg flip fit`. Empty if neither is."""
+    """Names the pipeline, the augmentation and the protocol if they are not the default, such as `jpeg flip fit`."""
     cell = process.cell
     words = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
     if cell.data.pipeline != vocab.Pipeline.array:

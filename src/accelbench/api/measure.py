@@ -297,9 +297,9 @@ def _pickled(name: str, value: Any) -> bytes:
         _Pickler(buffer).dump(value)
     except Exception as error:  # code of the user may raise anything
         raise UserError(
-            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), but `measure` copies it to a "
-            "fresh process this way. Create the object in a function and measure this function, or measure the class "
-            "of a network with accelbench model=custom model.target=my_package.MyNet"
+            f"{name}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), so `measure` can't copy it "
+            "to a fresh process. Create the object in a function and measure this function. A network's class can be "
+            "measured with accelbench model=custom model.target=my_package.MyNet"
         ) from error
     return buffer.getvalue()
 
@@ -328,7 +328,7 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """Describes the engine's host process. The host also imports those slow packages that this process has imported."""
+    """Describes the process in which cells run. It imports the packages of `SLOW` that this process has imported."""
     spec = host_spec(cell)
     slow = [name for name in SLOW if name in sys.modules]
     return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
@@ -340,7 +340,7 @@ def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) ->
     if (why := judge(cell, raw)) is not None:
         raise InvalidError(f"{cell.model.name}: {why}")
     if (why := judge(cell, raw, ceilings_in(record.environment))) is not None:
-        wrong = "so this number or the ceiling is wrong: `accelbench doctor --probe` measures the ceiling again"
+        wrong = "this number or the ceiling is wrong. To measure the ceiling again, run `accelbench doctor --probe`"
         raise InvalidError(f"{cell.model.name}: {why}; {wrong}")
     row = summarise(record)
     if is_function:

@@ -58,7 +58,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     Args:
         num: maximum number of cells.
         budget_s: maximum duration in seconds.
-        trusts: whether cells may call code that they name.
+        trusts: whether to measure cells that use code or files of this machine.
 
     Returns the exit status. It is 0 if at least one measured claim holds and none fails. Otherwise, it is 1.
 
@@ -68,8 +68,8 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     claims = _of_bundle(Path(name))
     if not claims:
         raise UserError(
-            f"{name}: has no claims: no comparison in it is sure, likely or the same: type "
-            "`accelbench compare --top FOLDER` for its folder, and bundle this folder again"
+            f"{name}: has no comparison that is sure, likely or the same. Run `accelbench compare --top FOLDER` with "
+            "the folder that was bundled, and bundle it again"
         )
     folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
     findings = list[dict[str, str]]()
@@ -90,7 +90,10 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         word, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
         there = _text(claim.judged, claim.judged.word)
         findings.append({"found": word, "what": claim.what, "there": there, "here": here, "why": why})
-        say(console, f"{word:<15} {claim.what}: {there} there, {here} here{f' ({why})' if why else ''}")
+        say(
+            console,
+            f"{word:<15} {claim.what}: {there} in the bundle, {here} on this machine{f' ({why})' if why else ''}",
+        )
     for why, texts in left_out.items():
         more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
         say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({why})")
@@ -131,7 +134,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
-        return f"{named[0]} is not in the bundle, so it may be anything here: use --trust to allow it"
+        return f"{named[0]} is not in the bundle, so this machine may have another one: use --trust to allow it"
     try:
         check_own_code([cell])
         return skip_reason(cell)

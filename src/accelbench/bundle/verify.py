@@ -19,8 +19,8 @@ MAX_DEPTH = 20  # folders in a file's name; a bundle needs four
 NOT_SHOWN = (
     "whether the samples are true: the author of the bundle could have invented them",
     "who made the bundle: only a signature shows it, such as one by gpg or ssh-keygen",
-    "whether the measuring code is the published code: a record has only the digest of the code",
-    "whether a report page in it follows from the records: build the page again from the records",
+    "whether the released code measured the records: they only have the digest of the code",
+    "whether its report pages show these records: build the pages again with `accelbench report`",
 )
 
 
@@ -105,7 +105,7 @@ def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
         for column in {**row, **other}:
             should, is_now = row.get(column) or "", other.get(column) or ""
             if should != is_now:
-                what = f"{name}: {row.get('label') or row['model']}: {column or 'a further column'}"
+                what = f"{name}: {row.get('label') or row['model']}: {column or 'a column without a name'}"
                 done.problems.append(f"{what} should be {should or 'empty'}, not {is_now or 'empty'}")
     if len(done.problems) == num_problems:
         done.shown.append(f"{name}: {counted(len(rows), 'row')} that follow from the records")

@@ -73,16 +73,16 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Returns job -> state, for each job that may still run, and is in `jobs` or has the name `job_name`."""
+        """Returns job -> state for those of `jobs` that may still run, and for all jobs with the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
         """Ends the jobs."""
 
     def last_words(self, spread: Path, job: str) -> str:
-        """Returns the reason in a job's log why it ended, and the path of the log. Empty if the log has no reason.
+        """Returns why a job ended, as its log states it, and the path of the log. Empty if the log has no reason.
 
-        `spread`: the folder of the job's round.
+        `spread` is the folder with the logs.
         """
         return ""
 

@@ -89,7 +89,8 @@ def _start_on_loopback() -> None:
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()
         raise UserError(
-            f"executor.ray.address={LOCAL}: Ray {ray.__version__} would not stay on the loopback: name a cluster"
+            f"executor.ray.address={LOCAL}: Ray {ray.__version__} listens on other addresses than {LOOPBACK}, so it "
+            "was stopped: set the address of a cluster"
         )
 
 

@@ -62,7 +62,9 @@ RULES = (
     flag("--repeats", metavar="N", type=int, help="with --run: number of processes of each cell (5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
-    flag("--fail-if", metavar="slower:5%", help="exit 1 if B's interval lies below -5 %%, 2 if undecided"),
+    flag(
+        "--fail-if", metavar="slower:5%", help="exit with 1 if B is surely more than 5 %% slower, with 2 if undecided"
+    ),
     flag("--anyway", help="also compare different work; exit 0 if undecided"),
     flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
     flag(
@@ -72,7 +74,7 @@ RULES = (
         help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records in FOLDER "
         "(default: results) whose git revision, branch, CPU, GPU or TPU is WORD",
     ),
-    flag("others", metavar="B", nargs="*", help="like A; leave it out if A is the folder of a --run"),
+    flag("others", metavar="B", nargs="*", help="like A; not needed if A is a folder that --run has made"),
     usage="[flags] A [B]\n"
     "       accelbench compare --run [flags] A B\n"
     "       accelbench compare --top [--budget 5m] [A]",

@@ -222,7 +222,7 @@ def plan(chosen: Namespace, console: Console) -> int:
 
 
 def _sweeps(words: list[str]) -> list[list[str]]:
-    """Returns the words of each planned sweep. With `profile=...` but no suite, these are all suites of the project."""
+    """Returns the words of each sweep to plan. With `profile=...` and no suite, it is each suite of the project."""
     from accelbench.settings.params import suite_names
 
     if not {"-m", "--multirun"} & set(words):

@@ -43,7 +43,7 @@ Exit status 1: a claim does not hold, or no claim holds.
     flag("--out", metavar="FILE", help="write the numbers into this file, instead of printing them"),
     PRICE,
     usage="[FOLDER] --format NAME [flags]",
-    description="The output has no number for a cell that failed or was disturbed. docs/comparing.md has CI jobs.",
+    description="Cells that failed or were disturbed are left out. docs/comparing.md shows jobs for CI.",
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
@@ -75,7 +75,7 @@ def export(chosen: Namespace, console: Console) -> int:
     say_notes(console, sweeps)
     if num is not None:
         num_cells = sum(len(sweep.cells) for sweep in sweeps)
-        why = "; the report says why the others have none" if num < num_cells else ""
+        why = ". The report has the reasons for the others" if num < num_cells else ""
         say(console, f"{num} of {counted(num_cells, 'cell')} have a number in the output{why}")
     return 0
 
@@ -136,7 +136,7 @@ def verify(chosen: Namespace, console: Console) -> int:
 
 @command(
     "replay",
-    "measure the claims of a bundle on this machine",
+    "measure the comparisons of a bundle again, on this machine",
     flag("--cells", metavar="N", type=int, default=5, help="maximum number of measured cells (5)"),
     BUDGET,
     flag("--trust", help="also measure cells that use code or files of this machine"),

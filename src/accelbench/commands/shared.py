@@ -45,7 +45,7 @@ def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
 
 
 def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
-    """Prints how the cells of a sweep ended, and the fastest settings of these jobs among the folder's records."""
+    """Prints how the cells ended. For each job, prints the fastest setting among all records of the folder."""
     from accelbench.report.read import read
     from accelbench.schema.cell import CHOSEN_SETTINGS
     from accelbench.sweep import terminal

@@ -30,7 +30,7 @@ def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
     """Trains all settings, interleaved by seed, and prints which setting reaches the target first.
 
     Returns the exit status. It is 1 if no setting reaches the target, or if a training failed. Otherwise, it is 0. If
-    this machine skips one of two sides, nothing is trained, and the status is 0.
+    there are two sides and this machine can't run one of them, nothing is trained, and the status is 0.
 
     Raises UserError: the settings can't be trained to a target.
     """
