@@ -10,7 +10,7 @@ def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **c
     """A process that began `at` minutes after midnight."""
     return ComparedProcess(
         cell=make_cell(**changes),
-        status=status,
+        outcome=status,
         started_at=f"2026-11-20T{at // 60:02}:{at % 60:02}:00",
         environment=environment or {},
         data=data,

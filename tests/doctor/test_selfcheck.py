@@ -42,7 +42,7 @@ def test_a_cell_differs_from_itself_by_little(project, hosts):
 def sides(noise, num=10):
     """Two sides of one cell, whose processes differ by `noise`."""
     draw = np.random.default_rng(0)
-    fields = {"cell": make_cell(), "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+    fields = {"cell": make_cell(), "outcome": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
     rates = np.exp(draw.normal(5, noise, (2, num)))
     return [[ComparedProcess(rates=[rate], started_at="", **fields) for rate in side] for side in rates]
 

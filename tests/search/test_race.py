@@ -33,7 +33,7 @@ class World(Race):
             speed = speeds[candidate.item] * math.exp(draw.normal(0, noise))
             candidate.latencies_ms.append(speed)
             rates, started_at = [speed] if speed > 0 else [], f"{self.now_s:09.1f}"
-            fields = {"cell": CELL, "status": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+            fields = {"cell": CELL, "outcome": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
             self.add(candidate, is_full, ComparedProcess(rates=rates, started_at=started_at, **fields))
         self.rest_s = budget_s - self.now_s
 

@@ -108,7 +108,7 @@ class Process:
         """Why the outcome is not `ok`. None if the outcome is `ok`, or if the process has not run yet."""
         if self.is_older:
             return WHY_OLDER
-        return (self.record.reason or self.disturbed) if self.record else self.problem
+        return self.compared.reason if self.compared else self.problem
 
     @property
     def is_ok(self) -> bool:

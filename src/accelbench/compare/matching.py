@@ -23,7 +23,7 @@ class Match:
     @property
     def is_skipped(self) -> bool:
         """Whether every process was skipped."""
-        return all(process.status == Status.skipped for process in self.first + self.second)
+        return all(process.outcome == Status.skipped for process in self.first + self.second)
 
 
 class Matching(NamedTuple):

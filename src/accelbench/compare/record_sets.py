@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.errors import UserError
-from accelbench.judging.verdict import DISTURBED, why_disturbed
+from accelbench.judging.verdict import DISTURBED, Word, verdict_on
 from accelbench.judging.warnings import was_beside_others
 from accelbench.presentation import counted
 from accelbench.project import PLAN, RECORDS, RESULTS, workplace
@@ -27,33 +27,33 @@ class ComparedProcess:
     """The part of a record that a comparison needs. Ten thousand whole records would fill the memory."""
 
     cell: Cell
-    status: Status
+    outcome: Word  # the status, or `disturbed`
     started_at: str
     environment: Mapping[str, Any]
     data: Data | None
     rates: list[float]  # samples/s of the steady blocks or epochs; empty if the cell is not ok, or was disturbed
     was_beside_others: bool  # see `judging.warnings`
-    disturbed: str | None = None  # what disturbed an ok cell, so that its rates do not count
+    reason: str | None = None  # why the outcome is not `ok`
 
     @property
-    def outcome(self) -> str:
-        """The status, or `disturbed`."""
-        return DISTURBED if self.disturbed else self.status.value
+    def disturbed(self) -> str | None:
+        """What disturbed an ok cell, so that its rates do not count; else None."""
+        return self.reason if self.outcome == DISTURBED else None
 
     @classmethod
     def of(cls, record: Record) -> "ComparedProcess":
         """The process that wrote `record`."""
-        measured = record.measurement if record.status == Status.ok else None
-        disturbed = why_disturbed(record)
+        outcome, reason = verdict_on(record)
+        measured = record.measurement if outcome == Status.ok else None
         return cls(
             cell=record.cell,
-            status=record.status,
+            outcome=outcome,
             started_at=record.started_at,
             environment=record.environment,
             data=record.data,
-            rates=measured.steady_rates if measured and not disturbed else [],
+            rates=measured.steady_rates if measured else [],
             was_beside_others=was_beside_others(record),
-            disturbed=disturbed,
+            reason=reason,
         )
 
 

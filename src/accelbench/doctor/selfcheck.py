@@ -89,7 +89,7 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
         problem = f"{num} processes of a copy were measured, but {MIN_PROCESSES} are needed"
         for process in [*first, *second]:
             if not process.rates:
-                raise UserError(f"{problem}; another is {process.outcome}: {process.disturbed or 'see its record'}")
+                raise UserError(f"{problem}; another is {process.outcome}: {process.reason or 'see its record'}")
         raise UserError(f"--budget: {problem}: set a longer time")
     return MachineError(num_rounds=num, low=ratio.low - 1, high=ratio.high - 1, detectable=detectable)
 

@@ -275,7 +275,7 @@ class _Bisection:
                 process = ComparedProcess.of(record)
                 processes[is_second].append(process)
                 if not process.rates:
-                    failure = f"; {record.label}: {process.outcome}: {record.reason or process.disturbed}"
+                    failure = f"; {record.label}: {process.outcome}: {process.reason}"
         side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])
         save_comparison(runs, names, records, side.context.folder)
         ratio = compare_processes(*processes)
