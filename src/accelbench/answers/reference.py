@@ -8,6 +8,7 @@ from functools import cached_property
 from accelbench.answers.cells import Gap, MeasuredCell, gap
 from accelbench.answers.words import choice_text, environment_names, short_text, workload_text
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.record import device_names
 from accelbench.schema.serialize import flat, grouped
 
 MAX_PACKAGES = 3  # packages named for a group, at most
@@ -232,9 +233,8 @@ def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _machine(group: Group) -> str:
-    """The CPU and the GPUs, such as `AMD EPYC 9654 + NVIDIA A100`."""
-    machine = group.fastest.environment.get("machine", {})
-    return " + ".join(dict.fromkeys([str(machine.get("cpu_name")), *machine.get("gpus", [])]))
+    """The machine's devices, such as `AMD EPYC 9654 + NVIDIA A100`. Equal devices have one name."""
+    return " + ".join(dict.fromkeys(device_names(group.fastest.environment)))
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:

@@ -15,6 +15,7 @@ from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
 from accelbench.project import workplace
+from accelbench.schema.record import device_names
 
 MAX_CANDIDATES = 4
 REFERENCE = "reference"
@@ -88,8 +89,7 @@ class Answer:
 
     def command_of(self, cell: MeasuredCell) -> str | None:
         """Returns the command that measures a cell of the group again. None if it would be too long."""
-        machine = cell.environment.get("machine", {})
-        has_others = bool(machine.get("gpus") or machine.get("tpus"))
+        has_others = len(device_names(cell.environment)) > 1
         words = command_words(cell.cell, self._conf, names_cpu=has_others)
         return None if words is None else shlex.join(["accelbench", *words])
 

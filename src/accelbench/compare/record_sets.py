@@ -15,7 +15,7 @@ from accelbench.project import PLAN, RECORDS, RESULTS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import CODE, PLACE, Record, hardware, listed, read, read_all
+from accelbench.schema.record import CODE, PLACE, Record, device_names, hardware, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -161,20 +161,15 @@ def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Pa
 
 def _matches(environment: Mapping[str, Any], word: str, selection: Selection) -> bool:
     if selection == Selection.machine:
-        return any(word in part.lower() for part in _machine(environment))
+        return any(word in part.lower() for part in device_names(environment))
     git = environment.get("git", {})
     return (git.get("revision") or "").startswith(word) or (git.get("branch") or "").lower() == word
-
-
-def _machine(environment: Mapping[str, Any]) -> list[str]:
-    machine = environment.get("machine", {})
-    return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
 
 
 def _nothing_selected(name: str, processes: Iterable[ComparedProcess]) -> str:
     environments = [process.environment for process in processes]
     revisions = {str(environment.get("git", {}).get("revision"))[:8] for environment in environments}
-    machines = {part for environment in environments for part in _machine(environment)}
+    machines = {part for environment in environments for part in device_names(environment)}
     return (
         f"{name}: no record has this git revision, branch or machine. "
         f"Revisions: {', '.join(sorted(revisions))}; machines: {', '.join(sorted(machines))}."

@@ -222,6 +222,12 @@ def hardware(environment: Mapping[str, Any]) -> str:
     return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
 
 
+def device_names(environment: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the machine's CPU, GPUs and TPUs, the CPU first."""
+    machine = environment.get("machine", {})
+    return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
+
+
 def node_of(environment: Mapping[str, Any]) -> str | None:
     """Returns the name of the cluster node that a cell ran on. Returns None for a single machine."""
     name = environment.get("node", {}).get("name")
