@@ -120,23 +120,26 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for warning in result.warnings:
         say(console, warning, "yellow")
     say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
-    verdicts = [comparison.verdict(terms.margin) for _, comparison in result.pairs]
-    for (one, comparison), verdict in zip(result.pairs, verdicts, strict=True):
-        say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", SENTENCES[verdict][0])
-    if len(verdicts) == 1:
-        say(console, SENTENCES[verdicts[0]][1].format(margin=100 * terms.margin))
+    counts = Counter[Verdict]()
+    for pair, ratio in result.pairs:
+        verdict = ratio.verdict(terms.margin)
+        counts[verdict] += 1
+        style, sentence = SENTENCES[verdict]
+        say(console, f"{pair.label:<42} {verdict:<10} {difference(ratio)}", style)
+    if len(result.pairs) == 1:
+        say(console, sentence.format(margin=100 * terms.margin))
     else:
-        counts = ", ".join(f"{num} {verdict}" for verdict, num in Counter(verdicts).most_common())
-        say(console, f"B: {counts}" if counts else "nothing ran")
-    if num_skipped := len(result.matching.pairs) - len(verdicts):
+        words = ", ".join(f"{num} {verdict}" for verdict, num in counts.most_common())
+        say(console, f"B: {words}" if words else "nothing ran")
+    if num_skipped := len(result.matching.pairs) - len(result.pairs):
         say(console, f"  {num_skipped} cells were skipped in both A and B", "dim")
     if result.matching.num_unpaired:
         say(console, f"  {result.matching.num_unpaired} cells are in only one of A and B", "dim")
-    compared_pairs = [comparison for _, comparison in result.pairs]
+    ratios = [ratio for _, ratio in result.pairs]
     limit = terms.max_slower
-    if limit is not None and any(comparison.is_slower_by(limit) for comparison in compared_pairs):
+    if limit is not None and any(ratio.is_slower_by(limit) for ratio in ratios):
         return 1
-    check_decided(compared_pairs, terms)
+    check_decided(ratios, terms)
     return 0
 
 
