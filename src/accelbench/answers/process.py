@@ -85,7 +85,7 @@ class Process:
         if self.is_older:
             return OLDER
         if self.compared is not None:
-            return self.compared.outcome
+            return str(self.compared.outcome)
         return UNREADABLE if self.problem else NOT_RUN
 
     @property
