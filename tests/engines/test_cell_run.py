@@ -91,7 +91,7 @@ class Run(CellRun):
 
 def test_whole_epochs_are_trained_and_tested_and_it_says_when_nothing_more_is_timed(digits):
     run = Run(digits, **FIT)
-    progress.listen(lambda: run.log.append("done"))
+    progress.listeners.append(lambda: run.log.append("done"))
     measured = run.measure()
     assert [(epoch.num_samples, epoch.loss, epoch.accuracy) for epoch in measured.epochs] == [(96, 1.0, 0.96)] * 2
     assert [epoch.evaluation.num_samples for epoch in measured.epochs] == [64] * 2

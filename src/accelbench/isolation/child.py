@@ -59,7 +59,7 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     os.environ.update(environment)
     # A new TMPDIR. User code may empty it, but must not remove the socket of the forkserver in the old one.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
-    progress.listen(lambda: host.send_bytes(DONE))
+    progress.listeners.append(lambda: host.send_bytes(DONE))
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())

@@ -2,22 +2,15 @@
 
 from statistics import median
 
-from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import SHARE_ONE_CPU, Bound
 
 # Winograd's F(2x2, 3x3) needs 16 multiplications where a direct convolution needs 36 (Lavin and Gray, "Fast Algorithms
 # for Convolutional Neural Networks", CVPR 2016). Operations are counted for the direct convolution, so a true rate may
 # exceed the measured ceiling by this factor, but not by more.
 WINOGRAD = 2.25
-
-
-def ceilings_of(record: Record) -> Ceilings | None:
-    """Returns the ceilings in a record, for all devices of its cell together. See `ceilings_of_cell` for None."""
-    num_devices = record.measurement.num_devices if record.measurement else 1
-    return ceilings_of_cell(ceilings_in(record.environment), record.cell, num_devices)
 
 
 def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:

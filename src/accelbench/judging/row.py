@@ -7,11 +7,12 @@ import numpy as np
 
 from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
-from accelbench.judging.roofline import bound, ceilings_of, flops_per_s, step_size
+from accelbench.judging.roofline import bound, ceilings_of_cell, flops_per_s, step_size
 from accelbench.judging.verdict import why_disturbed
 from accelbench.judging.warnings import Kind, about_ceilings, remarks
 from accelbench.presentation import significant
 from accelbench.schema import vocab
+from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row, node_of, number_of
@@ -102,17 +103,17 @@ def with_ceilings(row: Row, record: Record) -> Row:
 
     These are the share of the ceiling, and the resource that bounds a step. They do not need the record's raw samples.
     """
-    work = record.measurement.work if record.measurement else None
-    ceilings = ceilings_of(record)
-    ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
-    rate = row["flops_per_s"]
-    if work is not None:
+    cell, measured = record.cell, record.measurement
+    if measured is not None and (work := measured.work) is not None:
+        ceilings = ceilings_of_cell(ceilings_in(record.environment), cell, measured.num_devices)
+        ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
         row = row | {"ceiling_flops_per_s": ceiling}
-    if work is not None and work.flops and rate:  # a network that only waits has no operations, so no share
-        row["mfu"] = None if ceiling is None else rate / ceiling
-        if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
-            longest = bound(work, work.flops / rate, ceilings, record.cell.precision)
-            row["bound"] = longest.value if longest and not _is_fused(record.cell) else None
+        rate = row["flops_per_s"]
+        if work.flops and rate:  # a network that only waits has no operations, so no share
+            row["mfu"] = None if ceiling is None else rate / ceiling
+            if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
+                longest = bound(work, work.flops / rate, ceilings, cell.precision)
+                row["bound"] = longest.value if longest and not _is_fused(cell) else None
     for kind, text, _ in about_ceilings(record, row):
         row = row | {kind.value: "; ".join([*remarks_in(row, kind), text])}
     return row

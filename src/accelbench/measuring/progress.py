@@ -2,16 +2,11 @@
 
 from collections.abc import Callable
 
-_listeners: list[Callable[[], None]] = []
-
-
-def listen(listener: Callable[[], None]) -> None:
-    """Registers a function that is called when all timing is finished. Other work may then run on the machine."""
-    _listeners.append(listener)
+listeners: list[Callable[[], None]] = []  # called when all timing is finished: other work may then run on the machine
 
 
 def done() -> None:
     """Calls the listeners, then removes them."""
-    for listener in _listeners:
+    for listener in listeners:
         listener()
-    _listeners.clear()
+    listeners.clear()
