@@ -48,7 +48,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert [cell.cell.precision for cell in found.group.cells] == [Precision.fp32, Precision.fp64]
     assert found.fastest.cell.precision == Precision.fp32
     assert "bf16" not in found.sentence
-    (row,) = outcomes.reasons(sweeps).rows
+    (row,) = outcomes.reasons(read.cells_in(sweeps)).rows
     assert [entry.text for entry in row[:3]] == ["disturbed", "1", REASON]
     (row,) = [reported.row for reported in sweeps[0].cells if not reported.is_ok]  # in the CSV file
     assert (row["status"], row["disturbed"], row["samples_per_s"]) == ("ok", REASON, None)

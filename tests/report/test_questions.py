@@ -16,7 +16,7 @@ def asked(read, maker):
     def asked(rates, records=(), costs=None):
         records = records or [maker.ok(maker.cell(**dict(changes)), rate) for changes, rate in rates]
         sweep = read(records, costs=costs)
-        return {question.title: question for question in questions([sweep], answers(sweep.cells))}
+        return {question.title: question for question in questions(sweep.cells, answers(sweep.cells))}
 
     return asked
 

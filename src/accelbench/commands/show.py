@@ -135,7 +135,7 @@ def figure(chosen: Namespace, console: Console) -> int:
         raise UserError(f"{shown(folder)}: no cell was measured, so there is nothing to draw")
     answered = answers(cells)
     gaining = [job for job in jobs(answered) if job.gains]
-    asked = grouped((one for one in questions(sweeps, answered) if one.lines), lambda one: one.name)
+    asked = grouped((one for one in questions(cells, answered) if one.lines), lambda one: one.name)
     if question is not None and question not in asked:
         if not asked:
             raise UserError(

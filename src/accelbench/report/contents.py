@@ -104,14 +104,14 @@ def compose(
     for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
         if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
-    first = [best.of_jobs(every[:MAX_ANSWERS]), outcomes.reasons(sweeps)]
+    first = [best.of_jobs(every[:MAX_ANSWERS]), outcomes.reasons(cells)]
     return Page(
         notices=[*notices, *problems],
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
         headline=headline(cells, extension.headline(sweeps) if extension else ""),
-        worth=_worth(sweeps, cache) if cache is not None else [],
+        worth=_worth(records, cache) if cache is not None else [],
         machines=_machines(ran),
         folder=folder,
         jobs=every,
@@ -120,13 +120,13 @@ def compose(
         measured=Counter(cell.cell.device for cell in cells if cell.is_ok),
         unmeasured=unmeasured(cells),
         answers=found,
-        questions=questions(sweeps, found),
+        questions=questions(cells, found),
         notes=notes,
-        devices=outcomes.device_texts(sweeps),
+        devices=outcomes.device_texts(cells),
         counts=outcomes.counts(cells),
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=[table for table in first if table],
-        environments=list(_environments(sweeps)),
+        environments=list(_environments(records)),
         sections=sections,
         failures=outcomes.failures(sweeps),
         by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
@@ -146,17 +146,16 @@ def _machines(records: Sequence[Record]) -> list[str]:
     return list(names.values())
 
 
-def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
-    """Returns the results of `selfcheck` on the machines of the records, if there are any.
+def _worth(records: Sequence[Record], cache: Path) -> list[str]:
+    """Returns the results of `selfcheck` on the machines of `records`, if there are any.
 
     If the records are from several machines, each result names its machine.
     """
     machines = {}
-    for sweep in sweeps:
-        for record in sweep.records:
-            machine = record.environment.get("machine")
-            if record.cell.device == Device.cpu and machine:
-                machines[digest(machine)] = machine
+    for record in records:
+        machine = record.environment.get("machine")
+        if record.cell.device == Device.cpu and machine:
+            machines[digest(machine)] = machine
     sentences = []
     for machine in machines.values():
         check = read_selfcheck(cache, machine)
@@ -178,13 +177,13 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
     return Section(sweep=sweep, findings=findings, added=added, tables=tables, pictures=pictures)
 
 
-def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
+def _environments(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """Yields the machines, versions, code and git states of the records. A value that repeats is yielded once.
 
     If only some processes ran with a value, the number of these processes is added.
     """
     found: dict[str, list[object]] = {}
-    for record in (record for sweep in sweeps for record in sweep.records):
+    for record in records:
         for what, value in record.environment.items():
             if what not in DEVICE_MEASUREMENTS:
                 name = f"code of {record.cell.engine}" if what == "code" else what

@@ -13,7 +13,6 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
-from accelbench.report.read import Sweep, cells_in
 from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
@@ -111,9 +110,8 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 ]
 
 
-def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[QuestionSection]:
-    """Makes a section for each question that the measurements can answer."""
-    cells = cells_in(sweeps)
+def questions(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> list[QuestionSection]:
+    """Makes a section for each question that `cells` can answer. `answers` were computed from these cells."""
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
     found = [*(_gained(axis, cells) for axis in AXES), _time(fastest), _limit(fastest)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import NOT_RUN, OLDER, UNREADABLE, Process
 from accelbench.judging.verdict import DISTURBED
-from accelbench.report.read import Sweep, cells_in
+from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Device, Status
@@ -36,9 +36,9 @@ def counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
     return {word: nums[word] for word in (Status.ok, *ORDER) if nums[word]}
 
 
-def reasons(sweeps: Sequence[Sweep]) -> Table | None:
+def reasons(cells: Sequence[MeasuredCell]) -> Table | None:
     """Makes a row for each reason why cells are not ok, unexpected failures first. Returns None if all cells are ok."""
-    bad = (cell for cell in cells_in(sweeps) if not cell.is_ok)
+    bad = (cell for cell in cells if not cell.is_ok)
     groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
     same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
     notes = ["cells.csv lists all of them."]
@@ -57,10 +57,10 @@ def _last_line(process: Process) -> str | None:
     return lines[-1].strip() if lines else None
 
 
-def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
+def device_texts(cells: Sequence[MeasuredCell]) -> list[str]:
     """Returns the measured devices with their names: `cpu: AMD EPYC`. The headline explains why a device is missing."""
     names: dict[Device, dict[str, None]] = {}
-    for cell in cells_in(sweeps):
+    for cell in cells:
         if cell.is_ok:
             names.setdefault(cell.cell.device, {})[str(cell.row["device_name"] or "unknown")] = None
     return [f"{device}: {'; '.join(names[device])}" for device in Device if device in names]
