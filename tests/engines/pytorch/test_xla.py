@@ -137,7 +137,7 @@ def test_the_wait_is_for_what_was_launched(printed, num_devices):
 
 # One device that believes to be one of two. The sum has only its own gradient, so the mean is half of it.
 REDUCE = """
-backend = Xla(Device.xla_cpu, ranks=Ranks(1))
+backend = Xla(ranks=Ranks(1))
 backend.prepare(allow_tf32=False)
 runtime._WORLD_SIZE = 2
 weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)

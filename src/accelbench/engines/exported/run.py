@@ -24,7 +24,7 @@ from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
 from accelbench.engines.pytorch.flops import busiest_of, count
-from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors_in, seed_generators
+from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors_in
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
@@ -113,7 +113,6 @@ class _Run(NetworkOutputs):
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
         start = time.perf_counter()
-        seed_generators(cell.seed)
         network = self.workload.build().eval().to(self.dtype)
         if cell.options.channels_last:
             self.check_layout()
@@ -290,7 +289,6 @@ class _Run(NetworkOutputs):
         size = self.cell.batch_size
         rights, fp32_rights = [], []  # for each sample, whether the answer is right
         with new_tensors_in(torch.float32):
-            seed_generators(self.cell.seed)
             network = self.workload.build().eval()
             task = ImageTask(torch.float32)
             began = time.monotonic()

@@ -25,7 +25,6 @@ from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, TestStep, TrainStep, new_optimizer
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
 from accelbench.engines.pytorch.precision import STORED_DTYPES
-from accelbench.engines.pytorch.training import trainable
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS, EpochTime
 from accelbench.schema.vocab import Phase
@@ -55,7 +54,7 @@ class Wrapped(pl.LightningModule):  # type: ignore[misc]
             return self.task.infer(self.network, batch)
 
     def configure_optimizers(self) -> Optimizer:
-        return new_optimizer(self.cell_run.cell.model, list(trainable(self).values()))
+        return new_optimizer(self.cell_run.cell.model, self)
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         self.cell_run.hooks_of_loop.mark(Phase.data_wait)

@@ -42,7 +42,7 @@ class Backend(BaseBackend):
     held: HeldSettings | None = None  # the settings of the cell; None before they are set
 
     def __init__(self) -> None:
-        self.count_compiles: Callable[[], Compiles] = Compilations()
+        self.count_compiles: Callable[[], Compiles] = compilations()
 
     def begin(self, cell: Cell, num_here: int = 1) -> None:
         """Applies the settings of a cell to this process. `num_here` processes run the cell on this machine."""
@@ -144,11 +144,12 @@ class Accelerator(Backend):
     Raises UnsupportedError if torch finds no such device.
     """
 
+    index = 0  # the number of the device among the visible devices
     on_host, queues = False, True
 
-    def __init__(self, device: Device, index: int = 0) -> None:
+    def __init__(self, device: Device) -> None:
         super().__init__()
-        self.torch_type, self.index = device.value, index
+        self.torch_type = device.value
         # The device's driver is loaded here, in the process of the cell. A host must not load it before it forks.
         for entry in entry_points(group="torch.backends", name=f"torch_{device}"):
             entry.load()()
@@ -194,7 +195,7 @@ class Accelerator(Backend):
 
 
 class Cuda(Accelerator):
-    """The backend for an NVIDIA GPU; `index` is its number among the visible GPUs."""
+    """The backend for an NVIDIA GPU."""
 
     torch_type, joined_by = "cuda", "nccl"
 
@@ -224,7 +225,7 @@ class Xla(Backend):
     fused = True
     on_host, queues = False, True
 
-    def __init__(self, device: Device, num_asked: int = 1, ranks: Ranks | None = None) -> None:
+    def __init__(self, num_asked: int = 1, ranks: Ranks | None = None) -> None:
         import torch_xla.backends
         import torch_xla.core.xla_model
         import torch_xla.debug.metrics
@@ -385,26 +386,26 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
         return Backend()
     if device not in XLA or (device == Device.tpu and packages.folder(TORCH_TPU)):
         return Accelerator(device)
-    return Xla(device, 1, ranks) if ranks and ranks.num > 1 else Xla(device, num_devices)
+    return Xla(ranks=ranks) if ranks and ranks.num > 1 else Xla(num_devices)
 
 
-class Compilations:
-    """Counts the graphs that torch.compile has compiled in this process since this object was created.
+def compilations() -> Callable[[], Compiles]:
+    """Returns a function that counts the graphs that torch.compile compiles in this process from now on.
 
-    Does not import the compiler of torch if no other code has imported it.
+    The count includes backward passes. The function also returns how many seconds the compilation took.
     """
+    earlier, earlier_s = _compilations_so_far()
 
-    def __init__(self) -> None:
-        self._before = self._so_far()
-
-    def __call__(self) -> Compiles:
-        """Returns the number of graphs and the seconds that their compilation took. Includes backward passes."""
-        (num, seconds) = self._so_far()
-        (earlier, earlier_s) = self._before
+    def since() -> Compiles:
+        num, seconds = _compilations_so_far()
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters
 
-    def _so_far(self) -> Compiles:
-        utils: Any = sys.modules.get("torch._dynamo.utils")
-        if utils is None:
-            return 0, 0.0
-        return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
+    return since
+
+
+def _compilations_so_far() -> Compiles:
+    """Returns the number of compiled graphs and the seconds. Does not import torch's compiler."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return 0, 0.0
+    return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]

@@ -15,7 +15,7 @@ from accelbench.data.order import VALIDATION
 from accelbench.devices import malloc_thresholds
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.pytorch import options, training, zoo
-from accelbench.engines.pytorch.backends import Backend, Compilations, backend_for
+from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
 from accelbench.engines.pytorch.flops import (
     OF_GENERATION,
@@ -28,7 +28,7 @@ from accelbench.engines.pytorch.flops import (
     watched,
 )
 from accelbench.engines.pytorch.generate import GenerateWorkload
-from accelbench.engines.pytorch.global_state import new_tensors_in, seed_generators
+from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.module import (
     EpochStep,
     ImageTask,
@@ -136,7 +136,6 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
     If `device` is "meta", the tensors are fake.
     """
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
-    seed_generators(cell.seed)
     with device:
         network = workload.build()
     batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
@@ -214,7 +213,6 @@ class Run(NetworkOutputs):
             self.goal.begin(Span.build)
         self.is_compiled = options.prepare_compiler(cell.options)  # before `build_s`, which excludes its imports
         self.build_started = time.perf_counter()
-        seed_generators(cell.seed)
         network = self.workload.build()
         if self.trains:
             zoo.check_trainable(network, cell.model)
@@ -224,7 +222,7 @@ class Run(NetworkOutputs):
             self.check_layout()
         self.network = network = options.prepared(network, cell.options)
         if self.is_compiled:
-            backend.count_compiles = Compilations()
+            backend.count_compiles = compilations()
             network = options.compiled(network, cell.options)
         if self.is_compiled or backend.fused:
             self.serving_sizes = powers_up_to(cell.batch_size)
@@ -273,7 +271,7 @@ class Run(NetworkOutputs):
         self.ranks.join(backend.joined_by)
         network = backend.place(stored_in(self.in_network, cell.precision))
         if self.trains:
-            optimizer = new_optimizer(cell.model, list(training.trainable(network).values()))
+            optimizer = new_optimizer(cell.model, network)
             network = backend.in_parallel(network) if self.ranks.num > 1 else network
         else:
             network.eval()
@@ -359,13 +357,10 @@ class Run(NetworkOutputs):
         If an epoch fails because the network needs gradients, runs the whole epoch again in another mode of autograd.
         """
         for _ in range(NUM_INFER_EPOCHS):
-            self.in_grad_mode(self._infer_epoch)
+            self.in_grad_mode(lambda: self.measure_epoch(self.new_step()))
         if self.ranks.leads:
             with self._grad_context():
                 self.keep_last_output(self.step)
-
-    def _infer_epoch(self) -> None:
-        self.measure_epoch(self.new_step())
 
     def _measure(self) -> None:
         step = self.new_step()
@@ -476,7 +471,7 @@ class Run(NetworkOutputs):
         dtype = STORED_DTYPES[precision]
         with new_tensors_in(torch.float32):
             network = cast_module(self.workload.build(), dtype).train()
-        optimizer = new_optimizer(self.cell.model, list(training.trainable(network).values()))
+        optimizer = new_optimizer(self.cell.model, network)
         task = self.workload.task_in(dtype)
         for batch in islice(iter(self.feed), NUM_RERUN):
             optimizer.zero_grad()

@@ -29,7 +29,6 @@ from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.module import needs_closure, new_optimizer
 from accelbench.engines.pytorch.precision import DTYPES, STORED_DTYPES, real_format
 from accelbench.engines.pytorch.structure import mapped, tensors_in
-from accelbench.engines.pytorch.training import trainable
 from accelbench.measuring.checks import Products
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.ceilings import MIXED
@@ -121,7 +120,7 @@ def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[
         with context:
             output, loss = task.train(network, batch)
         loss.backward()
-    optimizer = new_optimizer(cell.model, list(trainable(network).values()))
+    optimizer = new_optimizer(cell.model, network)
     if needs_closure(optimizer):
         return output, Work(uncounted=[OF_CLOSURES])
     optimizer.step()  # creates its state
@@ -442,10 +441,6 @@ def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: A
     return _lstm(sequence, weight, recurrent) + of_sequence + of_states
 
 
-def _quantised_linear(inputs: Tensor, *args: Any, out_val: Tensor, **_: Any) -> int:
-    return 2 * inputs.numel() * out_val.shape[-1]
-
-
 quantized = torch.ops.quantized
 WHOLE = ("int16", "int32", "int64")  # formats of products that are neither floating-point nor quantised
 # Operator of a quantised layer -> the format of its products.
@@ -455,7 +450,7 @@ QUANTIZED = {
     **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
 }
 FORMULAS: dict[Any, Callable[..., int]] = {
-    **dict.fromkeys(QUANTIZED, _quantised_linear),
+    **dict.fromkeys(QUANTIZED, lambda inputs, *_, out_val, **__: 2 * inputs.numel() * out_val.shape[-1]),
     aten.convolution_backward: _convolution_backward,
     # Needed in inference mode: without this formula, the operator would be decomposed, and run in another format.
     aten.scaled_dot_product_attention: functools.partial(_attention, 2),

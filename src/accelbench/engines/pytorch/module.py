@@ -16,6 +16,7 @@ from accelbench.engines.images import optimizer_named
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.precision import scaler_of, step_context
 from accelbench.engines.pytorch.structure import mapped, tensors_in
+from accelbench.engines.pytorch.training import trainable
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Augment, Phase, Precision
@@ -30,12 +31,13 @@ Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
 
 
-def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
-    """Makes the optimiser that `model.optimizer` names: one of `OPTIMIZERS`, or the result of a function of the user.
+def new_optimizer(model: ModelSpec, network: nn.Module) -> Optimizer:
+    """Makes the optimiser that `model.optimizer` names, for the trainable parameters of the network.
 
-    Calls the user's function with (parameters, lr=...). Raises UserError if the function does not accept these
-    arguments, or if it returns no optimiser.
+    The name is one of `OPTIMIZERS`, or a function of the user. The function is called with (parameters, lr=...).
+    Raises UserError if the function does not accept these arguments, or if it returns no optimiser.
     """
+    parameters = list(trainable(network).values())
     path = model.own_code.get("model.optimizer")
     if path is None:
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
@@ -108,10 +110,6 @@ class ImageTask:
             target = labels.to(output.dtype)
             return functional.binary_cross_entropy_with_logits(output[:, 0], target, reduction=reduction)
         return functional.cross_entropy(output, labels, reduction=reduction)
-
-    def classifies(self, output: object) -> bool:
-        """Is true if the output is a tensor of logits, (n, classes)."""
-        return not self.reconstructs and isinstance(output, Tensor) and output.dim() == 2
 
     def answers(self, output: Tensor) -> Tensor:
         """Returns the predicted class for each row of logits."""
@@ -318,7 +316,7 @@ class TestStep(InferStep):
             if task.own_metric is not None:
                 metric = torch.as_tensor(task.own_metric(unpadded, batch))
                 self.metric_sum = self.metric_sum + num * metric.to(self.metric_sum)
-        if task.classifies(output):
+        if not task.reconstructs and isinstance(output, Tensor) and output.dim() == 2:
             self.num_right = self.num_right + (task.answers(output) == labels).sum()
         self.end_step()
         return self.loss_sum

@@ -244,27 +244,27 @@ class NetworkOutputs(CellRun):
     def observe_output(self) -> ObservedOutput:
         batch, is_unseen = self.workload.unseen()
         fed = self.workload.example()
-        if not self.trains:
-            # Copied first: the network may overwrite its last output in the next step.
-            output_of_fed = arrays_in(self.step.result)
-            state = state_of(self.plain_network())
-            result = self.further_result(batch)
-            rows = _rows_of(batch, result)
-            plain = state._replace(counts={})
-            output = arrays_in(result)
-            return ObservedOutput(
-                batch, output, is_unseen, plain, state, rows, fed, output_of_fed, partial(self._again, batch)
-            )
-        if (rows := outer_rows(batch)) is not None:
+        if self.trains and (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may not accept another number of rows
-                return self._observe_training(rows, is_unseen, outer_rows(fed))
-        return self._observe_training(batch, is_unseen, fed)
+                return self._observe(rows, is_unseen, outer_rows(fed))
+        return self._observe(batch, is_unseen, fed)
 
-    def _observe_training(self, batch: Any, is_unseen: bool, fed: Any) -> ObservedOutput:
+    def _observe(self, batch: Any, is_unseen: bool, fed: Any) -> ObservedOutput:
+        # Copied first: the network may overwrite its last output in the next step.
+        output_of_fed = [] if self.trains else arrays_in(self.step.result)
         state = state_of(self.plain_network())
-        output = arrays_in(self.further_result(batch))
-        plain = state._replace(counts={})
-        return ObservedOutput(batch, output, is_unseen, plain, state, fed=fed, again=partial(self._again, batch))
+        result = self.further_result(batch)
+        return ObservedOutput(
+            batch,
+            arrays_in(result),
+            is_unseen,
+            state=state._replace(counts={}),
+            counted=state,
+            rows=None if self.trains else _rows_of(batch, result),
+            fed=fed,
+            output_of_fed=output_of_fed,
+            again=partial(self._again, batch),
+        )
 
     def _again(self, batch: Any) -> Output:
         with nullcontext() if self.trains else self.measuring_context():
@@ -287,7 +287,7 @@ class NetworkOutputs(CellRun):
     def new_network(self, state: NetworkState, precision: Precision, *, other: bool = False) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
-            network = uncompiled(cast_module(self.built_anew(), dtype))
+            network = uncompiled(cast_module(self.workload.build(), dtype))
             is_like_measured = adopt(network, state.tensors)
         if other:
             draw_again(network)
@@ -311,10 +311,6 @@ class NetworkOutputs(CellRun):
                 return arrays_in(self.computed_anew(network, inputs, dtype))
 
         return run
-
-    def built_anew(self) -> nn.Module:
-        """Builds another network in host memory."""
-        return self.workload.build()
 
     def computed_anew(self, network: nn.Module, batch: Any, dtype: torch.dtype) -> Any:
         """Runs a newly built network on a batch. The weights of the network have `dtype`."""
