@@ -1,10 +1,13 @@
 """Code that engines share: words of networks, optimisers and precisions, and the samples of feeds."""
 
+from pathlib import Path
+
 import pytest
 
 from accelbench.engines import images
+from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.images import check_has_epochs
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
@@ -19,8 +22,9 @@ def test_what_can_not_be_had_is_refused():
     with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no trained weights"):
         images.own_network(ModelSpec(name="mlp", weights=Weights.pretrained), {"mlp": list})
     data = DataSpec(name="random", pipeline=Pipeline.host)
-    with pytest.raises(UnsupportedError, match="have no epochs"):
-        check_has_epochs(make_cell(data=data, protocol=Protocol.fit))
+    message = "^protocol=fit: random images have no epochs: use protocol=window or steps$"
+    with pytest.raises(UnsupportedError, match=message):
+        CellRun(make_cell(data=data, protocol=Protocol.fit), Path(), BaseBackend())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
-LEFT_OUT = ("physical_cores",)  # details of a device that are not in the summary
 FOOT = "* only in one mode (train, infer) or on some engines: accelbench doctor --all"
 TOO_LOW = "too low, because other load ran at the same time"
 NOT_PROBED = "not probed yet: the first cell that runs on a device probes the device"
@@ -50,16 +49,15 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
 
     If `probe`, measures the ceilings of the devices first.
     """
+    reports = [look(device) for device in Device]
+    present = [report for report in reports if report.present]
     if probe:
         say = functools.partial(console.print, markup=False)
         with lock.hold_measuring(say), Hosts() as hosts:
             quiet = Quiet(0.0 if is_allowed() else SweepOptions.quiet_s, say)
             prober = Prober(hosts, place.cache, fingerprint(PROBING_ENGINE), say, quiet=quiet)
-            for device in Device:
-                if look(device).present:
-                    prober.probe(_plain_cell(device), TRUE_PRECISIONS)
-    reports = [look(device) for device in Device]
-    present = [report for report in reports if report.present]
+            for report in present:
+                prober.probe(_plain_cell(report.device), TRUE_PRECISIONS)
     kinds = {
         (report.device, precision, mode): support.why_not(_plain_cell(report.device, precision, mode), report)
         for report, precision, mode in itertools.product(present, NOT_QUANTIZED, STEP_MODES)
@@ -102,7 +100,7 @@ def _why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | Non
 def _table(rows: Rows) -> Table:
     """Makes a table without a frame, which is easy to read as plain text. The first column is never wrapped."""
     columns = Column(no_wrap=True), Column(overflow="fold")
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table = Table.grid(*columns, padding=(0, 2, 0, 0))
     for name, text in rows:
         table.add_row(name, Text(text))
     return table
@@ -160,8 +158,11 @@ def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
         return report.reason or ""
     count = f"{report.count} x " if report.count > 1 else ""
     memory = [f"memory {report.memory_bytes / GB:.1f} GB"] if report.memory_bytes is not None else []
-    shown = report.details.keys() - (LEFT_OUT if is_brief else ())
-    details = [f"{key.replace('_', ' ')} {value}" for key, value in report.details.items() if key in shown]
+    details = [
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in report.details.items()
+        if not (is_brief and key == "physical_cores")
+    ]
     return ", ".join([count + report.name, *memory, *details])
 
 

@@ -19,7 +19,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.images import check_has_epochs, is_random
+from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, progress, schedule
@@ -79,7 +79,10 @@ class CellRun:
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         self.limits = Limits(cell)
-        check_has_epochs(cell)
+        if is_random(cell) and cell.protocol in EPOCHS:
+            raise UnsupportedError(
+                f"protocol={cell.protocol}: random images have no epochs: use protocol=window or steps"
+            )
         self.goal = GoalRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
         self.cell, self.data_folder = cell, data_folder
         self.backend, self.ranks = backend, ranks
@@ -217,10 +220,16 @@ class CellRun:
         cell, backend, self.step = self.cell, self.backend, step
         generates = cell.mode == Mode.generate  # each token depends on the last: generations can't overlap
         queues = (backend.queues or cell.devices > 1) and not generates
-        runner = Runner(step, backend.wait, backend.compiles, ranks=self.ranks, ends=self.limits.ends, queues=queues)
-        runner.begin_steady = self.begin_steady
-        runner.has_least = generates
-        return runner
+        return Runner(
+            step,
+            backend.wait,
+            backend.compiles,
+            ranks=self.ranks,
+            begin_steady=self.begin_steady,
+            ends=self.limits.ends,
+            queues=queues,
+            has_least=generates,
+        )
 
     def window(self, runner: Runner) -> Clock[None]:
         """Measures blocks of steps, then single steps.
@@ -261,8 +270,16 @@ class CellRun:
         num = self.feed.num_samples
         data_s = None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
-        timed = Epoch(seconds=took.seconds, num_samples=num, began_boot_s=epoch.began_s, data_s=data_s)
-        self.epochs.append(replace(timed, loss=loss, accuracy=accuracy))
+        self.epochs.append(
+            Epoch(
+                seconds=took.seconds,
+                num_samples=num,
+                began_boot_s=epoch.began_s,
+                data_s=data_s,
+                loss=loss,
+                accuracy=accuracy,
+            )
+        )
 
     def evaluate(self, step: Step) -> None:
         self.ranks.end()
@@ -285,8 +302,9 @@ class CellRun:
         """Records the resources that were used so far. If they are already recorded, does nothing."""
         if self.resources is None:
             backend = self.backend
-            peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
-            self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
+            self.resources = Resources(
+                backend.compiles(), backend.fallbacks(), backend.peak_memory_bytes(), high_water_bytes()
+            )
 
     def keep_output(self) -> None:
         """Runs the network on batches that were never fed, and stores the outputs for the output check."""
@@ -343,8 +361,10 @@ class CellRun:
         counts = self.num_samples()
         findings = self._compared()
         goal = self.goal
-        evaluation = goal.evaluation if goal else None
-        if goal is None and self.epochs:
+        evaluation = None
+        if goal is not None:
+            evaluation = goal.evaluation
+        elif self.epochs:
             evaluation = self.epochs[-1].evaluation
         self.defects += [*self.observations.training.defects(), *findings.defects]
         expected = FORMATS[self.cell.precision].computed

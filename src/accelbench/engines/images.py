@@ -48,20 +48,15 @@ def is_random(cell: Cell) -> bool:
     return cell.data.pipeline in RANDOM_IMAGE_PIPELINES
 
 
-def check_has_epochs(cell: Cell) -> None:
-    """Raises UnsupportedError if the protocol needs epochs and the cell's images are random."""
-    if is_random(cell) and cell.protocol in EPOCHS:
-        raise UnsupportedError(f"protocol={cell.protocol}: random images have no epochs: use protocol=window or steps")
-
-
 def arrays_of(cell: Cell, split: str, data_folder: Path) -> Arrays:
     """Returns the images and labels of a split of the prepared data set.
 
     If the split is "test", returns all test images. For every other split, returns the first `data.train_images`
     training images. If this setting is None, returns all training images.
     """
-    is_test = split == "test"
-    return load_split(data_folder, "test" if is_test else "train", None if is_test else cell.data.train_images)
+    if split == "test":
+        return load_split(data_folder, "test")
+    return load_split(data_folder, "train", cell.data.train_images)
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
@@ -71,14 +66,20 @@ def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, i
     endless. If `protocol=target`, the training images are divided into "train" and `VALIDATION`. See `Order` for `last`
     and `part`.
     """
-    seed = cell.seed
-    shuffle = split == "train"
-    endless = cell.protocol not in EPOCHS
     among = None
     if cell.protocol == Protocol.target and split != "test":
         among = parts_of(num, cell.target.validation)[split == VALIDATION]
-    num = num if among is None else len(among)
-    return Order(num, cell.batch_size, shuffle=shuffle, seed=seed, endless=endless, last=last, part=part, among=among)
+        num = len(among)
+    return Order(
+        num,
+        cell.batch_size,
+        shuffle=split == "train",
+        seed=cell.seed,
+        endless=cell.protocol not in EPOCHS,
+        last=last,
+        part=part,
+        among=among,
+    )
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:

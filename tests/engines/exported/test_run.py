@@ -106,7 +106,7 @@ class InTorch(Compiler):
 
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
-        return EngineReport(computed=name, threads=None, formats=self.ran_formats)
+        return EngineReport(computed=name, threads=1, formats=self.ran_formats)
 
 
 class InBf16(InTorch):

@@ -46,7 +46,7 @@ class EngineReport:
     """The engine's report on a compiled network. The engine makes it after the network ran."""
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
-    threads: int | None  # number of threads that compute
+    threads: int  # number of threads that compute
     formats: Mapping[str, int] = field(default_factory=dict)  # format -> number of matrix products in this format
     times: Sequence[tuple[str, float]] = ()  # (name, seconds) of each operator in one profiled call, in order
 

@@ -221,7 +221,7 @@ class _Run(NetworkOutputs):
             return compiled(call_of(*args, **kwargs))
 
         program = Program(network, self.workload.task, self.backend, self.precision)  # type: ignore[arg-type]
-        return InferStep(program, iter(self.feed))
+        return InferStep(program, self.feed)
 
     def new_step(self) -> InferStep:
         self.step = self._step(self.compiled)
@@ -256,7 +256,7 @@ class _Run(NetworkOutputs):
             device_name=self.device_name(),
             precision=word_for(ran.computed, ran.computed, tf32=False),
             num_devices=1,
-            threads=ran.threads and ran.threads * self.cell.num_instances,
+            threads=ran.threads * self.cell.num_instances,
             work=self.work_of_step(self._work),
             tokens_per_sample=self.workload.tokens_per_sample(),
             export_s=self.artifact.export_s,

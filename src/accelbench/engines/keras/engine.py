@@ -2,6 +2,7 @@
 
 import math
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, islice
@@ -19,9 +20,9 @@ from accelbench.engines.images import channels_last, input_of, is_random, unseen
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
-from accelbench.engines.keras.flops import Observer, count, state_of
+from accelbench.engines.keras.flops import Observer, count
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
-from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, States, numbers_of
+from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, State, States, numbers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
@@ -76,6 +77,7 @@ class Run(CellRun):
             self.serving_sizes = powers_up_to(cell.batch_size)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
+        self.steps_per_execution = settings.steps_per_execution
         self.samples_per_execution = cell.batch_size * settings.steps_per_execution
         if self.goal is not None:
             self.goal.begin(Span.build)
@@ -111,9 +113,8 @@ class Run(CellRun):
             self.test = self.backend.function(self.model, "test")
             self.observations.training.before = self._states()
         if self.goal is not None:
-            assert self.cell.keras is not None
             assert isinstance(self.feed, ArrayFeed)
-            self.goal.plan(self.feed.order, self.cell.keras.steps_per_execution)
+            self.goal.plan(self.feed.order, self.steps_per_execution)
             self._train_to_goal(self.goal)
         else:
             super().run_steps()
@@ -145,8 +146,10 @@ class Run(CellRun):
         """
         if self.cell.device == Device.tpu:
             return {}
-        states = [state_of(values) for values in self.backend.trained(self.model)]
-        return dict(zip(self.observations.training.names, states, strict=True))
+        states = {}
+        for name, values in zip(self.observations.training.names, self.backend.trained(self.model), strict=True):
+            states[name] = State(zlib.crc32(values.tobytes()), bool(np.isfinite(values).all()))
+        return states
 
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:
@@ -204,14 +207,9 @@ class Run(CellRun):
             work=self.work_of_step(lambda: count(self.network, self.cell.batch_size, train=self.trains)),
         )
 
-    def first_images(self) -> NDArray[Any]:
-        """Returns as many of the feed's first images as one execution needs."""
-        steps = self.samples_per_execution // self.cell.batch_size
-        first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, steps)])
-        return first[np.arange(self.samples_per_execution) % len(first)]
-
     def observe_output(self) -> ObservedOutput:
-        fed = self.first_images()
+        first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, self.steps_per_execution)])
+        fed = first[np.arange(self.samples_per_execution) % len(first)]  # as many images as one execution needs
         last = numbers_of(np.asarray(self.backend.last))
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(fed.dtype, copy=False)
         output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
@@ -228,6 +226,6 @@ class Run(CellRun):
         return run
 
     def warnings(self) -> Iterator[str]:
-        num = self.samples_per_execution // self.cell.batch_size
+        num = self.steps_per_execution
         if num > 1:
             yield f"engine.steps_per_execution={num}: each latency is the time of {num} batches"

@@ -1,17 +1,14 @@
 """Observes the precision of a Keras network, and counts the operations of a step from its layers."""
 
 import math
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 from keras import layers
-from numpy.typing import NDArray
 
 from accelbench.engines.formats import word_for
-from accelbench.measuring.checks import Products, State
+from accelbench.measuring.checks import Products
 from accelbench.schema.measurement import Work
 
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
@@ -95,8 +92,3 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
         of_state = math.prod(layer.cell.recurrent_kernel.shape)
         return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
     raise NotImplementedError(f"the operations of {type(layer).__name__} are not counted yet")
-
-
-def state_of(tensor: NDArray[np.floating]) -> State:
-    """Returns the checksum of a tensor's numbers. Also returns whether all numbers are finite."""
-    return State(zlib.crc32(tensor.tobytes()), bool(np.isfinite(tensor).all()))

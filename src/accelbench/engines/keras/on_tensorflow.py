@@ -68,8 +68,13 @@ class TensorFlow(Backend):
         If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator for each execution instead.
         """
         inside = labelled and self.fetches_inside(feed)
-        if not inside and self.num_devices == 1:
-            return iter(feed) if labelled else _lists(iter(feed), self.steps)
+        batches = iter(self._dataset(feed) if inside or self.num_devices > 1 else feed)
+        if not inside:
+            return batches if labelled else _lists(batches, self.steps)
+        # Each execution gets the iterator itself.
+        return repeat(batches) if feed.num_batches is None else repeat(batches, -(-feed.num_batches // self.steps))
+
+    def _dataset(self, feed: Feed) -> Any:
         if feed not in self.datasets:  # made once, because it copies the arrays and traces functions
             if isinstance(feed, ArrayFeed):
                 batches = _gathered(feed)
@@ -80,11 +85,7 @@ class TensorFlow(Backend):
             if self.num_devices > 1:
                 batches = self.strategy.experimental_distribute_dataset(batches)
             self.datasets[feed] = batches
-        fetched = iter(self.datasets[feed])
-        if not inside:
-            return fetched if labelled else _lists(fetched, self.steps)
-        # Each execution gets the iterator itself.
-        return repeat(fetched) if feed.num_batches is None else repeat(fetched, -(-feed.num_batches // self.steps))
+        return self.datasets[feed]
 
     def execution_of(self, images: NDArray[Any]) -> Any:
         if self.num_devices == 1:

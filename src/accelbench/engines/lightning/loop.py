@@ -60,15 +60,12 @@ class ClockHooks:
             # After the end of the clock, the measurement is complete. Later errors, as in a user's hook, are ignored.
             if not self.is_over:
                 self._leave()
-                self._fail(error)
+                try:
+                    self.clock.throw(error)  # the clock may handle the error: some steps are optional
+                except StopIteration:
+                    self.is_over = True
         if not self.is_over:
             raise UserError(ENDED)
-
-    def _fail(self, error: BaseException) -> None:
-        try:
-            self.clock.throw(error)  # the clock may handle the error: some steps are optional
-        except StopIteration:
-            self.is_over = True
 
     # Hooks that Lightning calls.
 

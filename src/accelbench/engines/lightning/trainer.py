@@ -8,10 +8,8 @@ from functools import partial
 from typing import Any
 
 from lightning_fabric.accelerators import XLAAccelerator
-from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from lightning_utilities.core import rank_zero
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
-from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
 from accelbench.engines.lightning.loop import NEVER
@@ -58,13 +56,14 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
     settings["accelerator"] = kind
     if kind not in ("cpu", "cuda"):
         settings |= _on_one_device(lightning, backend)
-    left_out = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return lightning.Trainer(
         num_sanity_val_steps=0,
         check_val_every_n_epoch=None,
         val_check_interval=NEVER,
         plugins=[plugin_for(precision, kind, package)],
-        **left_out,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
         **settings,
     )
 
@@ -101,11 +100,6 @@ def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
     plugin = plugins.HalfPrecision(HALF[precision]) if precision in HALF else plugins.Precision()
     plugin.convert_module = partial(stored_in, precision=precision)  # HalfPrecision's method drops imaginary parts
     return plugin
-
-
-def of_ranks(num: int) -> Any:
-    """Returns Lightning's strategy for `num` processes that accelbench has started. Returns "auto" for one process."""
-    return DDPStrategy(cluster_environment=TorchElasticEnvironment()) if num > 1 else "auto"
 
 
 class _OnXla(XLAPrecision):  # type: ignore[misc]

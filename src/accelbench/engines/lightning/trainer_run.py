@@ -12,13 +12,15 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelbench.data.order import VALIDATION
 from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks, callback
-from accelbench.engines.lightning.trainer import of_ranks, trainer_for
+from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.engines.pytorch.engine import Run
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed
 from accelbench.engines.pytorch.global_state import new_tensors_in
@@ -132,7 +134,7 @@ class NetworkRun(Run):
         return {
             "devices": self.ranks.num_here,
             "num_nodes": self.ranks.num // self.ranks.num_here,
-            "strategy": of_ranks(self.ranks.num),
+            "strategy": DDPStrategy(cluster_environment=TorchElasticEnvironment()) if self.ranks.num > 1 else "auto",
             "max_epochs": self.cell.epochs if self.fits else 1,
             "logger": False,
         }
@@ -160,7 +162,7 @@ class NetworkRun(Run):
 
     def begin_validation(self) -> None:
         """Begins an evaluation. Creates the step that adds up its losses."""
-        self.tests = TestStep(self.program, iter(()))
+        self.tests = TestStep(self.program)
 
     def validated(self) -> None:
         """Records an evaluation during a training to a target."""
@@ -191,7 +193,7 @@ class NetworkRun(Run):
 
     def keep_last(self) -> None:
         """Stores an output of the network for the output check, after the measurement. Only the first rank calls it."""
-        step: InferStep = (TrainStep if self.trains else InferStep)(self.program, iter(()))
+        step: InferStep = (TrainStep if self.trains else InferStep)(self.program)
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
             if not self.trains:
                 step.compute(step.copy_in(self.workload.example()))
@@ -207,7 +209,7 @@ class EpochHooks(IntervalHooks):
     def begin(self) -> None:
         run = self.cell_run
         if run.trains:
-            self.sums = EpochStep(run.program, iter(()))
+            self.sums = EpochStep(run.program)
             run.module.note = self.sums.note
         self.num_left = len(run.feed.order)
         self.epoch = run.begin_epoch()

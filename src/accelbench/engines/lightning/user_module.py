@@ -128,7 +128,7 @@ class UserModule:
         self.flag = f"model.target={cell.model.definition}"  # the name of the module in messages
         self.left_out: list[str] = []
 
-    def _begin(self) -> nn.Module:
+    def _begin(self) -> None:
         """Builds the measured module and its data, and finds the loader.
 
         Raises UserError if no method makes a loader. Raises UnsupportedError if `training_step` fetches batches itself.
@@ -151,8 +151,6 @@ class UserModule:
         elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
         self._leave_out_callbacks()
-        built: nn.Module = self.module
-        return built
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
         """Wraps the user's loader in a CountedLoader, and makes Lightning use the wrapper.
@@ -179,11 +177,12 @@ class UserModule:
             if not self._overrides(owner, name):
                 raise UserError(f"{flag}: has no {name}, which protocol=target needs: define it")
 
-    def build(self) -> nn.Module:
+    def build(self) -> Any:
         """Builds the measured module at the first call. Later calls build new modules, which have no Trainer."""
         if self.module is None:
-            return self._begin()
-        module: nn.Module = self._new_module()
+            self._begin()
+            return self.module
+        module = self._new_module()
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("a new module and the measured one have different weights: make all layers in __init__")
         return module
@@ -297,17 +296,15 @@ def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: i
     has an attribute `batch_size`, sets this attribute instead. Raises UserError if `kind` does not accept the
     arguments, or if `args` has a batch size that is not `size`.
     """
-    if size is None:
-        check_call(f"{flag}: {target}", kind, **args)
-        return kind(**args)
-    if args.get("batch_size", size) != size:
+    if size is not None and args.get("batch_size", size) != size:
         raise UserError(
             f"{flag}.batch_size={args['batch_size']}: not the cell's batch_size: set batch_size={args['batch_size']}"
         )
     with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
-        if "batch_size" in inspect.signature(kind).parameters:
+        if size is not None and "batch_size" in inspect.signature(kind).parameters:
             args = {**args, "batch_size": size}
-    instance = _created(flag, target, kind, args, None)
-    if "batch_size" not in args and hasattr(instance, "batch_size"):
+    check_call(f"{flag}: {target}", kind, **args)
+    instance = kind(**args)
+    if size is not None and "batch_size" not in args and hasattr(instance, "batch_size"):
         instance.batch_size = size
     return instance

@@ -39,7 +39,7 @@ from accelbench.engines.pytorch.module import (
     new_optimizer,
 )
 from accelbench.engines.pytorch.network_and_data import Images, Workload, workload_of
-from accelbench.engines.pytorch.outputs import NetworkOutputs
+from accelbench.engines.pytorch.outputs import NetworkOutputs, uncompiled
 from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
@@ -228,7 +228,7 @@ class Run(NetworkOutputs):
             self.serving_sizes = powers_up_to(cell.batch_size)
         self.is_plain = not self.is_compiled and ranks.num == 1 and not backend.fused
         self.in_network = network  # the network, wrapped by the compiler if there is one
-        self.observer = Observer(self.plain_network(), self.workload.check_first)
+        self.observer = Observer(uncompiled(self.network), self.workload.check_first)
 
     def new_workload(self) -> Workload:
         """Creates the workload, which builds the network and makes the batches of the cell."""
@@ -249,7 +249,10 @@ class Run(NetworkOutputs):
             elif self.ranks.leads:
                 self._measure_with(dtype)
             else:
-                self._follow(self.new_step())
+                step = self.new_step()
+                with torch.set_grad_enabled(self.trains):
+                    self.ranks.follow(step, self.backend.wait)
+                self.last_result = step.result
         if self.trains and self.fits:
             self.note_end()
 
@@ -287,16 +290,16 @@ class Run(NetworkOutputs):
             self.observations.training.before = self.trained.states() if self.fits else {}
         if self.is_compiled:  # compiled code runs no hooks, so the plain network runs once with hooks
             with watched(self.observations.products):
-                options.run_plain(self.network, InferStep(self.program, iter(())), self.workload.example())
+                options.run_plain(self.network, InferStep(self.program), self.workload.example())
 
     def new_step(self) -> InferStep:
         kind = InferStep
         if self.trains:
             kind = EpochStep if self.fits else TrainStep
-        return kind(self.program, iter(self.feed))
+        return kind(self.program, self.feed)
 
     def new_test_step(self) -> TestStep:
-        return TestStep(self.program, iter(self.test_feed))
+        return TestStep(self.program, self.test_feed)
 
     def measure_epoch(self, step: Any) -> None:
         super().measure_epoch(step)
@@ -328,7 +331,7 @@ class Run(NetworkOutputs):
             goal.train(self, step)
             self.last_result = step.result
             with self._evaluating():
-                goal.evaluate(self, TestStep(program, iter(held_out)), held_out.num_samples)
+                goal.evaluate(self, TestStep(program, held_out), held_out.num_samples)
         self.test_goal(goal)
 
     def plan_goal(self, goal: GoalRun) -> None:
@@ -344,12 +347,7 @@ class Run(NetworkOutputs):
         """Evaluates the trained weights on the test set."""
         tested = self.workload.feed_of("test")
         with self._evaluating():
-            goal.test(self, TestStep(self.program, iter(tested)), tested.num_samples)
-
-    def _follow(self, step: InferStep) -> None:
-        with torch.set_grad_enabled(self.trains):
-            self.ranks.follow(step, self.backend.wait)
-        self.last_result = step.result
+            goal.test(self, TestStep(self.program, tested), tested.num_samples)
 
     def _infer_epochs(self) -> None:
         """Runs several epochs of inference.
@@ -390,7 +388,7 @@ class Run(NetworkOutputs):
 
     def further_step(self) -> InferStep:
         """Makes a step with the same network. Several threads can share the network, because it stores no batch."""
-        return InferStep(self.program, iter(()))
+        return InferStep(self.program)
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """Returns the mean loss and the accuracy over all processes. For this, adds up the sums of the processes."""

@@ -278,10 +278,13 @@ def feed_of(
         model = cell.model
         seed = cell.seed + RANK_SEEDS * part[0]
         num = cell.batch_size // part[1]
-        draw = random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
-        put = backend.put if pipeline == Pipeline.device else None
-        fresh = pipeline == Pipeline.fresh
-        return DrawnFeed(draw, num, fresh=fresh, put=put, pinned=pinned)
+        return DrawnFeed(
+            random_images(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed),
+            num,
+            fresh=pipeline == Pipeline.fresh,
+            put=backend.put if pipeline == Pipeline.device else None,
+            pinned=pinned,
+        )
     train = split == "train"
     # All batches must have the same size in two cases. XLA compiles for each shape. If several ranks evaluate, all
     # ranks must run the same number of batches.

@@ -108,9 +108,9 @@ def snapshot() -> dict[str, Any]:
 def restore(values: Mapping[str, Any]) -> None:
     """Sets each setting that differs from its value in `values`."""
     for name, (_, set_to) in SETTINGS.items():
-        overruled = name in OLDER and values.get(name) is None
-        if name in values and not overruled and _read(name) != values[name]:
-            set_to(values[name])
+        value = values.get(name)  # None: to be left as it is, or an old setting that newer ones overrule
+        if value is not None and _read(name) != value:
+            set_to(value)
 
 
 def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
@@ -179,6 +179,6 @@ class HeldSettings:
         """Yields (name, stored value, present value) for each setting whose two values differ."""
         for name, value in self.values.items():
             now = _read(name)
-            overruled = name in OLDER and (value is None or now is None)
-            if now != value and not overruled:
+            is_overruled = value is None or now is None
+            if now != value and not is_overruled:
                 yield name, value, now

@@ -1,7 +1,7 @@
 """The measured steps of inference, training and evaluation. Also the task of a network: inputs, loss and metrics."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -158,8 +158,9 @@ class InferStep:
     adds_up = False  # whether the step adds up losses and correct answers
     result: Any  # the output of the last step, or in training its loss
 
-    def __init__(self, program: Program, batches: Iterator[Any]) -> None:
-        self.batches, self.network, self.task = batches, program.network, program.task
+    def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
+        self.batches = iter(batches)
+        self.network, self.task = program.network, program.task
         self.num_parts, backend = program.num_parts, program.backend
         self.device = backend.device()
         self.end_step = backend.end_step
@@ -213,7 +214,7 @@ class InferStep:
 class TrainStep(InferStep):
     """A step of training: a forward pass, a backward pass and the optimiser's step."""
 
-    def __init__(self, program: Program, batches: Iterator[Any]) -> None:
+    def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
         super().__init__(program, batches)
         assert program.optimizer is not None, "training has an optimiser"
         self.optimizer, self.scaler = program.optimizer, program.scaler

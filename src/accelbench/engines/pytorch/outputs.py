@@ -193,7 +193,8 @@ class NetworkOutputs(CellRun):
         """Returns True if torch.inference_mode changes the output. In this mode, torch.func's gradients may be 0."""
         if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
             return False
-        measured, most = self.outputs[0], limit(self.cell.precision)
+        measured = self.outputs[0]
+        most = limit(self.cell.precision)
         with self.observations.checking():
             if measured.rows is not None:
                 with suppress(Exception):  # the network may not accept another number of rows
@@ -208,10 +209,6 @@ class NetworkOutputs(CellRun):
         """Runs `batch` without torch.inference_mode. Returns the difference between the result and `output`."""
         with torch.inference_mode(False), torch.no_grad():
             return error_of(arrays_in(self.further_result(batch)), output)
-
-    def plain_network(self) -> nn.Module:
-        """The measured network without torch.compile."""
-        return uncompiled(self.network)
 
     def keep_output(self) -> None:
         self.note_resources()
@@ -252,7 +249,7 @@ class NetworkOutputs(CellRun):
     def _observe(self, batch: Any, is_unseen: bool, fed: Any) -> ObservedOutput:
         # Copied first: the network may overwrite its last output in the next step.
         output_of_fed = [] if self.trains else arrays_in(self.step.result)
-        state = state_of(self.plain_network())
+        state = state_of(uncompiled(self.network))
         result = self.further_result(batch)
         return ObservedOutput(
             batch,
