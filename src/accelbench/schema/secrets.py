@@ -100,17 +100,19 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
     return mask
 
 
-def _quoted(value: str) -> Iterator[str]:
-    """Yields the forms that a value can have in a text: plain, or quoted for repr, JSON, HTML, URLs and ini files."""
-    yield value
-    yield repr(value)[1:-1]
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
-    yield html.escape(value)
-    yield quote(value, errors="surrogateescape")
-    yield quote(value, safe="", errors="surrogateescape")
-    yield quote_plus(value, errors="surrogateescape")
-    yield value.replace("%", "%%")
+def _quoted(value: str) -> set[str]:
+    """Returns the forms that a value can have in a text: plain, or quoted for repr, JSON, HTML, URLs and ini files."""
+    return {
+        value,
+        repr(value)[1:-1],
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        html.escape(value),
+        quote(value, errors="surrogateescape"),
+        quote(value, safe="", errors="surrogateescape"),
+        quote_plus(value, errors="surrogateescape"),
+        value.replace("%", "%%"),
+    }
 
 
 @functools.cache
