@@ -269,7 +269,8 @@ class _Bisection:
                 with now.inside():
                     item = now.ready.process(replace(self.cell, repeat=num), f"{now.commit.short}-r{num // 2}")
                     done, _ = known(now.context, [item])
-                    session.at(now.context, now.ready)
+                    session.context = now.context  # measures the same cell with other code
+                    session.ready = now.ready
                     record = done[0] if done else session.measure(item, self.ends_s - time.monotonic())
                 records.append(record)
                 process = ComparedProcess.of(record)

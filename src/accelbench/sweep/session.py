@@ -126,10 +126,6 @@ class Session:
                 runs = f" ({len(runnable)} runs)" if num < len(runnable) else ""
                 self.context.say(f"{counted(num, 'cell')}{runs} to measure: {expected}")
 
-    def at(self, context: SweepContext, ready: Prepared) -> None:
-        """Replaces the context and the plan. `bisect` uses this to measure the same cells with other code."""
-        self.context, self.ready = context, ready
-
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs or skips the cell, judges it, writes its record, and shows the outcome.
 
