@@ -32,7 +32,7 @@ def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed
     num = round(20 * rate)
     share = 0.01 ** (50 / p99_ms)
     low, high = share_bounds(share, num, CAREFUL)
-    misses = Misses(num=num, num_missed=round(share * num), effect=1.0, low=low, high=high)
+    misses = Misses(num_missed=round(share * num), effect=1.0, low=low, high=high)
     found = Serving(
         seed=seed,
         num_requests=num,
