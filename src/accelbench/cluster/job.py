@@ -81,5 +81,6 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
                 if record.status in UNEXPECTED:
                     time.sleep(SIGNAL_S)  # raises if a signal to the job, and not a failure, ended the cell
                 for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # finished files are never changed
-                    if (work / f"{record.name}{ending}").exists():
-                        (work / f"{record.name}{ending}").replace(done / f"{record.name}{ending}")
+                    path = work / f"{record.name}{ending}"
+                    if path.exists():
+                        path.replace(done / path.name)
