@@ -62,9 +62,7 @@ RULES = (
     flag("--repeats", metavar="N", type=int, help="with --run: number of processes of each cell (5)"),
     *to_target.FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
-    flag(
-        "--fail-if", metavar="slower:5%", help="exit with 1 if B is surely more than 5 %% slower, with 2 if undecided"
-    ),
+    flag("--fail-if", metavar="slower:5%", help="exit 1 if B is surely over 5 %% slower, 2 if undecided"),
     flag("--anyway", help="also compare different work; exit 0 if undecided"),
     flag("-v", "--verbose", help="with --run: show what the cells' libraries print"),
     flag(
