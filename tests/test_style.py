@@ -15,21 +15,16 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "docs", "environments", "pipelines", "studies")
 # Each change that makes src smaller makes these smaller, too. The aim: 200,000 and 6.5. The figures to take away, the
 # page's picture, lines by job and answers to words of other tools took 9,000.
-MAX_TOKENS = 255_730
+MAX_TOKENS = 255_540
 MAX_TOKENS_PER_LINE = 7.3
 
 # Room of src -> how many expressions that should be several statements it still has; none may be added.
 LEFT = {
-    "cluster": 1,
     "commands": 3,
     "grid": 7,
-    "judging": 17,
-    "presentation.py": 2,
+    "judging": 1,
     "rules": 1,
-    "schema": 8,
-    "search": 1,
     "settings": 1,
-    "sweep": 2,
 }
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
