@@ -72,7 +72,7 @@ def _value_word(value: object) -> str:
 
 
 def _model_words(cell: Cell, conf: Path) -> list[str] | None:
-    """Returns the words that choose the network. Returns None if they are too many, or if a value can't be a word."""
+    """Returns the words of a command line that choose the network. Returns None if no short words choose it."""
     model, library = cell.model, cell.model.library
     is_own = library == vocab.Library.custom
     name = library if is_own or library in NAMED else model.name

@@ -110,7 +110,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
 
     The status is 1 if a pair is surely slower by more than `terms.max_slower`. Otherwise, it is 0.
 
-    Raises UserError: A and B are not comparable, or the status would be 0 and `check_decided` raises the error.
+    Raises UserError: A and B are not comparable, or `check_decided` finds that nothing was decided.
     """
     result = compared(first, second, anyway=terms.anyway)
     for letter, records in (("A", first), ("B", second)):
@@ -179,7 +179,7 @@ def _other_work(matching: Matching) -> list[str]:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """Returns a line for each part that differs between the environments of A and B, except git and the job.
+    """Returns a line for each part in which the environments of A and B differ, except git and the cluster's job.
 
     Raises UserError: A or B has records of several machines.
     """

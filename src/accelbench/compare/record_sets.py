@@ -67,7 +67,7 @@ class RecordSet:
     notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """Returns each environment of the processes once. `code` becomes a mapping: engine -> digest of its code."""
+        """Returns each environment of the processes once. Its `code` is {engine: digest of the engine's code}."""
         environments = (
             {**process.environment, "code": {process.cell.engine.value: process.environment.get("code")}}
             for process in self.processes

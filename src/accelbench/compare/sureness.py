@@ -24,12 +24,12 @@ LIKELY_RATIO = 1.2
 # on the machine do not explain it.
 APART_RATIO = 1.5
 NOTE = (
-    f"How sure a ratio is. If both cells have {MIN_PROCESSES} or more fresh processes, and these were interleaved, the "
-    f'ratio has a 95 % interval. "Same": this interval lies within {100 * MARGIN:g} % of 1. "Sure": otherwise, if it '
-    f'excludes 1. "Likely": the ratio has no interval, but one cell is more than {LIKELY_RATIO:g} times as fast, and '
-    f"the intervals of the two speeds do not overlap. If a speed has no interval, the faster cell must be more than "
-    f'{APART_RATIO:g} times as fast. "Can\'t tell": all other cases, and most cases in which other programs used the '
-    "CPU. accelbench compare --run may decide them."
+    f"How sure a ratio is. With {MIN_PROCESSES} or more interleaved processes of each cell, the ratio has a 95 % "
+    f'interval. "Same": the interval lies within {100 * MARGIN:g} % of 1. "Sure": it lies on one side of 1, but is not '
+    f'"same". "Likely": there is no such interval, but one cell is more than {LIKELY_RATIO:g} times as fast, and the '
+    f"intervals of the two speeds do not overlap. If a speed has no interval, it must be {APART_RATIO:g} times as "
+    f'fast. "Can\'t tell": all other cases. If other programs used the CPU, a ratio is seldom more than "can\'t '
+    'tell": then try accelbench compare --run.'
 )
 BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
@@ -100,8 +100,8 @@ def compare_processes(
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
     """Is true if processes of the two sides alternated, and if each node ran processes of both sides.
 
-    The processes of a node are put in the order of time. A change is a process after one of the other side. There must
-    be at least as many changes, on all nodes together, as there are processes on the side with fewer processes.
+    On each node, accelbench counts how often a process of one side follows a process of the other side in time. The
+    sum of these counts must be at least the number of processes of the smaller side.
     """
     # If a node had only one side, a difference between nodes would look like one between the sides.
     by_node: dict[str | None, list[tuple[str, bool]]] = {}
@@ -131,8 +131,8 @@ class Side(NamedTuple):
 class Judgement:
     """The first cell's speed divided by the second cell's speed, and how sure this ratio is.
 
-    If both cells have enough interleaved processes, the ratio is computed from these processes and has a 95 % interval.
-    Otherwise it is the ratio of the cells' speeds.
+    With enough interleaved processes, the ratio is computed from these and has a 95 % interval. Otherwise, it is
+    `speed of the first cell / speed of the second cell`, without an interval.
     """
 
     ratio: float

@@ -132,7 +132,7 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def read_manifest(folder: Path) -> Data:
-    """Returns the description that records have of the data set in `folder`. For random images, no folder is needed.
+    """Returns the description of a data set, as it is kept in records. Random images need no folder.
 
     Raises DataError: the manifest is missing or was altered.
     """

@@ -163,7 +163,7 @@ def find(name: str) -> DataSet:
 
 
 def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
-    """Returns a data set's source and the result of `listed`. If one of them changes, DVC prepares the set again."""
+    """Returns the source and the state of its files (`listed`). DVC prepares the set again if these change."""
     home = find(name).home
     # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():

@@ -26,7 +26,7 @@ def num_drawn_ahead(num_bytes: int) -> int:
 def parts_of(num: int, share: float) -> tuple[Indices, Indices]:
     """Divides the indices of `num` samples into those to train on and those to evaluate on. Both parts are ascending.
 
-    The parts are the same for all seeds and settings. Otherwise, two settings would aim at different targets.
+    The parts are the same for all seeds and settings, so that all of them are evaluated on the same samples.
 
     Args:
         share: the share of the samples to evaluate on.
@@ -51,8 +51,9 @@ class Order:
 
     Args:
         num: number of samples.
-        last: what to do with the last batch of a pass if it is short. `pad` is for devices that compile each shape
-            separately: the feed later adds black images labelled -1. If `endless` is true, the batch is dropped.
+        last: what to do with the last batch of a pass if it is short: keep it, drop it or, for devices that compile
+            each shape separately, keep it for `feed.py` to pad with black images labelled -1. With `endless`, it is
+            always dropped.
         part: (index, number). Every batch is divided into `number` equal parts, and only the part `index` is yielded. A
             short batch is dropped if it can't be divided by `number`.
         among: indices of `num` samples in a larger data set. If they are given, the batches are made of these.

@@ -220,5 +220,7 @@ def _pair(arrays: Mapping[str, Any], of_images: str, of_labels: str) -> Arrays:
     if images.dtype != np.uint8 or not is_image or 0 in shape:
         raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
     if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
-        raise DataError(f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, with the same n")
+        raise DataError(
+            f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, n being the number of images"
+        )
     return Arrays(images, labels.reshape(-1))

@@ -89,7 +89,7 @@ def machine_error(first: Sequence[ComparedProcess], second: Sequence[ComparedPro
         problem = f"{num} processes of a copy were measured, but {MIN_PROCESSES} are needed"
         for process in [*first, *second]:
             if not process.rates:
-                raise UserError(f"{problem}; another is {process.outcome}: {process.reason or 'see its record'}")
+                raise UserError(f"{problem}. One ended as {process.outcome}: {process.reason or 'see its record'}")
         raise UserError(f"--budget: {problem}: set a longer time")
     return MachineError(num_rounds=num, low=ratio.low - 1, high=ratio.high - 1, detectable=detectable)
 
@@ -101,5 +101,7 @@ def show(check: SelfCheck, place: Workplace, folder: Path, console: Console) -> 
     for name, cell in check.cells.items():
         needed = ", ".join(f"{percent(row.slowdown)} with {row.num_processes}" for row in cell.detectable)
         apart = f"{100 * cell.low:+.1f} to {100 * cell.high:+.1f} %"
-        console.print(f"{name} cell, {cell.num_rounds} rounds: two copies differ by {apart}; detectable: {needed}")
+        console.print(
+            f"{name} cell, {cell.num_rounds} rounds: two copies differ by {apart}. Detectable slow-down: {needed}"
+        )
     say(console, f"This result is in {shown(place.cache / SELFCHECK)}, for reports. Records: {shown(folder)}")

@@ -122,7 +122,7 @@ def serve(run: "CellRun", step: Step) -> None:
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
-    """Stores the interval in which requests were served. If `protocol=offline`, also stores blocks (`blocks_of`)."""
+    """Stores when serving began and ended. With `protocol=offline`, also stores timed blocks (`blocks_of`)."""
     if (done := np.sort(served.done[served.done >= 0])).size == 0:
         return
     since_boot_s = boot_s() - time.monotonic()

@@ -151,8 +151,8 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
             "Lit",
             "NoSize",
             {"batch_size": 4},
-            f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4: pass the class's batch_size (argument or "
-            "attribute) to the loader; if a row is not a sample, set model.samples=pkg.count",
+            f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4. The module's loader should use its "
+            "batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count",
         ),
         ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended too early: it got no batch"),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),

@@ -231,7 +231,9 @@ class _Run(NetworkOutputs):
         pool = super().requests(num)
         if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
             why = "all requests must have the same shape, but model.batch returned several shapes"
-            raise UnsupportedError(f"engine={self.cell.engine}: {why}: pad them in model.batch, or use engine=pytorch")
+            raise UnsupportedError(
+                f"engine={self.cell.engine}: {why}: make all batches equally long in model.batch, or use engine=pytorch"
+            )
         return pool
 
     def further_step(self) -> InferStep:

@@ -78,9 +78,9 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Returns the multiply-adds per sample: with the layer's input, with its states, and with its first state.
+    """Returns how many multiply-adds a sample needs: (with the layer's input, with its states, with its first state).
 
-    Only recurrent layers have states. The third number is a part of the second.
+    Only recurrent layers have states. The second number includes the third.
     """
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0

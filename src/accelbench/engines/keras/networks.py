@@ -4,8 +4,8 @@ The PyTorch engine builds the same layers.
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
 returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
-returns images. Softmax and sigmoid are parts of the loss. The network that study 004 measured ended with sigmoids. Its
-training was the same, because Keras on TensorFlow computes the loss from the inputs of these sigmoids.
+returns images. Softmax and sigmoid are parts of the loss. Study 004's network ended
+with sigmoids. It was trained as here, because Keras on TensorFlow computes the loss from the inputs of such sigmoids.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -117,7 +117,7 @@ class ClockHooks:
 
     @property
     def _between(self) -> Phase:
-        """The phase after a backward pass or an optimiser step: in manual optimisation, the rest of `training_step`."""
+        """The phase after a backward pass or an optimiser step. With manual optimisation, `training_step` goes on."""
         return Phase.forward if self.is_manual else Phase.framework
 
     def mark(self, phase: Phase) -> None:
@@ -131,7 +131,7 @@ class ClockHooks:
             self._running = phase
 
     def _advance(self, ran: Ran | None) -> None:
-        """Sends the times `ran` to the clock, and prepares the steps that the clock asks for next.
+        """Gives the clock the measured times `ran`, and prepares the steps that the clock asks for next.
 
         Raises Stopped at the end of the measurement.
         """

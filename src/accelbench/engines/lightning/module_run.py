@@ -153,10 +153,9 @@ class ModuleRun(NetworkRun):
                 super().keep_last()
 
     def observe_output(self) -> ObservedOutput:
-        """Returns the output for an unseen batch. Leaves out the fed batch, so that the two outputs are not compared.
+        """Returns the output for an unseen batch. `fed` is None: the output is not compared with the fed batch's.
 
-        The unseen batch has the samples of the fed batch in another order. So some networks rightly return the same
-        output for both batches.
+        The unseen batch has the samples of the fed batch in another order, so the outputs may rightly be equal.
         """
         return replace(super().observe_output(), fed=None)
 

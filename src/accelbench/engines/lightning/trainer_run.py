@@ -182,7 +182,7 @@ class NetworkRun(Run):
             self.plan_goal(self.goal)
 
     def conduct(self) -> Clock[None]:
-        """Returns the clock of the measurement. The clock asks Lightning's loop for steps."""
+        """Returns the clock (`measuring/schedule.py`), a generator that asks Lightning's loop for steps."""
         self.begin_loop()
         while not self.ranks.leads:
             yield Ask()

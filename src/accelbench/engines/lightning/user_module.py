@@ -105,8 +105,8 @@ class CountedLoader:
             self.sizes.append(num)
             return
         raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}: pass the class's batch_size "
-            "(argument or attribute) to the loader; if a row is not a sample, set model.samples=pkg.count"
+            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}. The module's loader should use "
+            "its batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count"
         )
 
 

@@ -101,7 +101,7 @@ class Backend(BaseBackend):
         return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
     def gather(self, output: Any) -> Any:
-        """Returns the output. If several devices have parts of it, the step that is being recorded will join them."""
+        """Returns the output. If several XLA devices have parts of it, the recorded step joins them."""
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
@@ -286,7 +286,7 @@ class Xla(Backend):
         self.model.set_rng_state(number)
 
     def put(self, batch: Any) -> Any:
-        """Copies a batch to the device, or divides a batch among several devices. Does not copy a batch twice."""
+        """Copies a batch to the device, or divides it among several devices. Leaves a batch that is already there."""
         if self.num_asked == 1:
             return super().put(batch)
         if next(tensors_in(batch)).device.type != "xla":
@@ -300,9 +300,9 @@ class Xla(Backend):
         return self.model.send_cpu_data_to_device([tensor], self.device(), spec)[0]
 
     def gather(self, output: Any) -> Any:
-        """Marks the output as not divided among the devices, so that the step itself collects the parts.
+        """Makes each device hold the whole output, so that the step collects the devices' parts.
 
-        Otherwise torch_xla would collect the parts when code reads them, and would compile again each time.
+        Otherwise, torch_xla would collect them when code reads the output, and would compile again each time.
         """
         for tensor in tensors_in(output) if self.num_asked > 1 else ():
             self.spmd.mark_sharding(tensor, self.spmd.get_1d_mesh(MESH_AXIS), (None,) * tensor.dim())
@@ -340,7 +340,7 @@ class Xla(Backend):
         self.model.wait_device_ops()
 
     def end_step(self) -> None:
-        """Launches the recorded step. If no such step ran before, compiles the step first."""
+        """Launches the recorded operations of the step. Operations that are new are compiled first."""
         self.torch_xla.sync()
 
     def compiles(self) -> Compiles:

@@ -80,8 +80,8 @@ def run(
     cell's device must be present. The process must not have run another cell.
 
     Writes the trained weights to the file `weights`, and the raw times of requests to the file `requests`. `work` is
-    the work of one step; None if no earlier cell has counted it. `kind` is the class of the run. Engines that derive
-    from this engine pass their own class.
+    the number of operations of a step (`Work`), if an earlier cell has counted it. `kind` is the class of the run, for
+    engines that derive from this engine.
 
     Raises UnsupportedError if the cell can't run here.
     """
@@ -100,15 +100,14 @@ def run(
 def check(cell: Cell, data_folder: Path) -> Work | None:
     """Runs one step of the cell's network, to check that the network runs.
 
-    Returns the work of the step, or None if the work is unknown.
+    Returns the number of operations of the step (`Work`), or None if the step failed.
 
-    First runs the step with fake tensors, which have shapes but no contents. This takes almost no time, but fails if
-    the network needs the contents of tensors. If it fails, runs the step on the CPU in fp32. If the cell runs inference
-    on the CPU, runs the step only on the CPU.
+    The first try uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
+    network needs the contents of tensors. The second try runs on the CPU in fp32. For inference on the CPU, there is
+    only the second try.
 
-    Raises UserError and UnsupportedError from both steps. The step on the CPU also raises the errors in `EVERYWHERE`.
-    If the cell itself runs on the CPU in fp32, this step raises all errors. Other errors are ignored, because they may
-    not occur on the cell's device.
+    Raises an error only if it would also occur in the cell: UserError, UnsupportedError, `EVERYWHERE`, or any error of
+    the second try if the cell runs on the CPU in fp32.
     """
     if cell.mode == Mode.generate:  # only two new tokens, but as many positions
         generate = cell.generate
@@ -131,9 +130,9 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
 
 
 def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
-    """Runs one step of the cell's network on `device` and returns its work.
+    """Runs one step of the cell's network on `device` and returns the number of its operations.
 
-    If `device` is "meta", the tensors are fake.
+    On the device "meta", tensors are fake: they have no contents.
     """
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     with device:
@@ -387,7 +386,7 @@ class Run(NetworkOutputs):
         self.trained.note_end([self.program.optimizer])
 
     def further_step(self) -> InferStep:
-        """Makes a step with the same network. Several threads can share the network, because it stores no batch."""
+        """Makes a step with the same network. Threads can share the network, because only steps store batches."""
         return InferStep(self.program)
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
@@ -432,7 +431,7 @@ class Run(NetworkOutputs):
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
-        """Returns the work of one step. Must run after the measurement, because counting needs memory."""
+        """Counts the operations of a step. Must run after the measurement, because counting needs memory."""
         if self.watched_work is not None:
             return self.watched_work
         if self.observations.products.in_other_threads:

@@ -290,7 +290,7 @@ class _Autocasts(TorchFunctionMode):
 def watched(products: Products) -> Iterator[Counter]:
     """A context that counts the operators of steps on the CPU or a GPU. The count includes backward passes.
 
-    Copies the counts to `products` at the end of the context.
+    At its end, the context stores the counts in `products`.
     """
     counter, here = Counter(), get_ident()
 
@@ -333,7 +333,7 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
 
 
 def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
-    """Returns at most `MAX_OPERATORS` operators, the one with the most time first. The keys are operators' names."""
+    """Returns at most `MAX_OPERATORS` operators, the slowest first. The keys of `times` and `calls` are names."""
     total = sum(times.values())
     names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]

@@ -124,7 +124,7 @@ def compile_warnings(options: Options) -> Iterator[str]:
 
 
 def compile_notes(options: Options) -> Iterator[str]:
-    """Yields a note if torch.compile continues after errors, because the user's code or a variable asks for that."""
+    """Yields a note if the user's code or an environment variable makes torch.compile continue after errors."""
     if options.compile and torch._dynamo.config.suppress_errors:
         yield "torch._dynamo.config.suppress_errors is set: parts that torch.compile failed to compile ran uncompiled"
 

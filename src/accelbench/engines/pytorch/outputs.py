@@ -72,7 +72,7 @@ def counts_of(layer: nn.Module) -> dict[str, Any]:
 
 @torch.no_grad()
 def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
-    """Copies the `measured` tensors into a new network on the CPU, except tensors that differ only by rounding.
+    """Copies the `measured` tensors into a new network on the CPU. Keeps its tensor if the two differ only by rounding.
 
     Returns True if the tensors of both networks have the same names. Otherwise copies nothing and returns False. The
     names differ, for example, if an option has changed the layers.

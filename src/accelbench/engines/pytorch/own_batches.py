@@ -130,10 +130,10 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
 
 
 def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """Returns a note if `num` samples of a batch, as counted by the user's function, are unexpected. Else returns None.
+    """Returns a note if the user's function counted another number of samples than expected. Otherwise, None.
 
-    `num` should be equal to `batch_size`, and to `num_rows`, the number of rows of the batch's first tensor. If
-    `num_rows` is 0, the number of rows is unknown.
+    `num` is its count. It should equal `batch_size`, and `num_rows`, the number of rows of the batch's first tensor (0:
+    unknown).
     """
     if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
         return None

@@ -176,10 +176,10 @@ def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float
 
 
 def _launch_s(backend: Backend) -> float:
-    """Returns the seconds until the call of one operator returns, without the wait for its result.
+    """Returns the mean seconds of a call that launches one operator, which adds 1 to a number.
 
-    This is the mean over many calls. Each call adds 1 to the same number. On XLA, a call only records the operator, and
-    the result includes a share of the launch of all recorded operators.
+    A call does not wait for the sum. On XLA, calls only record operators, so the time of launching all of them together
+    is included.
     """
     number = torch.zeros(1, device=backend.device())
     least = float("inf")

@@ -138,10 +138,10 @@ def _array(part: Tensor) -> NDArray[Any]:
 
 
 def varied(structure: Any) -> Any:
-    """Returns a changed copy of the batch. Returns None if no tensor can be changed.
+    """Returns a changed copy of the batch, or None if no tensor can be changed.
 
-    The copy has the samples in another order. If there is only one sample, or if a tensor may be an index into another
-    tensor (such as the offsets of an EmbeddingBag), the copy has smaller floating-point numbers instead.
+    The copy has the samples in another order. If this is impossible, its floating-point values are smaller: if there is
+    only one sample, or if a tensor may be an index into another (such as the offsets of an EmbeddingBag).
     """
     size = num_rows(structure)
     tensors = list(tensors_in(structure))

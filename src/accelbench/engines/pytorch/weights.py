@@ -33,7 +33,7 @@ torch_load: Load = torch.load
 
 @contextmanager
 def guarded(model: ModelSpec) -> Iterator[None]:
-    """Makes `torch.load` use `weights_only=True` inside the context. Before torch 2.10, it raises UserError instead."""
+    """Makes `torch.load` use `weights_only=True` in the context. Before torch 2.10, loading raises UserError."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
         if is_safe_torch(torch.__version__):
