@@ -45,7 +45,8 @@ EPOCHS_50_W = series(lambda t: 50 if 4 <= t < 7 or 9 <= t < 12 else 500)
 
 
 def per_sample(device, measured, system, idle_w):
-    record = make_record(make_cell(device=device), system=system, environment={"idle_w": idle_w})
+    cell = make_cell(device=device, devices=measured.num_devices)
+    record = make_record(cell, system=system, environment={"idle_w": idle_w})
     return joules_per_sample(record, measured)
 
 

@@ -73,17 +73,17 @@ def joules_per_sample(record: Record, measured: Measurement) -> float | None:
         begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # at 0 there are no samples: the energy is unknown
         spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
         num = sum(epoch.num_samples for epoch in epochs)
-    joules = joules_within(record, measured.num_devices, spans)
+    joules = joules_within(record, spans)
     return None if joules is None else joules / num
 
 
-def joules_within(record: Record, num_devices: int, spans: Iterable[Interval]) -> float | None:
+def joules_within(record: Record, spans: Iterable[Interval]) -> float | None:
     """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown."""
     device, system = record.cell.device, record.system
     idle_w = record.environment.get("idle_w", {})  # name of an energy series -> watts of the idle device
     names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
     if device == Device.gpu:
-        names = [f"gpu_{index}_energy_j" for index in range(num_devices)]
+        names = [f"gpu_{index}_energy_j" for index in range(record.cell.devices)]
     joules = []
     for span in spans:
         for name in names:

@@ -79,7 +79,7 @@ def summarise(record: Record) -> Row:
         if measured.generation is not None:
             row |= generated.of_generation(record.cell, measured.generation)
         if measured.target is not None:
-            row |= target.of_training(record.cell, measured.target) | {"target_j": target.joules(record, measured)}
+            row |= target.of_training(record, measured.target)
     if record.system is not None:
         row |= _of_system(record, record.system)
     if measured is not None:

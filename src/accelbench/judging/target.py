@@ -7,7 +7,7 @@ from datetime import datetime
 from accelbench.judging.costs import joules_within
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, TargetTraining
+from accelbench.schema.measurement import TargetTraining
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Definition, Span
 
@@ -30,7 +30,7 @@ COLUMNS = [
 ]
 
 
-def of_training(cell: Cell, training: TargetTraining) -> Row:
+def of_training(record: Record, training: TargetTraining) -> Row:
     """Returns the columns. If the target was missed, they contain the time spent, not the time to the target."""
     row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
     row["target_compile_s"] = training.compile_s
@@ -38,12 +38,17 @@ def of_training(cell: Cell, training: TargetTraining) -> Row:
         return row | {"target_budget_s": training.evaluations[-1].ended_s}
     hit = training.evaluations[training.hit]
     before = [part for part in training.log if part.ended_s <= hit.ended_s]
+    began_boot_s = record.system.started_boot_s if record.system else None  # the start of the process
+    joules = None
+    if began_boot_s is not None:
+        joules = joules_within(record, [(began_boot_s, began_boot_s + hit.ended_s)])
     return row | {
         "target_s": hit.ended_s,
-        "target_low_s": low_s(training) if cell.target.definition == Definition.passage else None,
+        "target_low_s": low_s(training) if record.cell.target.definition == Definition.passage else None,
         "target_train_s": sum(part.seconds for part in before if part.span == Span.train),
         "target_epochs": hit.epochs,
         "target_samples": hit.num_samples,
+        "target_j": joules,
     }
 
 
@@ -53,18 +58,6 @@ def low_s(training: TargetTraining) -> float:
     This is the end of the last evaluation before the target was reached. If there is none, it is the start of training.
     """
     return training.evaluations[training.hit - 1].ended_s if training.hit else _began_s(training, Span.train)
-
-
-def joules(record: Record, measured: Measurement) -> float | None:
-    """Returns the device's joules until the target, minus its idle power. Returns None if unknown.
-
-    The interval begins when the process starts, and ends when the target is reached.
-    """
-    training, system = measured.target, record.system
-    if training is None or training.hit is None or system is None or (begin_s := system.started_boot_s) is None:
-        return None
-    until_s = begin_s + training.evaluations[training.hit].ended_s
-    return joules_within(record, measured.num_devices, [(begin_s, until_s)])
 
 
 def doubts(cell: Cell, training: TargetTraining) -> Iterator[str]:
