@@ -29,8 +29,14 @@ from accelbench.schema.vocab import EXPORTING, Engine
 GIT_S = 10.0  # time limit of git, which may wait forever for a hook or a remote file system
 
 OF_HOOKS = {
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
-    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 }
 DRIVER = "nvidia-driver"
 
@@ -90,10 +96,20 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 # The folders and files whose code may change a measured number. `measuring_files` adds the files directly in engines/,
 # and the folder of the cell's engine.
 ROOMS = (
-    *("devices", "isolation", "measuring", "serving", "stats", "lifeline.py"),
-    *("judging/roofline.py", "judging/verdict.py"),
-    *("data/arrays.py", "data/decode.py", "data/order.py"),
-    *("schema/cell.py", "schema/measurement.py", "schema/workload.py"),
+    "devices",
+    "isolation",
+    "measuring",
+    "serving",
+    "stats",
+    "lifeline.py",
+    "judging/roofline.py",
+    "judging/verdict.py",
+    "data/arrays.py",
+    "data/decode.py",
+    "data/order.py",
+    "schema/cell.py",
+    "schema/measurement.py",
+    "schema/workload.py",
     "engines/pytorch/probe.py",  # its results judge the cells of every engine
 )
 # Engine -> folders of other engines whose code it uses.

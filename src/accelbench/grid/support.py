@@ -31,8 +31,13 @@ MODULES = {
 QUANTIZERS = {vocab.Engine.openvino: ("nncf",)}
 LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # libraries of networks
 # Module -> the extra that installs the module, if the names differ.
-EXTRAS = {"tensorflow": "keras", "onnx": "onnxruntime", "onnxscript": "onnxruntime", "nncf": "openvino"}
-EXTRAS["torch_xla"] = "xla"
+EXTRAS = {
+    "tensorflow": "keras",
+    "onnx": "onnxruntime",
+    "onnxscript": "onnxruntime",
+    "nncf": "openvino",
+    "torch_xla": "xla",
+}
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:

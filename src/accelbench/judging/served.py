@@ -8,7 +8,11 @@ from accelbench.schema.vocab import Verdict
 # Column -> the attribute of `Serving` that it shows. If the column's name ends in `_ms`, the unit is milliseconds.
 SAME = {
     "requests_per_s": "served_per_s",
-    **{name: name for name in ("offered_per_s", "num_requests", "num_errors", "miss_share_low", "miss_share_high")},
+    "offered_per_s": "offered_per_s",
+    "num_requests": "num_requests",
+    "num_errors": "num_errors",
+    "miss_share_low": "miss_share_low",
+    "miss_share_high": "miss_share_high",
     "busy_share": "busy_share",
     "queue_ms": "queue_s",
     "compute_ms": "compute_s",

@@ -135,7 +135,9 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
 
 
 def load_beside(system: SystemSeries | None, boot_s: Interval | None = ALWAYS, threads: int = 0) -> str | None:
-    """Describes the load of programs that took cores from the sampled processes. Returns None if none is known.
+    """Describes the load of programs that took cores from the sampled processes.
+
+    Returns None if no such load was observed.
 
     Args:
         system: the sampler's series.
