@@ -97,7 +97,7 @@ class InTorch(Compiler):
         self.network = exported.to(self.dtype)
         return folder / "nothing"
 
-    def load(self, path, threads):
+    def load(self, path):
         pass
 
     def __call__(self, call):

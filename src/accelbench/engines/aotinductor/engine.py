@@ -37,7 +37,7 @@ class AotInductor(Compiler):
             path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         return Path(path)
 
-    def load(self, path: Path, threads: int) -> None:
+    def load(self, path: Path) -> None:
         self.package = torch._inductor.aoti_load_package(str(path))
 
     def __call__(self, call: Call) -> Sequence[Tensor]:

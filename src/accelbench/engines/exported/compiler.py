@@ -77,8 +77,8 @@ class Compiler:
         """
         return exported
 
-    def load(self, path: Path, threads: int) -> None:
-        """Loads a file of `save`, which another process may have written. The network will use `threads` threads."""
+    def load(self, path: Path) -> None:
+        """Loads a file of `save`, which another process may have written. The network uses as many threads as torch."""
         raise NotImplementedError
 
     def __call__(self, call: Call) -> Sequence[Tensor]:

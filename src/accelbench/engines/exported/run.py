@@ -209,7 +209,7 @@ class _Run(NetworkOutputs):
         self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
         self.artifact = artifact
         self.path = folder / artifact.file
-        _, load_s = _timed(self.compiled.load, self.path, torch.get_num_threads())
+        _, load_s = _timed(self.compiled.load, self.path)
         if self.backend.flushes_denormals:
             flush_denormals()  # again, because an engine may have reset this thread
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
@@ -238,7 +238,7 @@ class _Run(NetworkOutputs):
 
     def further_step(self) -> InferStep:
         further = type(self.compiled)(self.cell)
-        further.load(self.path, torch.get_num_threads())
+        further.load(self.path)
         return self._step(further)
 
     def observe(self) -> Observed:

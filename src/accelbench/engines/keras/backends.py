@@ -64,7 +64,7 @@ class Backend(BaseBackend, ABC):
         """Copies the batches of an execution to the device."""
 
     @abstractmethod
-    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+    def trained(self) -> list[NDArray[Any]]:
         """Returns arrays with the values of the model's trainable variables. The arrays may be views of the variables.
 
         If the model has several replicas, returns the values of the first replica.
@@ -82,7 +82,7 @@ class Backend(BaseBackend, ABC):
     threads: int | None = None
     """The number of CPU threads that compute. None if the backend does not report the number."""
 
-    def settle(self, model: keras.Model) -> None:
+    def settle(self) -> None:
         """Makes sure that the model's variables have the values that the steps computed."""
 
     def fetches_inside(self, feed: Feed) -> bool:
@@ -103,6 +103,7 @@ class Backend(BaseBackend, ABC):
 
         The result of the function for `predict` stays on the device.
         """
+        self.model = model
         step = getattr(model, f"{kind}_step")
 
         def counted(*args: Any, **kwargs: Any) -> Any:  # runs only while it is traced

@@ -129,7 +129,7 @@ class Run(CellRun):
         batches = chain.from_iterable(epochs)
         while not goal.is_over:
             goal.train(self, ExecutionStep(self, self.execute, goal.interval_of(batches)))
-            self.backend.settle(self.model)
+            self.backend.settle()
             goal.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
         self.test_feed = tested
         goal.test(self, self.new_test_step(), self.test_feed.num_samples)
@@ -147,7 +147,7 @@ class Run(CellRun):
         if self.cell.device == Device.tpu:
             return {}
         states = {}
-        for name, values in zip(self.observations.training.names, self.backend.trained(self.model), strict=True):
+        for name, values in zip(self.observations.training.names, self.backend.trained(), strict=True):
             states[name] = State(zlib.crc32(values.tobytes()), bool(np.isfinite(values).all()))
         return states
 
@@ -175,7 +175,7 @@ class Run(CellRun):
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """Returns the loss and the accuracy that Keras' metrics have added up since their last reset."""
-        self.backend.settle(self.model)
+        self.backend.settle()
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         share = results.get("accuracy")  # a number in fp32, so it is rounded to a whole number of samples below
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
@@ -186,7 +186,7 @@ class Run(CellRun):
         The reported loss is Keras' mean over all steps so far.
         """
         backend = self.backend
-        backend.settle(self.model)
+        backend.settle()
         kinds = {kind.lower() for kind in backend.kinds(self.observer.weights)}
         loss = None
         self.observations.products = self.observer.products(train=self.trains)

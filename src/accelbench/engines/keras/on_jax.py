@@ -59,16 +59,17 @@ class Jax(Backend):
 
         return execute
 
-    def settle(self, model: keras.Model) -> None:
+    def settle(self) -> None:
+        model = self.model
         if self.state is not None:
             model._jax_state = dict(zip(self.names, self.state, strict=True))
             model._jax_state_synced = False
             model.jax_state_sync()
             self.state = model._jax_state = None
 
-    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+    def trained(self) -> list[NDArray[Any]]:
         """Returns the values of the trainable variables. While steps run, reads them from the first part of `state`."""
-        values = [weight.value for weight in model.trainable_variables] if self.state is None else self.state[0]
+        values = [weight.value for weight in self.model.trainable_variables] if self.state is None else self.state[0]
         return [np.asarray(value) for value in values]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:

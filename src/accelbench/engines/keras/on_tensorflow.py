@@ -58,8 +58,8 @@ class TensorFlow(Backend):
             return lambda batches: images(tf.convert_to_tensor(batches[0][0]))
         return function
 
-    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        parts = [self.strategy.experimental_local_results(weight.value) for weight in model.trainable_variables]
+    def trained(self) -> list[NDArray[Any]]:
+        parts = [self.strategy.experimental_local_results(weight.value) for weight in self.model.trainable_variables]
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:

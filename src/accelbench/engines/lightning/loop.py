@@ -3,7 +3,6 @@
 A step lasts from the end of one batch to the end of the next batch. So it includes all work of the loop for a batch.
 """
 
-import importlib
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -21,14 +20,6 @@ KEEPS_BATCH = nullcontext()  # if a step runs in this context, a copy of its bat
 
 class Stopped(BaseException):
     """Ends Lightning's loop after the measurement. Lightning then runs its teardown, but not the epoch-end hooks."""
-
-
-def callback(package: str, hooks: type, cell_run: Any) -> Any:
-    """Makes a callback for the Trainer with the methods of `hooks`.
-
-    The Trainer accepts only subclasses of the class Callback in its own `package`. So this function creates one.
-    """
-    return type(hooks.__name__, (hooks, importlib.import_module(package).Callback), {})(cell_run)
 
 
 class ClockHooks:

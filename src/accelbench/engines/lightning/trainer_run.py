@@ -3,6 +3,7 @@
 A small LightningModule wraps the network, and a DataLoader wraps the batches of the feed.
 """
 
+import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelbench.data.order import VALIDATION
-from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks, callback
+from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.engines.pytorch.engine import Run
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed
@@ -110,7 +111,9 @@ class NetworkRun(Run):
             hooks = GoalHooks
         elif self.fits:
             hooks = EpochHooks
-        self.hooks_of_loop = callback(self.package, hooks, self)
+        # The Trainer accepts only subclasses of the class Callback in its own package.
+        base = importlib.import_module(self.package).Callback
+        self.hooks_of_loop = type(hooks.__name__, (hooks, base), {})(self)
         self.module = self.new_module()
         self.trainer = trainer_for(
             self.package,

@@ -74,8 +74,8 @@ class OnnxRuntime(Compiler):
                 file.unlink()
         return path
 
-    def load(self, path: Path, threads: int) -> None:
-        self.path, self.threads = path, threads
+    def load(self, path: Path) -> None:
+        self.path = path
         self.session = self._session()
         self.names = [tensor.name for tensor in self.session.get_inputs()]
 
@@ -83,7 +83,8 @@ class OnnxRuntime(Compiler):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
         options.log_severity_level = ONLY_ERRORS
         if self.cell.options.flush_denormals:
             options.add_session_config_entry("session.set_denormal_as_zero", "1")

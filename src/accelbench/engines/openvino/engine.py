@@ -59,12 +59,12 @@ class OpenVino(Compiler):
             file.unlink()
         return path
 
-    def load(self, path: Path, threads: int) -> None:
+    def load(self, path: Path) -> None:
         self.path = path
         self.settings = {
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
-            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "INFERENCE_PRECISION_HINT": HINTS[self.cell.precision],
         }
         if self.cell.options.flush_denormals:
