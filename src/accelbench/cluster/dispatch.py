@@ -16,7 +16,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped
 from accelbench.settings.config import Executor, ExecutorConfig, SweepOptions
 from accelbench.sweep import run as local
-from accelbench.sweep.run import SweepResult
+from accelbench.sweep.context import SweepResult
 
 
 def run(

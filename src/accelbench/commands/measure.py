@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from accelbench.grid.plan import Planned
     from accelbench.schema.cell import Cell
     from accelbench.settings.config import About, RunConfig, SweepOptions
-    from accelbench.sweep.run import SweepResult
+    from accelbench.sweep.context import SweepResult
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the words that --info takes
 INDENT = 30  # columns before a meaning

@@ -25,7 +25,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed, read_all
-from accelbench.schema.vocab import MODULE, RANDOM, Protocol
+from accelbench.schema.vocab import MODULE, RANDOM, UNEXPECTED, Protocol, Status
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
@@ -146,6 +146,32 @@ class SweepContext:
         )
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
+
+
+@dataclass
+class SweepResult:
+    """How a sweep ended."""
+
+    folder: Path  # of the records
+    records: list[Record] = field(default_factory=list)  # of planned cells, from this sweep or an earlier one
+    sweep_id: str = ""  # the sweep's id in its records
+    waited_s: float = 0.0  # seconds of waiting for a quiet machine
+
+    @property
+    def num_unexpected(self) -> int:
+        return sum(record.status in UNEXPECTED for record in self.records)
+
+    def check_request(self, *, is_shown: bool = False) -> None:
+        """Raises a UserError if all cells failed because of a user's mistake. Ignores skipped cells.
+
+        The message has the reasons. If `is_shown` and there are several cells, it refers to the cells' lines, which
+        have the reasons.
+        """
+        tried = [record for record in self.records if record.status != Status.skipped]
+        if tried and all(record.user_error for record in tried):
+            if is_shown and len(tried) > 1:
+                raise UserError(f"none of {len(tried)} cells could be measured, for the reasons above")
+            raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
 
 
 def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:

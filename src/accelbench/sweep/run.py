@@ -4,14 +4,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.errors import ChangedError, Interrupted, UserError
+from accelbench.errors import ChangedError, Interrupted
 from accelbench.grid.plan import Planned, Prepared, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
@@ -19,38 +18,12 @@ from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import UNEXPECTED, Status
+from accelbench.schema.vocab import Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.context import SweepContext
+from accelbench.sweep.context import SweepContext, SweepResult
 from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import conclude
-
-
-@dataclass
-class SweepResult:
-    """How a sweep ended."""
-
-    folder: Path  # of the records
-    records: list[Record] = field(default_factory=list)  # of planned cells, from this sweep or an earlier one
-    sweep_id: str = ""  # the sweep's id in its records
-    waited_s: float = 0.0  # seconds of waiting for a quiet machine
-
-    @property
-    def num_unexpected(self) -> int:
-        return sum(record.status in UNEXPECTED for record in self.records)
-
-    def check_request(self, *, is_shown: bool = False) -> None:
-        """Raises a UserError if all cells failed because of a user's mistake. Ignores skipped cells.
-
-        The message has the reasons. If `is_shown` and there are several cells, it refers to the cells' lines, which
-        have the reasons.
-        """
-        tried = [record for record in self.records if record.status != Status.skipped]
-        if tried and all(record.user_error for record in tried):
-            if is_shown and len(tried) > 1:
-                raise UserError(f"none of {len(tried)} cells could be measured, for the reasons above")
-            raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
 
 
 def run(

@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -29,10 +28,8 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED, waited_text
+from accelbench.sweep.context import SweepResult
 from accelbench.sweep.job_lines import JobLines, details
-
-if TYPE_CHECKING:
-    from accelbench.sweep.run import SweepResult
 
 # The live line takes .3 % of a core; rich's `Progress`, drawn ten times a second, takes .9 %.
 DRAWN_HZ = 5
@@ -182,7 +179,7 @@ def outcome(record: Record) -> list[str]:
     return words
 
 
-def conclude(result: "SweepResult", console: Console) -> None:
+def conclude(result: SweepResult, console: Console) -> None:
     """Prints how the cells ended, why some were skipped, and the folder of the records.
 
     The reasons of failures are not repeated, since the progress has printed them.
