@@ -21,8 +21,6 @@ MAX_TOKENS_PER_LINE = 7.3
 # Room of src -> how many expressions that should be several statements it still has; none may be added.
 LEFT = {
     "commands": 3,
-    "grid": 7,
-    "judging": 1,
     "rules": 1,
     "settings": 1,
 }

@@ -169,7 +169,8 @@ class CellFacts(Asked):
         """The reason why the interpreter that `python` names can't run the cell. Empty if it can run the cell."""
         if self.cell.python is None:
             return ""
-        interpreter, (least, below) = interpreters.look(self.cell.python), interpreters.PYTHONS
+        interpreter = interpreters.look(self.cell.python)
+        least, below = interpreters.PYTHONS
         if not least <= _release(interpreter.version) < below:
             return f"it is Python {interpreter.version}, but accelbench needs >={_text(least)} and <{_text(below)}"
         if lacking := [

@@ -2,7 +2,7 @@
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
-from accelbench.schema.record import Row
+from accelbench.schema.record import Row, with_bounds
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR, Sample
 
 MB = 1e6  # bytes
@@ -29,6 +29,5 @@ def of_generation(cell: Cell, measured: Generation) -> Row:
     rates = Sample([cell.batch_size * len(steps_s) / sum(steps_s) for steps_s in measured.decode_s])
     row: Row = {f"tpot_p{p}_ms": steps.supported_percentile(p) if has_enough else None for p in (50, 90, 99)}
     for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
-        row[column] = sample.median
-        row[f"{column}_low"], row[f"{column}_high"] = sample.percentile_interval(50) or (None, None)
+        row |= with_bounds(column, sample.median, sample.percentile_interval(50))
     return row | {"kv_cache_mb": measured.cache_bytes / MB}

@@ -15,7 +15,7 @@ from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries
-from accelbench.schema.record import Record, Row, node_of, number_of
+from accelbench.schema.record import Record, Row, node_of, number_of, with_bounds
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.stats import order_statistics
@@ -236,7 +236,6 @@ def _rates(record: Record, measured: Measurement) -> Row:
     sample = Sample(rates)
     trains = record.cell.mode == vocab.Mode.train
     rate = sample.median
-    low, high = sample.percentile_interval(50) or (None, None)
     time_s = None
     provenance = vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
     if record.cell.protocol != vocab.Protocol.fit:
@@ -249,9 +248,7 @@ def _rates(record: Record, measured: Measurement) -> Row:
         seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
         time_s = sum(seconds) if trains else order_statistics.median(seconds)
     return {
-        "samples_per_s": rate,
-        "samples_per_s_low": low,
-        "samples_per_s_high": high,
+        **with_bounds("samples_per_s", rate, sample.percentile_interval(50)),
         "tokens_per_s": None if measured.tokens_per_sample is None else rate * measured.tokens_per_sample,
         "time_s": time_s,
         "time_provenance": None if time_s is None else provenance.value,
@@ -265,8 +262,7 @@ def _latencies(measured: Measurement) -> Row:
     for percent in (50, 90, 99):
         value = latency.supported_percentile(percent)
         bounds = latency.percentile_interval(percent) if value is not None else None
-        low, high = bounds or (None, None)
-        row |= {f"latency_p{percent}_ms{end}": part for end, part in (("", value), ("_low", low), ("_high", high))}
+        row |= with_bounds(f"latency_p{percent}_ms", value, bounds)
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
         # The computation is the step minus the wait for data and the copies. A part without times counts as 0.
@@ -367,10 +363,9 @@ def _facts(measured: Measurement) -> Row:
     if answers is not None:
         num = answers.num_samples
         num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)  # right only in the reference
-        low, high = share_difference(num, answers.num_won, num_lost)
+        change = (answers.num_right - answers.num_fp32_right) / num
         row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
-        row["accuracy_change"] = (answers.num_right - answers.num_fp32_right) / num
-        row |= {"accuracy_change_low": low, "accuracy_change_high": high}
+        row |= with_bounds("accuracy_change", change, share_difference(num, answers.num_won, num_lost))
     return row
 
 

@@ -2,7 +2,7 @@
 
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Serving
-from accelbench.schema.record import Row
+from accelbench.schema.record import Row, with_bounds
 from accelbench.schema.vocab import Verdict
 
 # Column -> the attribute of `Serving` that it shows. If the column's name ends in `_ms`, the unit is milliseconds.
@@ -42,9 +42,8 @@ def of_requests(serving: Serving) -> Row:
     row["padded_share"] = serving.num_padded / (num_filled + serving.num_padded) if num_filled else None
     for quantile in serving.latencies:
         name = f"request_p{quantile.percentile:g}_ms".replace(".", "")
-        times_s = {name: quantile.seconds, f"{name}_low": quantile.low, f"{name}_high": quantile.high}
-        for column, seconds in times_s.items():
-            row[column] = _shown(name, seconds)
+        bounds_ms = _shown(name, quantile.low), _shown(name, quantile.high)
+        row |= with_bounds(name, _shown(name, quantile.seconds), bounds_ms)
     return row
 
 

@@ -118,7 +118,10 @@ def relative_half_width(row: Row) -> float | None:
 def interval_text(row: Row) -> str:
     """Returns `relative_half_width` in per cent, such as `±6.2 %`. Returns "" if it is unknown."""
     half = relative_half_width(row)
-    return "" if half is None else f"±{significant(100 * half, 2 if half >= 0.01 else 1)} %"
+    if half is None:
+        return ""
+    digits = 2 if half >= 0.01 else 1
+    return f"±{significant(100 * half, digits)} %"
 
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:

@@ -234,6 +234,12 @@ def node_of(environment: Mapping[str, Any]) -> str | None:
     return None if name is None else str(name)
 
 
+def with_bounds(column: str, value: float | None, bounds: tuple[float | None, float | None] | None) -> Row:
+    """Returns the columns of a value and of its lower and upper bound, such as `x`, `x_low` and `x_high`."""
+    low, high = bounds or (None, None)
+    return {column: value, f"{column}_low": low, f"{column}_high": high}
+
+
 def number_of(row: Row, column: str) -> float | None:
     """Returns the number in a column. Returns None if the value is unknown or not a number."""
     value = row[column]
