@@ -97,8 +97,8 @@ def other_words(word: object, choices: Collection[str]) -> list[str]:
 def meant_by(word: object, every: Iterable[str]) -> list[str]:
     """Returns the words in `every` that the user may have meant by `word`.
 
-    These are our words for a word of another tool. If there are none, it is the word with the most similar spelling. If
-    no spelling is similar, it is the longest word that is a part of `word`.
+    If `word` is a word of another tool, returns our words for it. Otherwise, returns the word with the most similar
+    spelling. If no spelling is similar, returns the longest word that is a part of `word`.
     """
     from difflib import get_close_matches  # not at the top: few runs need it
 

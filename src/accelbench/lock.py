@@ -82,7 +82,10 @@ def _bind(server: socket.socket, address: str) -> bool:
 
 
 def _holder(client: socket.socket) -> str:
-    """Returns the holder as text. Its id is unknown if there is no connection, or if it is in another container."""
+    """Returns the lock's holder, such as `process 42`.
+
+    The id is `unknown` if `client` is not connected to the holder, or if the holder runs in another container.
+    """
     pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return f"process {pid or 'unknown'}"
 

@@ -33,8 +33,8 @@ TERA = 1e13  # from this many operations per second the unit is TFLOP/s
 def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
     """Lists what was checked for a cell, such as `counts 100 %; outputs (not observed)`.
 
-    The first word is one of `vocab.Promise`. The number is `Check.share`. If `fully` is true, or if the share is
-    unknown, adds what the check observed. Returns an empty text if `checks` is empty.
+    In the example, all counts of samples were checked, and the outputs were not. If `fully` is true, or if the checked
+    share is unknown, adds what the check observed. Returns an empty text if `checks` is empty.
     """
     parts = []
     for check in checks:

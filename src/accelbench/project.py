@@ -148,10 +148,10 @@ def mend_environment() -> None:
 
 
 def check_inside(path: Path, root: Path) -> None:
-    """Raises UserError if a link leads from the folder `path` out of `root`, or if `path` is a link to no folder."""
+    """Raises UserError if `path` is outside of `root` when links are followed, or is a link to no folder."""
     target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
     if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
-        raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
+        raise UserError(f"{shown(path)}: is a link to {target}. accelbench writes only to folders in {root}")
 
 
 def shown(path: Path) -> str:

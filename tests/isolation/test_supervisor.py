@@ -18,14 +18,14 @@ from marks import slow
     [
         ("raise", 1, Status.failed, "ValueError: a bad layer", "raise ValueError"),
         slow("memory", 1, Status.oom, f"RuntimeError: {NO_MEMORY}", ""),
-        ("exit", 1, Status.failed, "its process ended with exit code 3", "last words"),
+        ("exit", 1, Status.failed, "the process ended with exit code 3", "last words"),
         ("signal", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),
         ("signal beside a fork", 1, Status.killed, "killed by signal 11 (SIGSEGV)", ""),  # the fork keeps its pipe open
         slow("killed", 1, Status.killed, "killed by signal 9 (SIGKILL)", ""),
         ("mistake", 1, Status.failed, "model.args: there is no such width", ""),
         # If there are several ranks, the outcome names the one that failed first, and the others end.
         ("raise@1", 2, Status.failed, "rank 1 of 2: ValueError: a bad layer", "raise ValueError"),
-        slow("exit@0", 2, Status.failed, "rank 0 of 2: its process ended with exit code 3", "last words"),
+        slow("exit@0", 2, Status.failed, "rank 0 of 2: the process ended with exit code 3", "last words"),
         ("killed@1", 2, Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)", ""),
         ("mistake", 2, Status.failed, "model.args: there is no such width", ""),  # concerns all ranks
     ],

@@ -60,8 +60,8 @@ def test_a_measurement_is_ok_invalid_or_disturbed(ran, word, why):
         (1e9, None),
         (
             1e7,
-            "0.032 GFLOP/s, 3.20 times the device's ceiling: even with a faster algorithm, a speed is at most 2.25 "
-            "times the ceiling",
+            "0.032 GFLOP/s, 3.20 times the device's ceiling (peak rate): algorithms that save operations reach at most "
+            "2.25 times the ceiling",
         ),
     ],
 )

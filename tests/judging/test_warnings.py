@@ -68,7 +68,7 @@ SLOWED = sampled(
     cpu_thermal_throttles=[1.0, 1.0, 4.0, 9.0],
     gpu_0_throttled=[1.0, 0.0, 1.0, 1.0],
 )
-GPU = "GPU 0 was slowed down by its temperature or its power supply in 1 of {} samples"
+GPU = "GPU 0 was slowed down by its temperature or its power supply in 1 of {} readings"
 HEAT = "the CPU was slowed down by its temperature on 3 occasions"
 HOT = ("the CPU quota was used up for 0.5 s", HEAT, GPU.format(2))
 DRIFT = "the clock differed by +1.00 % from the kernel's clock that is never adjusted"

@@ -90,7 +90,7 @@ def test_a_question_about_a_setting_has_a_row_for_each_pair(drawn, maker, name, 
     ("name", "expected"),
     [
         ("time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
-        ("limit", {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the operations per second in the probe"}),
+        ("limit", {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the device's peak operations per second"}),
     ],
 )
 def test_a_question_about_cells_has_a_row_for_each(drawn, maker, name, expected):

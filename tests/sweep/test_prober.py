@@ -110,8 +110,8 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
 
 
 BEYOND = (
-    "2.26 GFLOP/s, 2.26 times the device's ceiling: even with a faster algorithm, a speed is at most 2.25 times the "
-    "ceiling"
+    "2.26 GFLOP/s, 2.26 times the device's ceiling (peak rate): algorithms that save operations reach at most 2.25 "
+    "times the ceiling"
 )
 
 
@@ -165,7 +165,8 @@ def test_a_ceiling_beside_other_load_is_no_share_and_the_row_says_why(load_count
     row = summarise(judged(one, 84e9))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
     assert row["flops_per_s"] == pytest.approx(84e9)
-    assert f"no share of the ceiling: other programs ran while the ceiling was measured ({OTHERS})" in row["notes"]
+    why = f"other programs disturbed the probe ({OTHERS})"
+    assert f"the device's ceiling (peak rate) is unknown: {why}" in row["notes"]
 
 
 def test_it_is_taken_again_after_the_first_cell_and_in_the_next_sweep(load_counts, prober, tmp_path):

@@ -3,8 +3,10 @@
 An estimate comes from the first of these sources that is available:
 
 1. The cell was measured on this machine: the duration of its latest run.
-2. The same work was measured with another batch size: the time of a step is proportional to the batch size.
-3. The operations of the network were counted: the time of a step is operations / (`SHARE` * the device's ceiling).
+2. A cell was measured that differs only in settings of `COUNTS`, such as the batch size: the time of a step is
+   proportional to the batch size.
+3. The operations of the network were counted: the time of a step is operations / (`SHARE` * ceiling). The ceiling is
+   the peak rate that was measured on the device. Networks reach about the share `SHARE` of it.
 
 If none is available, only a cell that serves requests has an estimate, because it takes at least its `duration_s`.
 """
@@ -129,7 +131,7 @@ class Inputs:
 
 
 class Evidence:
-    """What estimates are based on: durations of finished cells, ceilings of devices, and operations of networks."""
+    """What estimates are based on: durations of finished cells, peak rates of devices, and operations of networks."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.ceilings: dict[Device, Ceilings] = {}
@@ -161,7 +163,7 @@ class Evidence:
             self._flops[_network(cell)] = work.flops / cell.batch_size
 
     def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Returns the cells that have neither a record of their own nor a record of the same work.
+        """Returns the cells that were measured neither with their own settings nor with other values of `COUNTS`.
 
         Cells with the user's code are left out, because an estimate must not run the user's code.
         """
@@ -187,7 +189,10 @@ class Evidence:
         return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
-        """Returns the duration of `cell`. If `waits`, it includes the start of the host process and the export."""
+        """Returns the duration of `cell`.
+
+        If `waits` is true, the duration includes the start of the cell's host process and the export of its network.
+        """
         start_s = START_S if waits else 0.0
         if waits and cell.engine == Engine.aotinductor:  # the export compiles the network
             start_s += COMPILED_S
@@ -216,7 +221,7 @@ class Evidence:
         return fixed_s + expected_s(cell, step_s, num_samples)
 
     def _step_s(self, cell: Cell) -> float | None:
-        """Returns the seconds of a step, from a cell with the same work or from the operations. None if unknown."""
+        """Returns the estimated seconds of a step, or None if they are unknown."""
         if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
             batch_size, step_s = measured
             return step_s * cell.batch_size / batch_size

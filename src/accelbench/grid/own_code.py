@@ -1,6 +1,6 @@
 """Finds the files of the user's code that cells use, and computes the digest of these files.
 
-This module reads the code as text, and does not import it. Therefore it needs no lock.
+This module reads the code as text, and does not run it. Therefore it does not disturb a measurement that runs.
 """
 
 import ast
@@ -71,7 +71,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
 def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
     """Returns the files of the module at `path`, and of all modules that it imports from the folders in `homes`.
 
-    Returns an empty mapping if a module matches `HIDES`, or can't be read or parsed.
+    Returns an empty mapping if a module can't be read or parsed, or if its text may not show all its imports (`HIDES`).
     """
     files: dict[Path, Path] = {}
     todo = [path]

@@ -57,7 +57,7 @@ def in_order(planned: Iterable[Planned]) -> list[Planned]:
     """Returns the planned cells in the order in which they run.
 
     Every cell runs once before any cell is repeated. Therefore a slow change of the machine affects all cells alike.
-    Within a repeat, all trainings to a target run with one seed before any of them runs with the next seed.
+    Within a repeat, trainings to a target (`protocol=target`) are sorted by their seeds.
     """
     return sorted(
         planned, key=lambda item: (item.cell.repeat, item.cell.seed if item.cell.protocol == Protocol.target else 0)

@@ -107,7 +107,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
         notes = measurement.notes
         if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
             ran = f"{allocator.word} ({allocator.library})"
-            notes = [*notes, f"allocator=default ran with {ran}, which environment variables of this machine select"]
+            notes = [*notes, f"allocator=default ran with {ran}: environment variables of this machine select it"]
         measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
     try:
         load(Measurement, plain(measurement))

@@ -128,7 +128,7 @@ class Hosts:
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
-        """Measures the ceilings of the cell's device in a fresh process. Call this only if `can_probe(cell)`."""
+        """Measures the peak rates of the cell's device in a fresh process. Call this only if `can_probe(cell)`."""
         prober = self._spec_of(cell).prober or ""
         return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
 
@@ -225,7 +225,7 @@ class _Host:
             line, reason = bytearray(), ""
             while not line.endswith(b"\n"):
                 if not connection.wait([self.answers.fileno()], max(0.0, deadline - time.monotonic())):
-                    reason = f"the host did not answer within {self.margin_s:g} s after timeout_s"
+                    reason = f"the host process did not answer in timeout_s, nor in the {self.margin_s:g} s after it"
                     break
                 part = self.answers.read(1 << 20)
                 if not part:

@@ -245,7 +245,7 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Outcome:
         reason = f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
     else:
         status = Status.failed
-        reason = f"its process ended with exit code {exitcode} and without a result"
+        reason = f"the process ended with exit code {exitcode} and without a result"
     return Outcome(status=status, reason=reason, error=log or None)
 
 

@@ -51,7 +51,7 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 
 
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
-    """Returns a sentence with the prices behind the costs in `rows`. Returns an empty list if no row has costs."""
+    """Returns a list of one sentence: the prices behind the costs in `rows`. The list is empty if no row has costs."""
     columns = ("cost_per_million_samples", "cost_per_million_requests")
     priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]

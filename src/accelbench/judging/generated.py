@@ -1,4 +1,4 @@
-"""Computes the columns of a cell that generated text from the raw times of its tokens."""
+"""Turns the raw times of generated tokens into the columns of a cell."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation

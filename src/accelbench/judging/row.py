@@ -94,14 +94,15 @@ def summarise(record: Record) -> Row:
 
 
 def without_numbers(row: Row) -> Row:
-    """Returns a copy of a row that may not be published: all measured columns except `NOT_NUMBERS` are None."""
+    """Returns a copy of `row` in which all measured columns are None, except `NOT_NUMBERS`."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """Adds the columns that depend on the ceilings to the row of an ok record.
+    """Returns a copy of an ok record's `row` with the columns and remarks on the device's ceiling (peak rate).
 
-    These are the share of the ceiling, and the resource that bounds a step. They do not need the record's raw samples.
+    The columns are the ceiling, the share of the ceiling, and the resource that bounds a step. Their values do not
+    depend on the record's raw samples.
     """
     cell, measured = record.cell, record.measurement
     if measured is not None and (work := measured.work) is not None:

@@ -52,7 +52,8 @@ def verdict(cell: Cell, measurement: Measurement, system: SystemSeries | None) -
 def verdict_on(record: Record) -> tuple[Word, str | None]:
     """Returns the status that reports show for a record, and why if it is not ok.
 
-    An ok record from which other programs took cores is `disturbed`, except on a machine where this is `ALLOWED`.
+    If other programs disturbed the cell of an ok record, the status is `disturbed`. It stays `ok` if the record's
+    environment allows other programs (see `BUSY_VARIABLE`).
     """
     measured = record.measurement
     if record.status != Status.ok or measured is None or record.environment.get(BUSY) == ALLOWED:
@@ -87,7 +88,7 @@ def is_allowed() -> bool:
 def judge(cell: Cell, measurement: Measurement, probed: Ceilings | None = None) -> str | None:
     """Returns why the numbers can't be true, or None if they can.
 
-    `probed` contains the ceilings of one device. It is None if the device was not probed.
+    `probed` contains the peak rates that were measured on one device. It is None if there are none.
     """
     reasons = [*_others_ran(cell, measurement), *measurement.defects, *_too_fast(cell, measurement, probed)]
     return "; ".join(reasons) or None
@@ -117,8 +118,8 @@ def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> 
         return
     # Convolutions with large kernels may be far faster, because with FFTs they need fewer operations than are counted.
     if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
-        times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
-        yield f"{times}: even with a faster algorithm, a speed is at most {WINOGRAD} times the ceiling"
+        times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling (peak rate)"
+        yield f"{times}: algorithms that save operations reach at most {WINOGRAD} times the ceiling"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:

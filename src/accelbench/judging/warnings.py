@@ -144,7 +144,7 @@ def _about_length(cell: Cell, measured: Measurement) -> Iterator[Remark]:
     short = sum(seconds < cell.window.block_s for seconds in lengths)
     if short and cell.protocol == Protocol.steps and not measured.steps_are_blocks and median(lengths) < SHORT_S:
         few = f"its {len(lengths)} blocks are shorter than {SHORT_S:g} s"
-        yield doubt("had short blocks", f"{few}: the wait at the end of each block lowers the speed")
+        yield doubt("had short blocks", f"{few}: the wait for the device after each block lowers the speed")
     elif short and cell.protocol == Protocol.window:
         few = f"{short} of {len(lengths)} blocks are shorter than {cell.window.block_s:g} s"
         yield doubt("had short blocks", f"{few}: the speed was unsteady")
@@ -258,14 +258,14 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
 
 
 def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
-    """Yields remarks about the row of an ok record. They follow from the ceilings in the record's environment."""
+    """Yields remarks on the device's ceiling (peak rate): a faster cell, or a ceiling that other programs disturbed."""
     share = row["mfu"]
     measured = record.measurement
     if record.status == Status.ok and measured is not None and share is not None and share > 1:
         yield doubt("was faster than the ceiling", f"{share:.2f} times the device's ceiling")
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"no share of the ceiling: other programs ran while the ceiling was measured ({why})", ""
+        yield Kind.note, f"the device's ceiling (peak rate) is unknown: other programs disturbed the probe ({why})", ""
 
 
 def _wanted_percent(record: Record, measured: Measurement) -> float | None:
@@ -298,5 +298,5 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]
     for index in range(measured.num_devices):
         gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):
-            samples = f"{sum(gpu):.0f} of {len(gpu)} samples"
-            yield doubt(SLOWED, f"GPU {index} was slowed down by its temperature or its power supply in {samples}")
+            readings = f"{sum(gpu):.0f} of {len(gpu)} readings"
+            yield doubt(SLOWED, f"GPU {index} was slowed down by its temperature or its power supply in {readings}")

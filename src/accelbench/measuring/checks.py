@@ -114,8 +114,8 @@ def numbers_of(array: NDArray[Any]) -> NDArray[Any]:
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """Returns the relative error of `one`: the norm of (one - other), divided by the norm of `other`.
 
-    For whole numbers, returns the share of unequal numbers. Where neither number is finite, the numbers are taken to be
-    equal. If only one of them is finite at any position, the result is infinite.
+    For whole numbers, returns the share of unequal numbers. Two numbers count as equal if neither is finite. If only
+    one of two numbers is finite, the result is infinite.
     """
     if not one.size:
         return 0.0
@@ -155,7 +155,7 @@ def error_of(output: Output, reference: Output) -> float:
 
 
 def limit(precision: Precision) -> float:
-    """Returns the largest error that is taken for rounding in `precision` without further checks."""
+    """Returns the largest error that counts as rounding in `precision`. A larger error needs further checks."""
     return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
 
 
@@ -267,8 +267,9 @@ def _with_reference(
 ) -> tuple[ObservedOutput, Output]:
     """Returns `measured`, and the reference: the output of a new network in fp32.
 
-    A network may keep numbers in plain attributes, such as a count of its batches. If its output depends on them, the
-    new network starts from `measured.counted`, which includes them. The returned `measured` has this as its state.
+    The new network starts from `measured.state`. But the output may depend on numbers that the network keeps in plain
+    attributes, such as a count of its batches. In this case, the new network starts from `measured.counted`, which
+    includes these numbers, and `counted` becomes the `state` of the returned `measured`.
     """
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     if error_of(measured.output, reference) > limit(precision) and measured.counted is not None:
@@ -374,8 +375,8 @@ class Products:
     def ran_in(self, expected: str) -> str | None:
         """Returns the format in which the step computed. Returns None if the step had no matrix products.
 
-        Returns the format of most operations if that format is coarser than `expected`, or if less than the share
-        `MIN_SHARE` of the operations ran in `expected`. Otherwise, returns `expected`.
+        The result is the format of most operations in two cases: this format is coarser than `expected`, or the share
+        of `expected` is below `MIN_SHARE`. In all other cases, the result is `expected`.
         """
         shares = self.shares()
         if not shares:
@@ -431,9 +432,9 @@ class Training:
 
     @property
     def changed(self) -> list[str]:
-        """The names of tensors that changed.
+        """The names of tensors that changed, or that have infinite numbers or NaN.
 
-        Tensors with infinite numbers or NaN count as changed, because an optimiser's steps can't change them.
+        An optimiser's step leaves infinite numbers and NaN as they are. Equal ones do not show that no step ran.
         """
         states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
         return [name for name, before, after in states if before != after or not after.is_finite]

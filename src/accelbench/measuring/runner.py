@@ -1,7 +1,8 @@
 """Runs steps, times them, and keeps the raw times.
 
-A clock is a generator. It yields requests for steps (`Ask`) and receives their times (`Ran`). A `Runner` runs the
-requested steps in a loop. If a framework has its own loop, the framework's callbacks run the steps instead.
+A clock is a generator that decides which steps are timed. It yields requests for steps (`Ask`) and receives their
+times (`Ran`). A `Runner` runs the requested steps in a loop. If a framework has its own loop, the framework's callbacks
+run the steps instead.
 """
 
 import math
@@ -49,10 +50,10 @@ class Stamps(Protocol):
 
 
 class Ask(NamedTuple):
-    """A clock's request for several steps with one wait at the end, or for one step that is timed in parts or phases.
+    """A request for several steps with one wait at the end, or for one step that is timed in parts or phases.
 
-    The parts are the methods of `Step`, with a wait for the device after each part. The phases (`vocab.Phase`) divide
-    the computation further. Time stamps separate the phases.
+    A schedule of steps (clock) makes the requests. The parts are the methods of `Step`. A wait for the device follows
+    each part. The phases (`vocab.Phase`) divide the computation further. Time stamps separate the phases.
     """
 
     num_steps: int = 1
@@ -93,7 +94,7 @@ class Marks:
     def mark_inside(self, phase: Phase) -> None:
         """Marks the end of a phase of the computation.
 
-        The device first records a fused step, and then runs it as a whole. The time of recording is the phase `trace`.
+        If the device records a step and then runs it as a whole (`Stamps.fused`), the phase is `trace`: the recording.
         """
         self.mark(Phase.trace if self._stamps.fused else phase)
 
@@ -118,7 +119,7 @@ class Marks:
 
 
 class RankGroup:
-    """The processes (ranks) of a cell, from the view of one rank. The clock of the first rank controls all ranks."""
+    """The processes (ranks) of a cell, from the view of one rank. The first rank decides which steps all ranks run."""
 
     def begin(self, num_steps: int) -> int:
         """Makes all ranks run `num_steps` steps. A rank computes a part of every batch. Returns this rank's steps."""
@@ -161,7 +162,7 @@ class Timing:
 
     @property
     def step_s(self) -> float:
-        """The median seconds of a single step. If there are no single steps: of a step in a block."""
+        """The median seconds of a single step. If none was timed, the median of a block's seconds / steps."""
         return median(self.latency_s or [block.seconds / block.num_steps for block in self.blocks])
 
     @property
@@ -194,7 +195,7 @@ class Ends(NamedTuple):
 
 @dataclass
 class Runner:
-    """Runs the steps that a clock asks for, and keeps their times."""
+    """Runs the steps that a schedule (clock) asks for, and keeps their times."""
 
     step: Any  # a `Step`; None if a framework's loop runs the steps
     wait: Callable[[], None]  # returns when the device has finished everything that was launched
@@ -212,7 +213,7 @@ class Runner:
     _num_plain: int = 0
 
     def drive(self, clock: Clock[Result]) -> Result:
-        """Runs the steps that a clock asks for, in a loop. Returns the clock's result."""
+        """Runs all steps that `clock` asks for. Returns the result of `clock`."""
         ran: Ran | None = None
         while True:
             try:
@@ -235,10 +236,11 @@ class Runner:
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Returns why there is no time for further steps. Returns None if there is time.
 
-        The further steps would take `seconds`. After them, some steps check the cell. Each of these takes `step_s`.
-
-        `is_least` is true if a number can be published only after the further steps. Then they may exceed the budget,
-        but not the time limit.
+        Args:
+            seconds: the time that the further steps would take.
+            step_s: the time of each step that checks the cell after the further steps.
+            is_least: whether a number can be published only after the further steps. The further steps may then exceed
+                the budget, but not the time limit.
         """
         end_s = self.now() + seconds + self.ends.num_checks * step_s
         if end_s > self.ends.timeout_s:

@@ -311,7 +311,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:
     """Measures single steps.
 
-    If the blocks are single steps, measures more steps only until there are `MIN_SAMPLES` of them.
+    If each block is a single step (`steps_are_blocks`), ends as soon as `MIN_SAMPLES` single steps were measured.
     """
     timing, elapsed = runner.timing, 0.0
     while len(timing.latency_s) < window.latency_steps:

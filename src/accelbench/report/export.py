@@ -130,7 +130,7 @@ def github(numbers: Sequence[Published]) -> str:
 
 
 def pytorch(numbers: Sequence[Published]) -> str:
-    """Makes an entry for each number. The entry also lists the values of the processes from which it was computed."""
+    """Makes an entry for each number. `benchmark_values` has the number of each process that counts."""
     found = []
     for number in numbers:
         cell = number.cell.cell
@@ -163,9 +163,10 @@ def pytorch(numbers: Sequence[Published]) -> str:
 
 
 def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """Makes MLPerf's log lines: the events of each training to a target, and the speed of each other process.
+    """Makes MLPerf's log lines.
 
-    The speed is an event `tracked_stats`. Processes that are not used for their cell's speed are left out.
+    A training to a target has its events. Any other process has one event `tracked_stats` with its speed. Processes
+    that are not used for their cell's speed are left out.
     """
     cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
     lines = []
@@ -209,9 +210,9 @@ OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(csv_file.rows
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """Returns the results in the format `name`, and the number of cells in this text.
+    """Returns a text with the results in the format `name`, and the number of cells that have a number in the text.
 
-    The number is None for mlperf, csv and json.
+    The number of cells is None for mlperf, csv and json.
     """
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None

@@ -27,7 +27,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """Additions to a suite's section. The page shows the sentence and the main table. The reader unfolds the rest."""
+    """Additions to a suite's section. The page shows `sentence` and `main`. The reader unfolds the other fields."""
 
     sentence: str = ""  # compares the measurements with the published numbers
     main: Table | None = None  # table with published numbers beside ours

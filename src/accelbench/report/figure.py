@@ -1,4 +1,7 @@
-"""Draws a picture for a paper or talk, as SVG, PDF or PNG. It shows the gains of jobs, or the chart of a question."""
+"""Draws a picture for a paper or talk, as SVG, PDF or PNG.
+
+It shows the gains of jobs, or the chart of a question in the report, such as `How near to the limit?`.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +63,7 @@ HATCHES = ("", "////", "", "\\\\\\\\", "....", "", "xxxx", "----", "")
 MARKERS = "os^Dvp"
 # Kind of a question whose chart has bars -> label of the axis.
 STACKS = {
-    "percent": "percent of the operations per second in the probe",
+    "percent": "percent of the device's peak operations per second",
     "phases": "percent of a step",
     "spans": "seconds to the target",
 }
@@ -129,7 +132,7 @@ def _end(job: Job) -> str:
 
 
 def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
-    """Draws the charts of one question. There is one chart for each section, one below the other."""
+    """Draws a chart for each section, one below the other. All sections are about the same question."""
     draw, has_curves = CHARTS[sections[0].kind]
     heights = [CURVES if has_curves else ROW * min(MAX_ROWS, len(section.lines)) for section in sections]
     figure = Figure((width, sum(heights) + AXIS * len(heights)))
@@ -296,7 +299,7 @@ def _arrivals(axes: Axes, section: QuestionSection) -> None:
 
 
 def _settings(section: QuestionSection) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
-    """Yields the best settings of a chart of curves. A setting has a name, its lines, a colour and a marker."""
+    """Yields name, values, colour and marker of each setting in a chart of curves. Only the first are drawn."""
     by_setting = grouped(section.lines, lambda line: line.name)
     for (name, lines), colour, marker in zip(by_setting.items(), COLOURS, MARKERS, strict=False):
         yield name, [line.probe or {} for line in lines], colour, marker
