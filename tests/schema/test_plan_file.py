@@ -42,8 +42,8 @@ def test_a_plan_whose_cells_have_other_settings_than_their_names_is_refused(tmp_
         plan_file.read_plan(tmp_path)
     cell_id = dataclasses.replace(WANTED[0].cell, batch_size=9).id
     assert str(raised.value) == (
-        f"{path}: not a readable plan ({WANTED[0].record_name}: a cell with these settings has the id {cell_id}); run "
-        "the sweep again"
+        f"{path}: not a readable plan ({WANTED[0].record_name}: wrong id: the cell's settings have the id {cell_id}); "
+        "run the sweep again"
     )
 
 

@@ -19,8 +19,8 @@ def check():
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     assert check.sentence == (
-        "On this CPU, 4 of 5 comparisons detect a difference of 6.2 % with 5 processes, 4.1 % with 10 processes, 3.0 % "
-        "with 20 processes of each setting."
+        "On this CPU, 4 of 5 comparisons detect that a setting is slower by 6.2 % with 5 processes, 4.1 % with 10 "
+        "processes, 3.0 % with 20 processes of each setting."
     )
 
 

@@ -17,7 +17,7 @@ from fakes import make_cell, make_options
 from search.test_search import written
 
 OPTIONS = make_options(out="runs/mine")
-NO_RATE = "no rate is within 50 ms: even one request at a time"
+NO_RATE = "no rate keeps the limit of 50 ms: even one request at a time"
 
 
 def settings(*sizes, fault="serve", **changes):
@@ -66,14 +66,14 @@ def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searc
     assert re.search(r"likely; \d processes together; \d+ of \d+ processes were invalid", text)
     status, text = searched(settings(8, fault="serve later"), budget_s=100.0)
     assert status == 1
-    assert "No rate to serve at, so the exit status is 1: each line above has its reason" in text
+    assert "No rate was found, so the exit status is 1: each line above has its reason" in text
     assert "requests were issued .72" in text
 
 
 def test_each_workload_needs_a_rate(searched):
     status, text = searched([*settings(8), *settings(8, fault="serve slowly")])
     assert status == 1
-    assert "No rate to serve at for 1 of 2 workloads, so the exit status is 1: no rate is surely within the" in text
+    assert "No rate was found for 1 of 2 workloads, so the exit status is 1: no rate is surely within the" in text
 
 
 def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
@@ -100,7 +100,7 @@ def test_what_can_not_be_served_is_said_at_once(fault, reason, searched, project
     status, text = searched(settings(8, fault=fault))
     assert status == 1
     assert reason in text
-    assert text.endswith("No rate to serve at, so the exit status is 1: each line above has its reason\n")
+    assert text.endswith("No rate was found, so the exit status is 1: each line above has its reason\n")
     assert len(written(project)) <= 2
     assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
 

@@ -106,7 +106,10 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
         ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
         ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
-        ([*GENERATE, "protocol=steps", "steps=40000"], "steps=40000: a record keeps .* tokens: use at most 31250"),
+        (
+            [*GENERATE, "protocol=steps", "steps=40000"],
+            "steps=40000: with .* tokens, too many for a record: use at most 31250",
+        ),
         (["generate.new_tokens=9"], "generate.new_tokens=9: has no effect with mode=train: use mode=generate"),
         (
             ["trainer.accumulate_grad_batches=4"],

@@ -200,5 +200,5 @@ def test_a_disturbed_cell_has_its_rough_speed_and_what_to_do():
     assert told == [
         "~3,200 samples/s, disturbed: others used 1.2 of 2 cores",
         "answers leave such a cell out; waited 3 s for a quiet machine",
-        "→ if a machine is never quiet, set ACCELBENCH_BUSY=allowed to use such cells",
+        "→ if a machine is never quiet, set ACCELBENCH_BUSY=allowed to use disturbed cells",
     ]

@@ -130,7 +130,7 @@ def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, m
     assert outcomes(project) == ["disturbed"] * 4
     assert f"  disturbed: {REASON}; answers leave such a cell out; waited 30 s for a quiet machine." in said
     assert "  To measure again: the same command with out=runs/test retry=failed; if a machine" in said
-    assert "set ACCELBENCH_BUSY=allowed to use such cells" in said
+    assert "set ACCELBENCH_BUSY=allowed to use disturbed cells" in said
     retried, num_runs, _ = loaded(cells, busy=0, retry=Retry.failed)
     assert (num_runs, outcomes(project)) == (4, ["ok"] * 4)
 

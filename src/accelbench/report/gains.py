@@ -86,7 +86,7 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _beside(job: Job) -> str:
-    """In a few words, describes a job that has no bar, such as `rnn train: Keras fp32 0.63x ○`."""
+    """Returns a job's name, setting, gain and mark (see `MARKS`), such as `rnn train: Keras fp32 0.63x ○`."""
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
     return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 
@@ -119,7 +119,7 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
 
 
 def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
-    """Yields the recommendation for one job. Then draws a bar for each of its `most` fastest cells."""
+    """Yields the recommendation for one job, and then a bar for each of its fastest cells (at most `most` bars)."""
     mark = f"{MARKS[answer.lead.word]} " if answer.lead else ""
     yield Text.assemble((answer.what, "bold"), f", {answer.data}: {mark}{answer.sentence}")
     cells = answer.group.cells

@@ -41,7 +41,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """Returns a note for each gain of the job, such as `bf16`. It distinguishes similar marks. It may be empty."""
+    """Returns a note for each gain of the job, such as `bf16`: the words in which gains of the same kind differ."""
     kinds = list(map(kind_of, job.gains))
     names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
     notes = []
@@ -114,9 +114,9 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """Yields a tile for each value of a setting, on each device. Before each tile, yields its number of gains.
+    """Yields a number of gains and a tile for each value of a setting on each device.
 
-    Only gains and losses that are sure or likely count. A value without any has no tile.
+    Only gains and losses that are sure or likely count. If a value has neither gains nor losses, it has no tile.
     """
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():

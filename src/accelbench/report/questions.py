@@ -56,10 +56,10 @@ class QuestionSection:
 
 
 CAPACITY_NOTE = (
-    "From, to: the 95 % interval of the highest rate within the limit. It is computed from all probes (a probe is a "
-    "process at one rate). If the probes give no interval, from is a rate that surely keeps the limit, and to a rate "
-    "that surely does not. The other numbers are from the probe whose rate is nearest to the number in from. The "
-    "latency of a request begins when the request was due."
+    'The columns "from" and "to" have the ends of the 95 % interval of the highest rate within the limit. The interval '
+    "is computed from all probes (a probe is a process at one rate). If the probes give no interval, these columns "
+    "have a rate that surely keeps the limit, and a rate that surely does not. The other numbers are from the probe "
+    'whose rate is nearest to "from". The latency of a request begins when the request was due.'
 )
 CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("setting", lambda capacity: capacity.setting),
@@ -73,11 +73,11 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TOKEN_NOTE = (
-    "Tokens/s in all: the cell's speed, computed from all its processes; the time includes the prefill. The other "
-    "numbers are from the process whose speed is nearest to the cell's speed. Decode tokens/s: the tokens after the "
-    "first of each sequence, in the median generation. From, to: the 95 % interval of this number. A token: the time "
-    "of a decode step, which makes one token of every sequence. Its percentiles are computed over all decode steps. "
-    "Sampling is greedy, and no sequence ends early."
+    'The column "tokens/s in all" has the cell\'s speed, computed from all its processes. Its time includes the '
+    "prefill. The other numbers are from the process whose speed is nearest to the cell's speed. The column \"decode "
+    'tokens/s" has the speed after the first token of each sequence, in the median generation. The columns "from" and '
+    '"to" have the ends of its 95 % interval. The columns "a token" have percentiles of the time of a decode step, '
+    "which makes one token of every sequence. Sampling is greedy, and no sequence ends early."
 )
 TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("cell", lambda cell: cell.label),
@@ -89,10 +89,10 @@ TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
     Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 TARGET_NOTE = (
-    "Seconds: the median time until the evaluation that reached the target has ended, with its exact 95 % interval. "
-    "Not before: the time until the evaluation before that one had ended. The target was reached between these times. "
-    "A seed that missed the target is ranked as slower than all seeds that reached it. Training: the time of the "
-    "training steps, without evaluations."
+    'The column "seconds" has the median time until the end of the evaluation that reached the target. Its 95 % '
+    'interval is exact. The column "not before" has the time until the end of the last evaluation that did not reach '
+    "the target. A seed that missed the target is ranked as slower than all seeds that reached it. The column "
+    '"training" has the time of the training steps, without evaluations.'
 )
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
@@ -169,8 +169,8 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             yield QuestionSection(
                 name="spans",
                 title=f"Where does the time to the target go?{about}",
-                sentence=f"{'; '.join(longest)}. A bar shows a setting's median seed, until an evaluation reached the "
-                "target.",
+                sentence=f"{'; '.join(longest)}. A bar shows the time that the median run of a setting took until an "
+                "evaluation reached the target.",
                 kind="spans",
                 lines=spans,
             )

@@ -72,13 +72,12 @@ def read_all(
 ) -> list[Sweep]:
     """Reads the sweeps in `results` and in the folders below it. They are sorted by study and name.
 
-    `wanted` names the suites to read; None means all. A note names the suites that were not read. The folder
-    `confirmed` beside results/ has processes that repeat cells. They are added to the sweeps of these cells. A process
-    is judged by the highest ceilings (peak rates) of its device in all records that are read.
+    `results` may also be the folder of a suite in results/. Then only this suite's sweeps are returned. The other
+    suites are read, too, because a cell may have processes in several suites. If `alone` is true, they are not read.
 
-    If `results` is the folder of a suite in results/, the other suites in results/ are read, too, because the same cell
-    may have processes in several suites. Only the sweeps of this suite are returned. If `alone` is true, the other
-    suites are not read.
+    `wanted` names the suites to read; None means all. A note names the suites that were not read. Processes in the
+    folder `confirmed` beside results/ repeat cells. They are added to the sweeps of these cells. A process is judged by
+    the highest ceilings (peak rates) of its device in all records that are read.
 
     If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 
@@ -190,7 +189,7 @@ def _read(folder: Path, refused: RefusedError | None, costs: Costs) -> Sweep:
 
 
 def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
-    """Makes the process of a planned cell. If it has a record, the record's file is `path`."""
+    """Returns the process of a planned cell: the entry `path` of `made`, or else a process without a record."""
     if path in made:
         return changed(made[path], label=wanted.label)
     return Process(
@@ -274,7 +273,7 @@ def _notes(
 
 
 def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """Returns the sweeps, with each process judged by the highest ceilings of its device in all processes."""
+    """Returns the sweeps. Each process is judged by the highest ceilings (peak rates) of its device in all sweeps."""
     probed: dict[str, Ceilings | None] = {}  # environment key -> ceilings
     best: dict[str, Ceilings] = {}  # device key -> the highest ceilings
     for sweep in sweeps:

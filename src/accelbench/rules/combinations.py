@@ -101,7 +101,7 @@ MISTAKES = (
     Rule("mode=generate model.task!=causal_lm", "model.task={model.task}: mode=generate continues texts", "model.task=causal_lm"),
     Rule("mode=generate protocol!=window,steps", "protocol={protocol}: mode=generate repeats generations", "protocol=window or steps"),
     Rule("mode=generate other_length", "model.batch_args.seq_len: mode=generate has generate.prompt_tokens and generate.new_tokens instead"),
-    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: a record keeps the times of at most a million tokens", "at most {most_generations}"),
+    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: with generate.new_tokens={generate.new_tokens}, it makes over a million tokens, too many for a record", "at most {most_generations}"),
 )
 
 SKIPPED = (
@@ -154,7 +154,7 @@ SKIPPED = (
     Rule("model=lightning device!=cpu,gpu", "model=lightning: its loop is not measured on {device}", "device=cpu or device=gpu"),
     Rule("model=lightning devices>1", "model=lightning: its loop is measured on one device", "devices=1"),
     Rule("model=lightning protocol=fit", "model=lightning: protocol=fit evaluates on accelbench's own test sets", "protocol=target or window"),
-    Rule("model=lightning option", "model=lightning: no option changes the network of a LightningModule", "{option}=false"),
+    Rule("model=lightning option", "{option}=true: has no effect on the network of a LightningModule", "{option}=false"),
     # The network and its data
     Rule("unfit", "{unfit}"),
     Rule("model.output=any mode=train !model.loss", "model.output=any: the built-in loss needs logits", "model.loss, mode=infer or model.output=logits"),

@@ -135,9 +135,10 @@ class TrainerSettings:
 class Window:
     """The bounds of a measurement with protocol=window: see docs/measuring.md.
 
-    The warm-up ends when step times have settled. At the latest, it ends after ten times `warmup_s` and twice
-    `warmup_steps`. Measuring of blocks ends when `(high - low) / 2 / median` is at most `width`. `low` and `high` are
-    the ends of the 95 % interval of the median block. At the latest, measuring ends after three times `measure_s`.
+    The warm-up ends when step times have settled. It also ends when both `10 * warmup_s` seconds and
+    `2 * warmup_steps` steps are over. Measuring of blocks ends when `(high - low) / 2 / median` is at most `width`.
+    `low` and `high` are the ends of the 95 % interval of the median block. At the latest, measuring ends after
+    `3 * measure_s` seconds.
     """
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
@@ -173,7 +174,7 @@ class Server:
     max_delay_ms: NotNegative = _shown(0.0, "maximum milliseconds that a request waits for its batch to fill up")
     workers: AtLeastOne = _shown(1, "number of instances of the network; they share the CPU threads")
     generator: vocab.Generator = setting(
-        vocab.Generator.own, "protocol=server: program that makes the requests; only own is available"
+        vocab.Generator.own, "protocol=server: program that makes the requests: own is accelbench; loadgen is refused"
     )
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
@@ -212,7 +213,7 @@ class Target:
     )
     definition: vocab.Definition = _shown(
         vocab.Definition.passage,
-        "protocol=target: with passage, training ends when the target is reached; with fixed, it runs all epochs",
+        "protocol=target: end of the training: passage (the target is reached) or fixed (all epochs are over)",
         column="target_definition",
     )
     validation: Positive = setting(0.1, "protocol=target: share of the training set that is kept for evaluations")
@@ -278,7 +279,7 @@ class RunSettings:
         "with several devices: strong divides batch_size among them, weak gives each device batch_size samples",
     )
     protocol: vocab.Protocol = _shown(
-        help="what is timed: steps (window or steps), epochs (fit), training to a goal (target), requests (all others)"
+        help="what is timed. window and steps: steps; fit: epochs; target: training to a goal; all others: requests"
     )
     epochs: AtLeastOne = _shown(
         help="number of epochs. protocol=fit and target train them; others estimate their time. Default: model.epochs"

@@ -28,15 +28,15 @@ def folder_name(python: str) -> str:
 
 
 def names(environments: Sequence[tuple[str | None, Mapping[str, Any]]]) -> list[str]:
-    """Returns a name for each of `environments`. If all are the same, the names are empty.
+    """Returns a name for each of `environments`. If all have the same `python`, the names are empty.
 
     Each of `environments` is a pair: the setting `python` of a cell, and the entry `environment` of the cell's record.
 
     If the environments differ in only one package, a name is this package and its version, such as `torch 2.9.1` or
     `Python 3.12.1`. If they differ in several packages, a name is the environment's folder.
 
-    If the versions of torch differ, the packages that torch requires are ignored. A package that some environments
-    lack is ignored, too, unless networks use it as soon as it is installed (`UNASKED`).
+    Two kinds of differences are ignored. If the versions of torch differ, the packages in `WITH_TORCH` are ignored. If
+    some environments lack a package, this package is ignored, except if it is in `UNASKED`.
     """
     if len({python for python, _ in environments}) < 2:
         return [""] * len(environments)

@@ -361,7 +361,10 @@ class SystemSeries:
                 raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
 
     def within(self, name: str, boot_s: Interval | None) -> list[float]:
-        """Returns the known values of a series in the interval `boot_s`. Returns an empty list if `boot_s` is None."""
+        """Returns the known values of a series between two times: `boot_s`, in seconds since the machine started.
+
+        If the series or `boot_s` is unknown, the list is empty.
+        """
         if boot_s is None or self.started_boot_s is None or name not in self.values:
             return []
         low, high = (time_s - self.started_boot_s for time_s in boot_s)

@@ -78,7 +78,7 @@ def read_plan(folder: Path) -> PlanFile:
             refuse_unknown(entry["cell"], plain(wanted.cell), f"{name}.cell")
             vars(wanted.cell)["id"] = cell_id
             if name != cell_id or not wanted.record_name.startswith(f"{cell_id}-"):
-                raise ValueError(f"{wanted.record_name}: a cell with these settings has the id {cell_id}")
+                raise ValueError(f"{wanted.record_name}: wrong id: the cell's settings have the id {cell_id}")
         return plan
 
 
@@ -125,9 +125,8 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     Links are followed. Hidden folders are left out. The search ends at a depth of `MAX_DEPTH`, because links can form
     circles.
 
-    The returned mapping has the value None for a folder that was listed. If the system refuses to list a folder, the
-    mapping has this folder, too, because its contents are unknown. The value is then the error. But it is None if the
-    folder is known to have a plan.
+    If the system refuses to list a folder, its contents are unknown. So this folder is returned, too, and its value is
+    the error. All other folders have the value None. A refused folder with a plan also has the value None.
     """
     folders: dict[Path, RefusedError | None] = {}
 

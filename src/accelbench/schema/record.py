@@ -104,7 +104,7 @@ class Record(Ended):
         return f"{self.cell.id}-{self.identity[:8]}"
 
     def was_cut(self, timeout_s: float) -> bool:
-        """Returns whether the cell's time limit ended it early, and is shorter than `timeout_s`."""
+        """Returns whether the cell was ended early by its time limit, and this limit is below `timeout_s`."""
         is_partial = self.measurement is not None and self.measurement.is_partial
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 

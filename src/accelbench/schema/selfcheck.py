@@ -57,7 +57,7 @@ class SelfCheck:
     def sentence(self) -> str:
         """How far apart two settings must be."""
         parts = ", ".join(f"{percent(slowdown)} with {num} processes" for num, slowdown in self.detectable().items())
-        return f"On this CPU, 4 of 5 comparisons detect a difference of {parts} of each setting."
+        return f"On this CPU, 4 of 5 comparisons detect that a setting is slower by {parts} of each setting."
 
 
 def percent(share: float) -> str:

@@ -46,7 +46,7 @@ class Declared:
         return self.texts.column if isinstance(self.texts.column, str) else self.field.name
 
     def value(self, whole: Any) -> Any:
-        """Returns the setting's value in `whole`. Returns None if its section, such as `keras`, is None."""
+        """Returns the setting's value in `whole`, such as a cell. Returns None if the setting's section is None."""
         for name in self.path.split("."):
             whole = None if whole is None else getattr(whole, name)
         return whole

@@ -25,7 +25,9 @@ class ModelSpec:
     name: str = setting(help="name of the network, as accelbench, timm, torchvision or transformers calls it")
     library: Library = setting(Library.accelbench, "library of the network; model=... sets it", column=True)
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
-    network: str | None = setting(None, "network that accelbench builds, such as mlp for model.name=mlp_cifar10")
+    network: str | None = setting(
+        None, "name of the network in its library, such as mlp for model.name=mlp_cifar10. Default: model.name"
+    )
     factory: bool = setting(False, "whether model.target may be a function without a return annotation")
     weights: str = setting(
         Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
@@ -110,7 +112,9 @@ class DataSpec:
     args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
     path: str | None = setting(None, "path of your pictures (data=folder) or arrays (data=arrays)")
     pipeline: Pipeline = setting(
-        Pipeline.array, "batches: read (array, jpeg), copied, kept on device, or made in each step (fresh)", column=True
+        Pipeline.array,
+        "source of batches. array, jpeg: data set; host: host memory; device: device memory; fresh: made in each step",
+        column=True,
     )
     num_workers: AtLeastOne = setting(2, "data.pipeline=jpeg: processes that decode pictures", column=True)
     augment: Augment = setting(Augment.none, "how training images are randomly varied on the device", column=True)

@@ -81,7 +81,7 @@ def commits(good: str, bad: str) -> list[Commit]:
     wanted = ("--first-parent", "--reverse", hashes[1], "--not", f"{hashes[0]}^@")
     lines = git("log", "--format=%H %s", *wanted).split("\n")
     if not lines[0].startswith(hashes[0]):
-        raise UserError(f"GOOD={good}: is not an ancestor of BAD={bad} (by first parents)")
+        raise UserError(f"GOOD={good}: is not an ancestor of BAD={bad}: `git log --first-parent {bad}` lacks it")
     if len(lines) < 2:
         raise UserError(f"GOOD={good}, BAD={bad}: are one commit")
     return [Commit(*line.split(" ", 1)) for line in lines]
@@ -99,7 +99,7 @@ class Side:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Moves the working folder and `sys.path` into the worktree. Host processes that start inside get both, too."""
+        """Moves the working folder and `sys.path` into the worktree. New processes for cells inherit both."""
         here = Path.cwd()
         path = sys.path[:]
         try:
@@ -245,7 +245,7 @@ class _Bisection:
         return is_slower, ratio
 
     def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
-        """Runs interleaved processes of both commits until the interval of the ratio of speeds excludes `1 - share`."""
+        """Runs interleaved processes of both commits until it is sure whether `side` is slower by more than `share`."""
         sides = (self.good, side)
         names = (self.good.commit.short, side.commit.short)
         for one in sides:

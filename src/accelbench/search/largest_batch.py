@@ -57,9 +57,11 @@ class Tries:
     def next(self) -> int | None:
         """Returns the batch to try next. Returns None if the largest batch is found.
 
-        If there is an estimate, the next batch is just below or above it. Otherwise the next batch is a larger one. If
-        a larger batch did not fit, it is between the largest batch that fits and the smallest that does not. If the
-        first batch does not fit, it is halved until a batch fits.
+        The first of these rules that applies is used:
+        1. If no batch has fitted yet: `start`, or half of the smallest batch that was tried.
+        2. If there is an estimate between the bounds: a batch just below it, then a batch just above it.
+        3. If every batch has fitted: a batch `GROWTH` times as large as the largest.
+        4. A batch midway between the largest batch that fits and the smallest batch that does not.
         """
         largest, smallest = self.largest, self.smallest
         if largest is None:
@@ -75,7 +77,10 @@ class Tries:
         return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
 
     def guess(self) -> int | None:
-        """Estimates the largest batch that fits, by a line through the peaks. Returns None if this is not possible."""
+        """Estimates the largest batch that fits, by a line through the peak memory of two batches.
+
+        Returns None if the memory is unknown, if fewer than two peaks are known, or if they differ too little.
+        """
         if self.memory is None or len(self.peaks) < 2:
             return None
         small, large = min(self.peaks), max(self.peaks)

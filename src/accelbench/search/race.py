@@ -105,7 +105,7 @@ class Candidate:
 
     @property
     def value(self) -> float:
-        """The geometric mean of full processes, as in a comparison. If there are none, the median of short ones."""
+        """The geometric mean of the rates of full-length processes, or else the median rate of short processes."""
         if self.full:
             return geometric_mean([process.rates[0] for process in self.full])
         return median([process.rates[0] for process in self.short])

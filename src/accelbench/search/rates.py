@@ -80,9 +80,11 @@ class Candidate:
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     def _other_side(self) -> float:
-        """Returns a rate just below or just above the estimate of the highest rate, where fewer requests were sent.
+        """Returns a rate just below or just above the estimate of the highest rate.
 
-        Returns the estimate itself if no probe was near it.
+        If all probes near the limit kept it, the rate is above the estimate. If none kept it, the rate is below. In
+        other cases, the rate is on the side on which fewer requests were sent. If no probe was near the limit, returns
+        the estimate.
         """
         middle = self.rate
         distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)

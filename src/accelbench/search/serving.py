@@ -118,14 +118,15 @@ class _Search(BaseSearch):
             if quantile.percentile <= asked.percentile and 1e3 * (quantile.low or 0.0) > asked.latency_ms:
                 took = f"took {significant(1e3 * (quantile.seconds or 0.0))} ms (p{quantile.percentile:g})"
                 self.context.say(
-                    f"{item.label}: no rate is within {asked.latency_ms:g} ms: even one request at a time {took}"
+                    f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: "
+                    f"even one request at a time {took}"
                 )
                 return None
         serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server), ends_s))
         return serving.served_per_s if serving else None
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
-        """Plans a process of the setting `item`, whose cell gets the values in `changes`."""
+        """Plans a process. Its cell is the cell of `item` with the settings in `changes`."""
         cell = replace(item.cell, **changes)
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
@@ -189,7 +190,7 @@ class _Search(BaseSearch):
             why = "each line above has its reason"
             if ours:
                 why = f"no rate is surely within the limit, {ours[0].limit_text}"
-            say(console, f"No rate to serve at{of}, so the exit status is 1: {why}")
+            say(console, f"No rate was found{of}, so the exit status is 1: {why}")
         return 1
 
 

@@ -25,8 +25,7 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 class Question:
     """The question whether a job's best cell is faster than the cell that it is compared with.
 
-    `first` is the reference, with which answers compare the other cell. If neither cell is the reference, the ids
-    decide which is `first`.
+    If one of the cells is the job's reference, it is `first`. Otherwise `first` is the cell with the smaller id.
     """
 
     first: Process
@@ -45,7 +44,7 @@ class Question:
 
     @property
     def tracking(self) -> str:
-        """The setting `tracking` for the records of the answer: that of the sweep that measured the cells."""
+        """The setting `tracking` of the sweep that measured `first`. The answer's records get it, too."""
         return str(self.first.environment.get(TRACKING, "mlflow"))
 
     @property
@@ -54,9 +53,9 @@ class Question:
 
 
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
-    """Returns open questions that together fit into `budget_s`. They are sorted by cost, then by the ratio of speeds.
+    """Returns questions that together fit into `budget_s`. They are sorted by cost, then by the ratio of speeds.
 
-    Questions that an earlier call answered are returned, too. So a repeated call chooses the same questions.
+    The records of earlier answers are ignored. So a repeated call chooses the same questions.
     """
     possible = []
     for group in _contested(sweeps):

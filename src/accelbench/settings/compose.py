@@ -269,7 +269,7 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     separate = words_in(words)
     for word in separate:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
-            raise UserError(f"{word}: can't be part of a cell: leave it out. compare has --repeats N")
+            raise UserError(f"{word}: can't be part of a cell: leave it out. For repeats, use `compare --repeats N`")
     (composed,) = compose(separate)
     config.check_local(composed.executor)
     if composed.protocol in SERVING - {Protocol.offline}:

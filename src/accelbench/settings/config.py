@@ -79,7 +79,7 @@ class ModelConfig(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(DataSpec):
-    """The settings in conf/data. In a cell, `image_size` is an argument of the data, and `root` is left out."""
+    """The settings in conf/data. In a cell, `image_size` is one of the `args`, and `root` is left out."""
 
     name: str = MISSING
     image_size: int | None = setting(None, "data=folder: height and width to which pictures are scaled")
@@ -103,7 +103,7 @@ class SlurmConfig:
     qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
     time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
     nodes: AtLeastOne | None = setting(
-        None, "number of jobs, each on its own node, for cells that need the same devices. Default: 1"
+        None, "maximum number of jobs, one per node, for all cells with the same device and devices. Default: 1"
     )
     setup: list[str] = setting(
         factory=list, help='lines that the job\'s script runs before accelbench, such as ["module load cuda"]'
@@ -121,7 +121,7 @@ class RayConfig:
         None, "Ray cluster: auto is this machine's, host:port is one elsewhere, local starts one here. Default: auto"
     )
     nodes: AtLeastOne | None = setting(
-        None, "number of tasks, each on its own node, for cells that need the same devices. Default: 1"
+        None, "maximum number of tasks, one per node, for all cells with the same device and devices. Default: 1"
     )
     num_retries: Count | None = setting(None, "how often a task is restarted after it lost its node. Default: 3")
 

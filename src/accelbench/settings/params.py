@@ -86,8 +86,8 @@ def suite_names(project: Path | None) -> list[str]:
 def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
     """Returns the suites that a report on `folder` reads. Returns None if it reads all suites.
 
-    A report on results/, or on a suite's folder in it, reads the suites of params.yaml. So the numbers of a suite are
-    equal in both reports.
+    A report on results/, or on a suite's folder in results/, reads all suites that params.yaml names. So both reports
+    show the same numbers for a suite.
     """
     if project is None or resolved(project / RESULTS) not in (resolved(folder), resolved(folder).parent):
         return None

@@ -142,8 +142,7 @@ def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncR
 def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
     """Returns the processes in the order of delivery, without samples, and a line for each unreadable record.
 
-    A record below confirmed/ is a second measurement of cells of a suite. The `folder` of its process is the folder of
-    the suite in results/.
+    A record below confirmed/ repeats a cell of a suite. So its process has the suite's folder in results/ as `folder`.
     """
     readable = records.read_all([path for folder in folders for path in record_paths(folder)])
     processes: dict[Key, Process] = {}

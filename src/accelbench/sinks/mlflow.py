@@ -125,8 +125,8 @@ class Store:
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
         """Returns the id of the suite's experiment. Makes a missing experiment, and restores a deleted one.
 
-        The newest sweep decides the experiment's view and description. If `sync` delivers an older sweep later, both
-        stay.
+        The newest sweep decides the experiment's view and description. An older sweep, which `sync` may deliver later,
+        does not change them.
         """
         name = location.PREFIX + suite
         experiment = self._client.get_experiment_by_name(name)

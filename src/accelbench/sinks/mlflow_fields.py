@@ -269,7 +269,7 @@ def _end_ms(record: Record) -> int:
 def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
     """Returns a run's metrics. Speed and share are rounded to three digits, all others to four.
 
-    A run has at most `MAX_METRICS` metrics. Each curve over epochs is one of them, and takes the place of a column.
+    A run has at most `MAX_METRICS` metrics: columns of cells.csv and curves over epochs. Curves come first.
     """
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}

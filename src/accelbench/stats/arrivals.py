@@ -61,7 +61,8 @@ def ratio_interval(
     target, these ratios are 0 and inf. Unknown times can only widen the interval.
 
     Args:
-        budget: inf: just above the longest time of a run that reached the target.
+        budget: least time of a run that missed the target. If it is inf, a time just above the longest time of a run
+            that reached the target is used.
     """
     # Here k is `rank`, by the normal approximation of Mann and Whitney's U (Hollander and Wolfe, Nonparametric
     # Statistical Methods, 4.3), rounded down. For up to 25 runs on each side, it is exact or too small by 1.

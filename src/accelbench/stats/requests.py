@@ -1,10 +1,10 @@
-"""Decides whether a percentile of latencies in a queue is within its limit, and up to which request rate it is.
+"""Decides whether a percentile of latencies in a queue is within its limit. Estimates the highest rate within it.
 
-In a queue, requests that miss a limit come in clusters. LoadGen's rule treats misses as independent: if a server is
-exactly at its limit, most runs pass, although only 1 % should. So a run is divided into batches of successive requests.
-The numbers of misses in these batches are about independent (the method of batch means). The design effect is their
-variance divided by the variance of independent misses. If it is 3, 3,000 requests contain only as much information as
-1,000 independent requests. A regression combines runs at several rates.
+In a queue, requests that miss a limit come in clusters. LoadGen's rule treats misses as independent. So most runs pass
+by this rule if the server is exactly at its limit. Only 1 % of them should pass. Here a run is divided into batches of
+successive requests. The numbers of misses in these batches are about independent (the method of batch means). The
+design effect is their variance divided by the variance of independent misses. If it is 3, 3,000 requests contain only
+as much information as 1,000 independent requests. A regression combines runs at several rates.
 
 Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time when
 each request was answered. If this time is below 0, the request had an error or no answer, and misses any limit. A
@@ -224,7 +224,7 @@ def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | 
         return numbers
 
     def solved(steepness: float, errors: float) -> float:
-        """Returns the rate at which the observed misses exceed the expected misses by `errors` standard errors."""
+        """Returns the `rate` at which `missed - expected(rate, steepness)`, summed, is `errors` standard errors."""
         low = min(rates) / 3
         high = max(rates) * 3
         for _ in range(40):
@@ -252,11 +252,12 @@ def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
 
 
 def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """Returns the second highest rate that surely passes (or the only one), and the lowest rate that surely fails.
+    """Returns the second highest rate that surely passes, and the lowest rate that surely fails.
 
-    The highest pass may be luck. The second highest is hardly luck, because a higher rate passed, too. A pass at the
-    lowest failing rate is ignored. If no probe surely passes (or fails), its rate is None. If a sure pass is above a
-    sure fail, both rates are None, because a verdict is wrong, or higher rates are not worse.
+    The highest pass may be luck. The second highest is hardly luck, because a higher rate passed, too. If only one rate
+    surely passes, it is returned. A pass at the lowest failing rate is ignored. The first value is None if no rate
+    surely passes, and the second is None if no rate surely fails. If a sure pass is above a sure fail, both are None,
+    because a verdict is wrong, or higher rates are not worse.
     """
     probes = list(probes)
     passed = _rates(probes, Verdict.passes)

@@ -27,7 +27,7 @@ from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
 UNCOUNTED = "answers leave such a cell out"
-BUSY_HINT = f"if a machine is never quiet, set {BUSY_VARIABLE}={ALLOWED} to use such cells"
+BUSY_HINT = f"if a machine is never quiet, set {BUSY_VARIABLE}={ALLOWED} to use disturbed cells"
 MAX_DOUBTS = 2
 MAX_ERROR_LINES = 16  # a longer error goes through a framework; only the record has all its lines
 MAX_WIDTH = 113  # columns; longer bars show nothing more

@@ -26,8 +26,8 @@ class JobLines:
     """The lines of a sweep's processes, `width` columns wide.
 
     The reference of a job is the setting of its first cell in `plan` that has run. `plan` has all cells of the folder.
-    If it is empty, it is `planned`. Each process has a line with its speed, and its gain: `speed / speed of the
-    reference at the same batch`. If the reference has several processes, the gain uses the latest.
+    If `plan` is empty, `planned` is used instead. Each process has a line with its speed, and its gain: `speed / speed
+    of the reference at the same batch`. If the reference has several processes, the gain uses the latest.
     """
 
     def __init__(

@@ -80,9 +80,9 @@ class Prober:
     """Probes each device before its first cell, unless ceilings.json has its ceilings.
 
     A probe covers the precisions of all `cells`. Each interpreter has its own ceilings, since its packages may be
-    faster. `root` is the folder of ceilings.json. `environment` is the fingerprint for `PROBING_ENGINE`. Ceilings with
-    a different fingerprint are not used. If other programs disturb a probe, it is repeated on a quiet machine. If they
-    disturb the repetition as well, the next sweep probes again.
+    faster. `root` is the folder of ceilings.json. `environment` describes the machine and the packages of probes (see
+    `grid.fingerprint`). Ceilings of a different environment are not used. If other programs disturb a probe, it is
+    repeated on a quiet machine. If they disturb the repetition as well, the next sweep probes again.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ Cells with equal values in all columns of `series` form a line of a chart. A col
 - `name`: a column of `cells.csv`, or a key that `extension` adds.
 - `kind`: word, number, count, time (may be estimated), or one of three formats of a share: percent, percent2 (with two
   digits) and bar (drawn).
-- `better`: only columns with this key are in charts.
+- `better`: `more` if higher values are better, else `less`. Only columns with this key are in charts.
 """
 
 import json

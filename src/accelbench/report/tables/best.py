@@ -19,7 +19,10 @@ NOTE = (
     "is nearest to the cell's speed. ±: half of the speed's 95 % interval. Doubts: the number of reasons to doubt the "
     "cell's numbers. The table of every cell lists the reasons."
 )
-COMPARED = "Reference: the setting that was asked for first, at the same batch. Doubts: the number about both settings."
+COMPARED = (
+    "Reference: the setting that was asked for first, at the same batch. Doubts: the number of reasons to doubt the "
+    "numbers of the two settings."
+)
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Group, MeasuredCell, str]
 
@@ -55,7 +58,10 @@ OF_ALL: list[Column[Choice]] = [
 
 
 def by_criterion(answers: Sequence[Answer]) -> Table | None:
-    """Lists each answer's cells that are best by another criterion than speed. Returns None if there are none."""
+    """Lists each job's cells that are best by latency, energy or cost. The fastest cell of a job is left out.
+
+    Returns None if there are no such cells.
+    """
     chosen: list[Choice] = []
     for answer in answers:
         chosen += [choice for choice in choices(answer.group) if choice[1] is not answer.fastest]
