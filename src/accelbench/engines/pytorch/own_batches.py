@@ -279,8 +279,8 @@ class OwnWorkload:
     def unseen(self) -> tuple[Any, bool]:
         """Makes a batch that the measured network never got. Also returns whether this was possible.
 
-        The user's function makes the batch with a new random seed. If a measured batch has the same numbers, the new
-        batch is changed by `structure.varied`.
+        The batch is made with a new random seed. If a measured batch has the same numbers, `structure.varied` changes
+        the new batch.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
         unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count
