@@ -118,6 +118,7 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
         first, second = sets
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
-        use = "give two folders of records, A and B"
-        raise UserError(f"{folder}: not a folder of `compare --run` ({problem}): {use}") from error
+        raise UserError(
+            f"{folder}: not a folder of `compare --run` ({problem}): give two folders of records, A and B"
+        ) from error
     return first, second
