@@ -143,7 +143,7 @@ class Window:
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
     warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
-    measure_s: Positive = setting(1.0, "minimum seconds of all blocks together; the maximum is three times as long")
+    measure_s: Positive = setting(1.0, "minimum seconds of all blocks (groups of steps). Maximum: three times as long")
     width: Positive = setting(
         0.02, "measuring ends when half of the 95 % interval, divided by the median, is at most this number"
     )

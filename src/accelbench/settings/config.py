@@ -158,7 +158,7 @@ class RunConfig(Options, RunSettings):
     optimizer: OptimizerConfig = OptimizerConfig()
     repeats: AtLeastOne = setting(1, "number of fresh processes for each cell; all cells run before one is repeated")
     suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
-    profile: Profile | None = setting(None, "which lines of a suite are measured: quick or full")
+    profile: Profile | None = setting(None, "which list of a suite in params.yaml is measured: quick or full")
     out: str | None = setting(None, "folder for the records, under runs/; if the folder exists, its sweep continues")
     retry: Retry = setting(
         Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
