@@ -107,6 +107,13 @@ def test_a_setting_has_its_clocks_and_the_spans_of_its_middle_run():
     assert answered(diverged)[0].settings[0].budget_s == math.inf
 
 
+def test_brief_sentences_of_different_workloads_are_told_apart():
+    passage, fixed = answered(*runs(FAST), *runs(FAST, value=0.971, **FIXED))
+    told = "mlp on mnist to accuracy at least 0.97 ({}): fp32 b32 takes 12.1 s"
+    assert passage.brief == told.format("first passage")
+    assert fixed.brief == told.format("fixed length, epochs=10")
+
+
 def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
     cell = make_cell()
     other = runs(FAST[:2], target={"every": 0.5})

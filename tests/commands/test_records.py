@@ -92,6 +92,9 @@ def test_where_all_cells_were_skipped_the_message_names_what_to_type(here, capsy
     assert "busy: Disturbed: " in capsys.readouterr().out
     busy.rename(here / "results")
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
+    with pytest.raises(UserError) as raised:
+        chosen(Workplace.of_project(here))
+    assert str(raised.value) == f"{NOT_FOUND}to see why, type `accelbench report results`. {MEASURE}"
     sweep(here, "new", 2000, 2000)
     assert chosen(Workplace.of_project(here)) == ("runs/new", NEWEST)
 

@@ -9,10 +9,13 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
+from accelbench.commands.shared import show_sweep
 from accelbench.schema.vocab import Precision
+from accelbench.schema.workload import ModelSpec
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process
 from accelbench.sweep import terminal
-from fakes import make_cell, make_record, make_trained, write_sweep
+from accelbench.sweep.context import SweepResult
+from fakes import make_cell, make_options, make_record, make_trained, write_sweep
 
 TIMES = [11.4, 12.9, 11.9, 12.3, 11.1, None]
 RECORDS = [
@@ -43,6 +46,22 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
         for text in (repr(found), found._repr_html_().replace("&gt;", ">").replace("&#x27;", "'"))
     )
     assert "target reached in 12.3 s, 5.00 epochs" in repr(found[0])
+
+
+def test_a_sweep_is_compared_with_earlier_learning_rates_in_its_folder(tmp_path):
+    earlier = RECORDS[:6]
+    slow = ModelSpec(name="mlp", learning_rate=0.01)
+    records = [make_trained(30.0 + seed, seed=seed, model=slow) for seed in range(6)]
+    window = make_record(make_cell(model=slow))  # a job of its own, which the sweep did not measure
+    write_sweep(tmp_path / "mine", *earlier, window, *records)
+    console = Console(file=io.StringIO(), width=300)
+    show_sweep(make_options(), console, SweepResult(tmp_path / "mine", records))
+    (answer,) = target_answers(cells_of(map(Process.of, [*earlier, *records])))
+    assert "fp32 b32 lr 0.001 takes 12.3 s" in answer.sentence
+    assert answer.sentence in console.file.getvalue()
+    assert "inference" not in console.file.getvalue()
+    show_sweep(make_options(), console, SweepResult(tmp_path / "mine", [window]))
+    assert console.file.getvalue().count("mlp on mnist to accuracy") == 1
 
 
 def test_mlflow_has_the_quality_over_steps_and_over_time():

@@ -104,8 +104,8 @@ class Capacity:
     def how_sure(self) -> str:
         """How sure the rates are, and why, such as `sure; 7 processes together`.
 
-        The reason is the number of probes in the fit. Without a fit, it is whether a probe with another seed also
-        passed at `low`. If processes were invalid, their number follows.
+        The reason is the number of probes in the fit. Without a fit, it is whether probes with two seeds passed
+        at `low` or above. If processes were invalid, their number follows.
         """
         if self.low is None and self.high is None:
             return Verdict.unknown

@@ -5,6 +5,7 @@ every run that reaches it. So the median and its interval are computed from all 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -191,7 +192,7 @@ class TargetAnswer:
     """The settings that trained one network on one data set to one target, on one machine."""
 
     what: str  # such as `mlp on mnist 28x28 to accuracy at least 0.97 (first passage)`
-    goal: str  # such as `mlp on mnist to accuracy at least 0.97`
+    goal: str  # such as `mlp on mnist to accuracy at least 0.97`; `what` if other answers have the same goal
     settings: Sequence[Setting]  # at least one, the fastest first; settings that can't win are last
 
     @property
@@ -240,7 +241,7 @@ class TargetAnswer:
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     """Returns an answer for each combination of network, data set, target, machine and packages."""
     made = []
-    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), _plain):
+    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), work_of):
         settings = list(_settings(group, of_work))
         settings.sort(key=lambda one: (bool(one.refused), one.median_s, -one.num_arrived, min(one.times)))
         if not settings:
@@ -250,11 +251,14 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
         what = f"{model} on {data_text(group.fastest)}{where}"
         goal = f"{model} on {group.fastest.row['data']} to {group.fastest.cell.target.text}{where}"
         made.append(TargetAnswer(what, goal, settings))
-    return made
+    nums = Counter(answer.goal for answer in made)
+    return [replace(answer, goal=answer.what) if nums[answer.goal] > 1 else answer for answer in made]
 
 
-def _plain(cell: Cell) -> Cell:
-    """Returns the cell without its learning rate, in which compared cells may differ."""
+def work_of(cell: Cell) -> Cell:
+    """Returns the cell. A training to a target loses its learning rate, in which compared cells may differ."""
+    if cell.protocol != Protocol.target:
+        return cell
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 

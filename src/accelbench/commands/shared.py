@@ -46,13 +46,14 @@ def check(chosen: Namespace, rules: Iterable[Rule]) -> None:
 
 def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult") -> None:
     """Prints how the cells ended. For each job, prints the fastest setting among all records of the folder."""
+    from accelbench.answers.time_to_goal import work_of
     from accelbench.report.read import read
     from accelbench.schema.cell import CHOSEN_SETTINGS
     from accelbench.sweep import terminal
 
     terminal.conclude(result, console)
-    works = {record.cell.key_without(CHOSEN_SETTINGS) for record in result.records}
-    planned = [one for one in read(result.folder).planned if one.cell.key_without(CHOSEN_SETTINGS) in works]
+    works = {work_of(record.cell).key_without(CHOSEN_SETTINGS) for record in result.records}
+    planned = [one for one in read(result.folder).planned if work_of(one.cell).key_without(CHOSEN_SETTINGS) in works]
     terminal.show_answer(planned, shown(result.folder), console)
 
 
@@ -87,6 +88,8 @@ def default_folder(place: Workplace, console: Console) -> str:
         if _has_ok(place.root / name):
             say(console, f"Records: {name}, the newest in {RUNS}/ with an ok cell")
             return name
+    if place.project is not None and sweep_folders(place.root / RESULTS):
+        names.insert(0, RESULTS)
     why = f"to see why, type `accelbench report {names[0]}`. " if names else ""
     raise UserError(
         f"found no ok cell in a project's {RESULTS}/ or below {RUNS}/: {why}"
