@@ -145,11 +145,19 @@ class Job(contextlib.ExitStack):
         """Runs `dvc repro` and logs its output. Returns whether it succeeded. DVC ends when this process ends."""
         command = [sys.executable, "-m", "dvc", "repro", *words]
         environment = {**os.environ, stage.DONE: " ".join(self.done)}
-        printed = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
         with (
-            subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=end_with_parent, **printed) as process,
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                preexec_fn=end_with_parent,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                errors="replace",
+            ) as process,
             _ending(process),
         ):
+            assert process.stdout is not None
             for line in process.stdout:
                 self._log(masked(line))
             return process.wait() == 0
@@ -183,11 +191,10 @@ class Job(contextlib.ExitStack):
         cells = left(suite)  # by now its data set is prepared
         self.lefts[suite.name] = cells
         evidence = self._evidence()
-        its = total(cells, evidence, self.started)
-        every = total(self._left(), evidence, self.started)
-        length = f", {its}" if its.num else ""
-        if every.num > its.num > 0:
-            length += f"; all suites: {every}"
+        every = self._left()
+        length = f", {total(cells, evidence, self.started)}" if cells else ""
+        if len(every) > len(cells) > 0:
+            length += f"; all suites: {total(every, evidence, self.started)}"
         num = f"{len(cells)} of {counted(len(suite.cells), 'cell')} to measure"
         self._say(f"\nSuite {number} of {len(self.suites)}: {suite.name} ({num}{length})", "bold")
         suite.measure(self.console, self.hosts, show=lambda _: None)

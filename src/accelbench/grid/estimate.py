@@ -230,9 +230,8 @@ class Evidence:
         if flops is None or ceilings is None:
             return None
         rate = ceilings.ceiling_of(cell.precision)
-        if (
-            rate is None and cell.precision in QUANTIZED
-        ):  # without units for int8, a device computes it about as fast as fp32
+        if rate is None and cell.precision in QUANTIZED:
+            # Without units for int8, a device computes int8 about as fast as fp32.
             rate = ceilings.ceiling_of(Precision.fp32)
         if rate is None:
             return None
@@ -280,6 +279,6 @@ def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell]
     return in_turn
 
 
-def total(cells: Iterable[Cell], evidence: Evidence) -> Length:
+def total(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> Length:
     """The duration of all `cells` together; see `lengths`."""
-    return sum(lengths(cells, evidence), Length())
+    return sum(lengths(cells, evidence, started), Length())
