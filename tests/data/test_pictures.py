@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from accelbench.data import pictures as module
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.decode import decode
 from accelbench.data.pictures import Folder, Picture, convert, divide, find, open_source
@@ -141,7 +142,7 @@ def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out
         convert(Folder(photos), CLASSES, 16, out)
 
 
-def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_order():
+def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_order(monkeypatch):
     split_of = [None] * 6 + ["train", "test"]
     pictures = [Picture(f"{label}/{i}", label, split_of[i % 8]) for label in range(3) for i in range(10 * label + 7)]
     splits = divide(pictures)
@@ -154,3 +155,5 @@ def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_orde
         num_test = sum(p.label == label and p.split is None for p in splits["test"])
         assert num_test == round(0.2 * len(undecided))
     assert divide(pictures[::-1]) == splits
+    monkeypatch.setattr(module, "SEED", 4)
+    assert divide(pictures) != splits

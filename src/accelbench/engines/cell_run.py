@@ -401,7 +401,7 @@ class CellRun:
         )
 
     def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """Yields a check for each promise of docs/measuring.md that applies to the cell, with what was observed."""
+        """Yields what was observed, for each promise in `vocab.Promise` that applies to the cell, except `times`."""
         if (read := self.backend.read_back()) is not None:
             yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
         elif observed.threads is not None:

@@ -69,6 +69,7 @@ DIFFER, TRAIN = "the devices' weights differ after training", {"mode": Mode.trai
     [
         slow("not wrapped", FIT, DIFFER),
         ("not wrapped", TRAIN, DIFFER),
+        ("frozen weights", TRAIN, DIFFER),
         ("other precision", {}, "the devices did not compute alike: cpu in fp32, cpu in bf16_mixed"),
         ("killed", TRAIN, "rank 1 of 2: killed by signal 9 (SIGKILL)"),
     ],
@@ -110,7 +111,7 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
 def test_what_ranks_observed_is_joined():
     def report(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
-        return RankReport(observed, Resources((1, 0.5), None, peak, 20), weights=None)
+        return RankReport(observed, Resources((1, 0.5), None, peak, 20), weights="w")
 
     observed, resources = joined([report(10, 1.0), report(30, 2.0)])
     assert (observed.num_devices, observed.device_name, observed.loss) == (2, "a GPU", 1.5)

@@ -123,6 +123,7 @@ def test_a_configuration_may_lack_the_fields_of_special_ids(name):
     [
         (model("bertt"), "model.name=bertt: transformers has no such network."),
         (model("vit"), "model.name=vit: its configuration has no vocab_size for token ids: use another model.name"),
+        (model("gpt2"), "model.task=masked_lm: gpt2 can't do this task: use another model.task"),
         (model(num_hidden_layer=2), "model.args.num_hidden_layer: bert's configuration has no such argument"),
         (model("esm"), "model.args.vocab_size: esm has no default: set it to the number of token ids"),
         (model(seq_len=513), "model.batch_args.seq_len=513: bert accepts at most 512 tokens"),

@@ -48,7 +48,7 @@ from accelbench.engines.pytorch.precision import (
     check_normalises,
     stored_in,
 )
-from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, joined
+from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, digest, joined
 from accelbench.engines.pytorch.structure import copied, mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
@@ -415,7 +415,7 @@ class Run(NetworkOutputs):
         observed = self.observer.observed(
             self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
         )
-        weights = self.trained.states() if self.trains and self.ranks.num > 1 else None
+        weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
