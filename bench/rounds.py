@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from accelbench.data.arrays import Arrays, load_split
-from accelbench.measuring.runner import Runner
+from accelbench.measuring.runner import Clock, Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
@@ -67,12 +67,12 @@ def compare_all(
             print(*texts, f"{len(ratios):>6}   {verdict}", flush=True)
 
 
-def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Block:
+def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Clock[Block]:
     """One round: a block of accelbench and as many steps of the reference. They alternate in which is first.
 
     Appends to `rounds` the seconds per step of accelbench and of the reference.
     """
     before_s = reference(num_steps) if len(rounds) % 2 else None
-    block = run_block(runner, num_steps)
+    block = yield from run_block(runner, num_steps)
     rounds.append((block.seconds / num_steps, reference(num_steps) if before_s is None else before_s))
     return block
