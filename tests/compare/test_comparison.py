@@ -148,7 +148,7 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
 def test_a_gate_that_cannot_decide_is_a_mistake_that_names_what_it_takes(sides, limit):
     with pytest.raises(UserError) as raised:
         answered(*sides, max_slower=limit)
-    words = f"slower:{100 * limit:g}%: can't be decided: an interval contains -{100 * limit:g} %"
+    words = f"slower:{100 * limit:g}%: undecided. An interval contains -{100 * limit:g} %"
     assert words in str(raised.value)
     assert answered(*sides, max_slower=limit, may_pass_undecided=True)[0] == 0
     assert answered(*sides)[0] == 0

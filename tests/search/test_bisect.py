@@ -87,7 +87,7 @@ def fill(here):
         ("HEAD change8", "GOOD=HEAD, BAD=change8: are one commit"),
         (
             "change0 HEAD -- model=mlp",
-            "model=mlp: none of its code is in the commit: use a model.target from this repository",
+            "model=mlp: the commit has none of its code. Use a model.target from this repository",
         ),
         (
             "change0 HEAD -- model=mlp protocol=offline",
@@ -96,7 +96,7 @@ def fill(here):
         ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: mine.nets has no gone."),
         (
             "change2 HEAD -- model.target=torch.nn.ReLU model.batch=null",
-            "model.target=torch.nn.ReLU: none of its code is in the commit: use a model.target from this repository",
+            "model.target=torch.nn.ReLU: the commit has none of its code. Use a model.target from this repository",
         ),
     ],
 )

@@ -153,7 +153,7 @@ def check_decided(pairs: Sequence[SpeedRatio], terms: Terms) -> None:
         return
     if not pairs or not all(pair.interleaved and pair.tells_slower_by(limit) is not None for pair in pairs):
         raise UserError(
-            f"--fail-if slower:{100 * limit:g}%: can't be decided: an interval contains -{100 * limit:g} %, or a side "
+            f"--fail-if slower:{100 * limit:g}%: undecided. An interval contains -{100 * limit:g} %, or a side "
             f"has fewer than {MIN_PROCESSES} interleaved processes. Measure more processes, or add --anyway"
         )
 

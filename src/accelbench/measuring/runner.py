@@ -195,7 +195,7 @@ class Ends(NamedTuple):
 
 @dataclass
 class Runner:
-    """Runs the steps that a schedule (clock) asks for, and keeps their times."""
+    """Runs the steps that a clock of `schedule.py` asks for, and keeps their times."""
 
     step: Any  # a `Step`; None if a framework's loop runs the steps
     wait: Callable[[], None]  # returns when the device has finished everything that was launched

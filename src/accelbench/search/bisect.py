@@ -125,9 +125,7 @@ class Side:
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
                 named = [f"{flag}={path}" for flag, path in cell.own_code.items()] or [f"model={cell.model.name}"]
-                raise UserError(
-                    f"{named[0]}: none of its code is in the commit: use a model.target from this repository"
-                )
+                raise UserError(f"{named[0]}: the commit has none of its code. Use a model.target from this repository")
             ready = self.context.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)

@@ -118,7 +118,7 @@ class RayConfig:
     """The settings of executor=ray."""
 
     address: str | None = setting(
-        None, "Ray cluster: auto is this machine's, host:port is one elsewhere, local starts one here. Default: auto"
+        None, "Ray cluster: auto (the one of this machine), host:port (another) or local (starts one). Default: auto"
     )
     nodes: AtLeastOne | None = setting(
         None, "maximum number of tasks, one per node, for all cells with the same device and devices. Default: 1"

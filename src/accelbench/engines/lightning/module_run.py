@@ -153,9 +153,9 @@ class ModuleRun(NetworkRun):
                 super().keep_last()
 
     def observe_output(self) -> ObservedOutput:
-        """Returns the output for an unseen batch. `fed` is None: the output is not compared with the fed batch's.
+        """Returns the output for an unseen batch. It is not compared with the output for a batch of the loader.
 
-        The unseen batch has the samples of the fed batch in another order, so the outputs may rightly be equal.
+        The unseen batch has the same samples as that batch, in another order. So equal outputs may be right.
         """
         return replace(super().observe_output(), fed=None)
 
