@@ -47,7 +47,7 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
     a, b = _cells(first), _cells(second)
     varied: dict[str, str] = {}
     if not set(a) & set(b):
-        varied = _varied(first, second)
+        varied = _varied(*([of_cell[0] for of_cell in side.values()] for side in (a, b)))
         a, b = _cells(first, varied), _cells(second, varied)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
@@ -91,7 +91,7 @@ def _cells(processes: Sequence[ComparedProcess], but: Collection[str] = ()) -> d
 
 
 def _varied(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> dict[str, str]:
-    """Returns the settings for which A and B have no common value."""
+    """Returns the settings for which A and B have no common value. Each side has one process of each cell."""
     sides = [list(map(_settings, side)) for side in (first, second)]
     varied = {}
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
