@@ -5,6 +5,7 @@ import pytest
 from accelbench.answers.jobs import jobs
 from accelbench.report import gains
 from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Status
 
 
 @pytest.mark.parametrize("width", [72, 80, 120])
@@ -40,3 +41,8 @@ def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_
     assert low < 50 < high
     assert (kept.answer.best, kept.name_of(kept.gain.second)) == (None, "PyTorch fp32")
     assert single.gains == []
+
+
+def test_without_a_job_one_empty_line_is_before_the_remarks(read, maker) -> None:
+    failed = read([maker.record(maker.cell(), Status.failed, reason="raised")]).cells
+    assert [line.plain for line in gains.summary([], failed, 80)] == ["", "- 1 of 1 cells: 1 failed (raised)."]

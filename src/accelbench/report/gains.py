@@ -62,7 +62,7 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
     kept = [job for job in others if job.gain.word != Word.cant_tell]
-    if others or not compared:
+    if others or (every and not compared):
         yield Text()
     yield from _list("nothing faster", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [job.name for job in untold], width)
