@@ -71,6 +71,7 @@ SLOWED = sampled(
 GPU = "GPU 0 was slowed down by its temperature or its power supply in 1 of {} readings"
 HEAT = "the CPU was slowed down by its temperature on 3 occasions"
 HOT = ("the CPU quota was used up for 0.5 s", HEAT, GPU.format(2))
+RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttles=[9.0, 0.0])
 DRIFT = "the clock differed by +1.00 % from the kernel's clock that is never adjusted"
 
 
@@ -100,6 +101,7 @@ DRIFT = "the clock differed by +1.00 % from the kernel's clock that is never adj
         ({"blocks": blocks([*[0.1] * 19, 0.5] * 2), "latency_s": [0.025] * 20}, "doubt", (UNEVEN,)),
         ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", ("other processes used 80 % of a core during the",)),
         ({"system": SLOWED, "steady_boot_s": (1.0, 2.5)}, "doubt", HOT),
+        ({"system": RESET, "steady_boot_s": (0.5, 2.5)}, None, ()),  # counters that began again
         (with_faults(58000.0, 52.0), "tip", (FAULTS,)),
         (busy(170.0), "doubt", ("its threads wanted 1.7 cores, but threads=1: another library",)),
         (busy(20.0, 180.0), "doubt", ("its threads wanted 2.0 cores, but threads=1: another library",)),

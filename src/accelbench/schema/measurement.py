@@ -377,9 +377,9 @@ class SystemSeries:
         return fmean(values) if values else None
 
     def increase(self, name: str, boot_s: Interval | None) -> float:
-        """Returns by how much a counter rose in an interval (see `within`). Returns 0 if the counter is unknown."""
+        """Returns by how much a counter rose in an interval (see `within`). Returns 0 if it is unknown, or fell."""
         values = self.within(name, boot_s)
-        return values[-1] - values[0] if values else 0.0
+        return max(0.0, values[-1] - values[0]) if values else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
