@@ -103,7 +103,7 @@ class SlurmConfig:
     qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
     time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
     nodes: AtLeastOne | None = setting(
-        None, "maximum number of jobs, one per node, for all cells with the same device and devices. Default: 1"
+        None, "maximum number of jobs, one per node, for all cells that need the same devices. Default: 1"
     )
     setup: list[str] = setting(
         factory=list, help='lines that the job\'s script runs before accelbench, such as ["module load cuda"]'
@@ -121,7 +121,7 @@ class RayConfig:
         None, "Ray cluster: auto (the one of this machine), host:port (another) or local (starts one). Default: auto"
     )
     nodes: AtLeastOne | None = setting(
-        None, "maximum number of tasks, one per node, for all cells with the same device and devices. Default: 1"
+        None, "maximum number of tasks, one per node, for all cells that need the same devices. Default: 1"
     )
     num_retries: Count | None = setting(None, "how often a task is restarted after it lost its node. Default: 3")
 
