@@ -99,7 +99,7 @@ def without_numbers(row: Row) -> Row:
 
 
 def with_ceilings(row: Row, record: Record) -> Row:
-    """Returns a copy of an ok record's `row` with the columns and remarks on the device's ceiling (peak rate).
+    """Adds the columns and remarks on the device's ceiling (peak rate) to a copy of an ok record's `row`.
 
     The columns are the ceiling, the share of the ceiling, and the resource that bounds a step. Their values do not
     depend on the record's raw samples.

@@ -148,8 +148,8 @@ class Window:
         0.02, "measuring ends when half of the 95 % interval, divided by the median, is at most this number"
     )
     block_s: Positive = setting(0.1, "minimum seconds of a block of steps")
-    latency_s: NotNegative = setting(0.7, "maximum seconds of all single steps together; they give the latency")
-    latency_steps: Steps = setting(700, "maximum number of single steps; they give the latency")
+    latency_s: NotNegative = setting(0.7, "maximum seconds of all steps that are timed one by one, for the latency")
+    latency_steps: Steps = setting(700, "maximum number of steps that are timed one by one, for the latency")
 
 
 @dataclass(frozen=True, kw_only=True)
