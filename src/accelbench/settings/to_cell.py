@@ -147,7 +147,7 @@ def _learning_rate(run: RunConfig) -> float:
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
-    """Returns the settings of Keras, or None for other engines. With `engine.backend=jax`, the default of `jit_compile` is true."""
+    """Returns the settings of Keras, or None for other engines. `jit_compile` is true by default with JAX."""
     engine = run.engine
     if engine.name != vocab.Engine.keras:
         return None
