@@ -144,7 +144,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
 def metrics(page: Page) -> dict[str, float]:
     """Computes metrics.json: how many jobs there are, how many got faster, their gains, and the cells by outcome.
 
-    `failed` is the number of cells without results that were not skipped. If no job got faster, the gains are left out.
+    `failed` is the number of cells that are neither ok nor skipped. If no job got faster, the gains are left out.
     """
     ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
     figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}

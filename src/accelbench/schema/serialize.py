@@ -181,7 +181,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError, RefusedError: see `read_bytes`.
-        ValueError: the file has no such JSON, or the JSON is nested too deep.
+        ValueError: the file has other content, or JSON that is nested too deep.
     """
     return loads(read_bytes(path))
 

@@ -158,7 +158,7 @@ def denormals_are_flushed() -> bool:
 
 
 class HeldSettings:
-    """The settings of a measurement. The object reads them when it is created."""
+    """PyTorch's global settings in a measurement, as they are when this object is created."""
 
     def __init__(self) -> None:
         self.values = snapshot()
