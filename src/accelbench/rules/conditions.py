@@ -107,7 +107,7 @@ class Asked:
                 yield from ((name, lacking[0]) for name in rule.settings.split())
 
     def useless(self, rules: Iterable[Needs], typed: Mapping[str, str]) -> dict[str, str]:
-        """Returns a sentence for each setting that the user typed and that has no effect. `typed`: name -> the typed word."""
+        """Returns a sentence for each typed setting that has no effect. `typed` maps its name to the typed word."""
         sentences: dict[str, str] = {}
         for setting, term in self.unread(rules):
             for name, word in typed.items():
