@@ -65,7 +65,7 @@ def joules_per_sample(record: Record, measured: Measurement) -> float | None:
     counter (RAPL) measures the processor packages, but neither the memory nor the mainboard. A GPU's counter (NVML)
     measures the whole card.
     """
-    if measured.steady_boot_s is not None and measured.num_steady_samples:
+    if measured.steady_boot_s and measured.num_steady_samples:
         spans = [measured.steady_boot_s]
         num = measured.num_steady_samples
     else:
@@ -81,7 +81,7 @@ def joules_within(record: Record, spans: Iterable[Interval]) -> float | None:
     """Returns the joules used in all `spans` together, minus the idle power. Returns None if unknown."""
     device, system = record.cell.device, record.system
     idle_w = record.environment.get("idle_w", {})  # name of an energy series -> watts of the idle device
-    names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
+    names = ["cpu_energy_j"] if device in SHARE_ONE_CPU else []
     if device == Device.gpu:
         names = [f"gpu_{index}_energy_j" for index in range(record.cell.devices)]
     joules = []

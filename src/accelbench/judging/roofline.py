@@ -52,4 +52,4 @@ def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str)
     if work.num_operators is not None:
         least[Bound.launch] = work.num_operators * ceilings.launch_s
     possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}
-    return max(possible, key=lambda word: possible[word])
+    return max(possible, key=possible.__getitem__)

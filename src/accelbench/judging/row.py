@@ -72,15 +72,15 @@ def summarise(record: Record) -> Row:
     if measured is not None:
         row |= _rates(record, measured) | _latencies(measured) | _facts(measured)
         row |= _work(record, measured, row)
-        if measured.breakdown is not None:
+        if measured.breakdown:
             row |= _breakdown(measured.breakdown)
-        if measured.serving is not None:
+        if measured.serving:
             row |= served.of_requests(measured.serving)
-        if measured.generation is not None:
+        if measured.generation:
             row |= generated.of_generation(record.cell, measured.generation)
-        if measured.target is not None:
+        if measured.target:
             row |= target.of_training(record, measured.target)
-    if record.system is not None:
+    if record.system:
         row |= _of_system(record, record.system)
     if measured is not None:
         row["disturbed"] = why_disturbed(record)

@@ -259,8 +259,8 @@ def _requests(axes: Axes, section: QuestionSection) -> None:
     limited = f"request_p{row['limit_percentile']:g}_ms".replace(".", "")
     axes.set(yscale="log", xlabel="requests/s offered", ylabel="latency (ms)")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.axhline(_known(row["limit_ms"]), color=INK)
-    axes.text(0, _known(row["limit_ms"]), f" {limit_text(row)}", transform=axes.get_yaxis_transform(), va="bottom")
+    axes.axhline(row["limit_ms"], color=INK)
+    axes.text(0, row["limit_ms"], f" {limit_text(row)}", transform=axes.get_yaxis_transform(), va="bottom")
     for name, probes, colour, marker in _settings(section):
         probes.sort(key=lambda probe: _known(probe["offered_per_s"]))
         rates = [_known(probe["offered_per_s"]) for probe in probes]

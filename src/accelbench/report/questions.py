@@ -154,7 +154,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             if total_s := sum(spans_s.values()):
                 total = f"{significant(total_s)} s"
                 spans.append(Line(name, setting.name, total, probe=dict(spans_s)))
-                most = max(spans_s, key=lambda span: spans_s[span])
+                most = max(spans_s, key=spans_s.__getitem__)
                 percent = significant(100 * spans_s[most] / total_s, 2)
                 longest.append(f"{setting.name}: {most} takes {percent} % of {total}")
         yield QuestionSection(

@@ -14,7 +14,7 @@ from accelbench.project import CONFIRMED, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import read_plan, record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
-from accelbench.schema.serialize import changed, grouped
+from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import database, is_own, one_line, unreachable
 from accelbench.sinks.mlflow_fields import Key, key_of, ran
@@ -149,9 +149,8 @@ def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
     for path, record in readable.by_path():
         is_confirming = path.parent.parent.name == CONFIRMED
         sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
-        process = Process.of(record, folder=str(sweep)).without_samples()
-        placed = changed(process, path=path, is_confirming=is_confirming)
-        processes.setdefault(key_of(placed), placed)  # the same record may be in two folders
+        process = Process.of(record, folder=str(sweep), path=path, is_confirming=is_confirming).without_samples()
+        processes.setdefault(key_of(process), process)  # the same record may be in two folders
     places = _places({path.parent for path in readable.paths})
     ordered = sorted(
         processes.values(), key=lambda process: (places.get(process.name, len(places)), process.started_at)
