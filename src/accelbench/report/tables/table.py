@@ -72,7 +72,7 @@ class Column(Generic[Subject]):
 
 
 def columns_of(part: Callable[[Subject], Part], columns: Iterable[Column[Part]]) -> list[Column[Subject]]:
-    """Makes columns for subjects from `columns` for a part of them, such as a cell. `part` returns this part."""
+    """Makes columns for subjects that have a cell (or another part) from `columns` for cells. `part` returns it."""
 
     def of(column: Column[Part]) -> Column[Subject]:
         return Column(column.heading, lambda subject: column.entry(part(subject)))
