@@ -105,3 +105,17 @@ def test_a_rate_at_which_the_queue_grew_is_not_tried_again():
     grew = Probe(rate=8950, num=50_000, num_missed=40_000, effect=1.0, load=math.inf, verdict=Verdict.fails)
     candidate = Candidate(ITEM, offline=8650.0, num=651, probes=[passed, grew])
     assert 4320 < candidate.rate < 0.98 * 8950
+
+
+def test_a_rate_that_kept_the_limit_in_too_short_a_probe_is_probed_again_and_longer():
+    """Of a machine on which slow requests come in long clusters: no request missed the limit, but that may be luck."""
+    short = Probe(rate=4330, num=41_568, num_missed=0, effect=150.0, load=0.148, verdict=Verdict.unknown)
+    grew = Probe(rate=8020, num=50_000, num_missed=40_000, effect=1.0, load=math.inf, verdict=Verdict.fails)
+    candidate = Candidate(ITEM, offline=8660.0, num=651, probes=[short, grew], longest_s=9.6)
+    rate, seconds = candidate.next(80.0)
+    assert rate == 4330
+    assert seconds == pytest.approx(2 * 9.6)
+    candidate.probes.append(
+        Probe(rate=4330, num=83_000, num_missed=0, effect=150.0, load=0.148, verdict=Verdict.passes)
+    )
+    assert candidate.next(60.0)[0] > 4330

@@ -73,11 +73,23 @@ class Candidate:
             rate = self.offline / 2
             seconds = FIRST_PART * left_s
         else:
-            rate = self._other_side()
+            rate = self._unsure_rate or self._other_side()
             seconds = left_s / max(1, NUM_PROBES - len(self.probes))
             seconds = min(seconds, LONGER * self.longest_s)
         seconds = max(seconds, MIN_S, ROUNDED * self.num / rate)
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
+
+    @property
+    def _unsure_rate(self) -> float | None:
+        """The highest rate that kept the limit by far, if a rate surely fails, but none surely passes yet.
+
+        A longer probe at this rate gives a lower bound. On a busy machine, slow requests come in long clusters, so that
+        even a probe without misses may be too short for a sure pass.
+        """
+        low, high = rate_bounds(self.probes, self.item.cell.server.percentile)
+        if low is not None or high is None:
+            return None
+        return max((probe.rate for probe in self.probes if probe.load < 1 / MAX_LOAD), default=None)
 
     def _other_side(self) -> float:
         """Returns a rate just below or just above the estimate of the highest rate.
