@@ -182,6 +182,18 @@ def test_a_clock_that_drifts_is_found(workload, monkeypatch):
     assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
 
 
+def test_an_interruption_between_the_readings_of_two_clocks_is_no_drift(workload, monkeypatch):
+    readings = []
+
+    def interrupted_once():
+        readings.append(workload.time)
+        workload.time += 0.5 * (len(readings) == 1)
+        return workload.time
+
+    monkeypatch.setattr(schedule, "raw_s", interrupted_once)
+    assert run(workload).clock_drift == pytest.approx(0.0, abs=1e-6)
+
+
 def test_compilation_stays_out_of_the_steady_state(workload):
     workload.compile_steps = 2
     timing = run(workload)
