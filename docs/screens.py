@@ -150,7 +150,7 @@ def digest(name: str) -> str:
 
 
 def reached(sources: Iterable[str]) -> list[Path]:
-    """Returns the files, the files in the folders, and the modules that these import, except those of `MEASURES`."""
+    """Returns the files, files in folders, and modules that these import. Leaves out the folders in `MEASURES`."""
     found: set[Path] = set()
     todo = [path for source in sources for path in sorted((ROOT / source).rglob("*.*")) or [ROOT / source]]
     while todo:

@@ -139,7 +139,7 @@ def _keys(processes: Sequence[Process]) -> list[str]:
     """Returns the key of each process's cell.
 
     A process that ended before it read its data has no data digest. It gets the key of the latest similar process that
-    has one. If there is none, it gets its own `measured_key`. A similar process has the same settings, machine,
+    has one. If no process is similar, it gets its own `measured_key`. A similar process has the same settings, machine,
     packages and code. If the process has no record, a similar one has the same settings and folder.
     """
     key_of: dict[object, str] = {}

@@ -26,7 +26,7 @@ class Axis(NamedTuple):
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
         """Returns the cell with which the other cells of `alike` are compared. `alike` differ only in `fields`.
 
-        It is the first cell with the base value, or None if there is none. For batch sizes, it is the smallest batch.
+        It is the first cell with the base value. None if no cell has this value. For batch sizes, it is the smallest.
         """
         if self.is_base is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)

@@ -72,8 +72,9 @@ class Group:
     def rival(self) -> MeasuredCell | None:
         """The cell that the fastest cell is compared with: the reference of its batch size.
 
-        If the fastest cell is the reference, or if there is none, it is the second-fastest cell of this batch size. If
-        the group only compares batch sizes, it is the second-fastest cell of the group. None if there is no such cell.
+        If the fastest cell is the reference, or if this batch size has no reference, it is the second-fastest cell of
+        this batch size. If the group only compares batch sizes, it is the second-fastest cell of the group. None if
+        there is no such cell.
         """
         others = self.cells[1:]
         if self.others:

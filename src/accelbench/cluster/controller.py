@@ -73,7 +73,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """Returns job -> state for those of `jobs` that may still run, and for all jobs with the name `job_name`."""
+        """Returns job -> state for jobs that may still run: the jobs in `jobs`, and all with the name `job_name`."""
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fals
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """Returns the UserError that caused `error`. If there is none, translates `error` into a UserError.
+    """Returns the UserError that caused `error`. If no UserError caused it, translates `error` into one.
 
     It translates errors of Hydra and OmegaConf. It also translates errors of the system: the current folder is gone, or
     the system refuses to read a file. Returns None for any other error, which is a defect of accelbench.
