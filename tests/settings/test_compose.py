@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 from itertools import product
 
@@ -264,3 +265,12 @@ def test_a_secret_is_no_argument(project, monkeypatch, word, setting):
     words = ["num_tokens=8", "pad_token='<pad>'", "key_dim=64", "use_auth_token=false", "secret=3"]  # no secrets
     ((cell,), _) = cells_of(compose([*OWN, *(f"model.args.{word}" for word in words)]))
     assert cell.model.args["pad_token"] == "<pad>"
+
+
+def test_each_cell_keeps_the_words_that_ask_for_it_again(project):
+    asked = ["-m", "mode=infer", "precision=fp32,bf16", "out=runs/x", "repeats=2"]
+    asked += ["model=custom", "model.target=my.Net", "model.args.text='a b'"]
+    cells, options = cells_of(compose(asked))
+    for cell in cells:
+        again, _ = one_cell(options.words_of[cell.id])
+        assert dataclasses.replace(again, suite=cell.suite, repeat=cell.repeat) == cell

@@ -189,7 +189,7 @@ def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
     ):  # typical is the seed with the median time; a seed that did not reach the target counts as inf
         by_time = sorted(ok, key=lambda process: process.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
-    named = {"cell": shown.cell, "label": shown.label, "folder": folder, "is_confirming": False}
+    named = {"cell": shown.cell, "label": shown.label, "words": shown.words, "folder": folder, "is_confirming": False}
     made = object.__new__(MeasuredCell)
     # This copies the cached properties of the typical process, too.
     vars(made).update(vars(typical), **named, **figures, processes=of_cell)

@@ -41,6 +41,7 @@ class Process:
     is_older: bool = False  # whether its cell was measured again later, with other code, weights or data
     folder: str = ""  # of its sweep, as a report names it; may be empty
     path: Path | None = None  # where the record's file is or would be; None if that is unknown
+    words: str = ""  # the words that asked for its cell; empty if unknown
 
     @classmethod
     def of(cls, record: Record, **known: Any) -> "Process":
@@ -68,6 +69,11 @@ class Process:
     def compared(self) -> record_sets.ComparedProcess | None:
         """The part of the record that a comparison needs. None if there is no record."""
         return record_sets.ComparedProcess.of(self.record) if self.record else None
+
+    @property
+    def command(self) -> str | None:
+        """The command that measures the cell again. None if it is unknown."""
+        return f"accelbench {self.words}" if self.words else None
 
     @property
     def environment(self) -> Mapping[str, Any]:

@@ -1,21 +1,16 @@
 """Answers. An answer names the fastest setting of one model and mode, its gain, and how sure the gain is."""
 
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.process import Process
 from accelbench.answers.reference import Group, Limit, groups
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
-from accelbench.compare.command_words import command_words
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
-from accelbench.project import workplace
-from accelbench.schema.record import device_names
 
 MAX_CANDIDATES = 4
 REFERENCE = "reference"
@@ -81,21 +76,6 @@ class Answer:
     def best(self) -> Gap | None:
         """The largest gain above 1 that is sure or likely. None if there is no such gain."""
         return next((gain for gain in self.group.gains if gain.is_told and gain.ratio > 1), None)
-
-    @property
-    def command(self) -> str | None:
-        """The command that measures the fastest cell again. None if it would be too long."""
-        return self.command_of(self.fastest)
-
-    def command_of(self, cell: MeasuredCell) -> str | None:
-        """Returns the command that measures a cell of the group again. None if it would be too long."""
-        has_others = len(device_names(cell.environment)) > 1
-        words = command_words(cell.cell, self._conf, names_cpu=has_others)
-        return None if words is None else shlex.join(["accelbench", *words])
-
-    @cached_property
-    def _conf(self) -> Path:
-        return workplace().conf
 
     @property
     def gives(self) -> str:

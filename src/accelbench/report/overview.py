@@ -82,7 +82,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
         "error": output_error_text(cell.cell.precision, cell.number("output_error")),
         "doubts": warnings_of(cell.row),
         "cell": name_on_page(cell),
-        "command": job.answer.command_of(cell),
+        "command": cell.command,
     }
 
 

@@ -191,7 +191,7 @@ def _read(folder: Path, refused: RefusedError | None, costs: Costs) -> Sweep:
 def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
     """Returns the process of a planned cell: the entry `path` of `made`, or else a process without a record."""
     if path in made:
-        return changed(made[path], label=wanted.label)
+        return changed(made[path], label=wanted.label, words=wanted.words)
     return Process(
         cell=wanted.cell,
         name=wanted.record_name,

@@ -19,6 +19,7 @@ from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.ranges import Count, NotNegative
+from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import flat, is_missing, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
 
@@ -34,6 +35,7 @@ class WantedCell:
     record_name: records.RecordName  # name of its record's file without suffix: `<cell_id>-<identity8>`
     label: str  # name of the cell, unique in its folder
     planned_in: str = ""  # for a training to a target: the sweep that first planned it
+    words: str = ""  # the words of a command line that asks for the cell; empty if unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,8 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     entries = []
     for wanted in plan.cells:
         entry = {"cell_id": wanted.cell.id, "label": wanted.label, "record": wanted.record_name, "cell": wanted.cell}
-        entries.append(entry | ({"planned_in": wanted.planned_in} if wanted.planned_in else {}))
+        known = {"planned_in": wanted.planned_in, "words": masked(wanted.words)}
+        entries.append(entry | {name: text for name, text in known.items() if text})
     write_json(folder / PLAN, vars(plan) | {"cells": entries})
 
 

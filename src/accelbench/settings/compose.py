@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import cache, lru_cache
 from itertools import takewhile
@@ -52,12 +52,20 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: applies to a whole sweep: give it only one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
-    options = replace(options, is_auto=any(one.is_auto for _, one in pairs))
+    cells = []
+    words = {}
+    of_sweep = {field.name for field in fields(options)}
+    for run, (cell, _) in zip(configs, pairs, strict=True):
+        of_cell = shlex.join(word for word in run.words if re.split("[=.]", word)[0] not in of_sweep)
+        for more in range(options.repeats):
+            cells.append(replace(cell, repeat=cell.repeat + more))
+            words[cells[-1].id] = of_cell
+    options = replace(options, is_auto=any(one.is_auto for _, one in pairs), words_of=words)
     in_project = params.load(project.workplace().project)
     if options.suite in in_project.suites:
         suite = suites.read_suite(in_project, options.suite)
         options = replace(options, title=suite.title or options.suite, study=suite.study)
-    return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
+    return cells, options
 
 
 def check_read(configs: Iterable[config.RunConfig]) -> None:

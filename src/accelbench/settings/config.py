@@ -259,6 +259,7 @@ class SweepOptions:
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
     ends_after_s: float | None = None  # no cell starts later than this after the start of measuring
+    words_of: Mapping[str, str] = field(default_factory=dict)  # id of a cell -> words that ask for it
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

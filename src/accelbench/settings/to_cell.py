@@ -103,6 +103,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         is_auto=run.device.is_auto,
         waits_s=None,
         ends_after_s=None,
+        words_of={},
     )
     cell = _taken(
         Cell,

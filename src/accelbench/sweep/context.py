@@ -141,6 +141,7 @@ class SweepContext:
             replace(item, planned_in=self.planned_in(item.cell)) if item.cell.protocol == Protocol.target else item
             for item in wanted
         ]
+        wanted = [replace(item, words=options.words_of.get(item.cell.id, item.words)) for item in wanted]
         plan = plan_file.PlanFile(
             suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
         )

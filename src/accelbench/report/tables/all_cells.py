@@ -75,7 +75,7 @@ def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
     return {
         "job": job.name,
         "setting": job.name_of(cell),
-        "command": job.answer.command_of(cell),
+        "command": cell.command,
         "share": (cell.speed or 0.0) / (job.answer.fastest.speed or 1.0),
         "against": verdict_text(job.answer.group, cell) or None,
     }

@@ -59,7 +59,7 @@ function actsOf(cells, isCompared) {
     rowNamed(cells[0].name)?.querySelector(".pick").focus();
   });
   if (!isCompared) return [clear];
-  if (!cells.every(cell => cell.command)) return [make("span", {}, "no short command measures them again"), clear];
+  if (!cells.every(cell => cell.command)) return [make("span", {}, "the commands that measured them are unknown"), clear];
   const words = [...cells].reverse().map(cell => quoted(cell.command.replace("accelbench ", "")));
   const command = `accelbench compare --run ${words.join(" ")}`;
   return [make("code", {}, command), copyButton("copy", command), clear];
