@@ -46,7 +46,7 @@ def test_what_is_there_is_found_and_nothing_is_imported(folder, target):
     ("target", "reason"),
     [
         ("mine.nets.Nett", "mine.nets has no Nett. Did you mean Net?"),
-        ("space.nets.Nett", "space.nets has no Nett. Did you mean Net?"),
+        ("mine.netz.Net", "there is no module mine.netz"),
         ("my_nets.Other", "my_nets has no Other."),
     ],
 )

@@ -3,14 +3,13 @@
 This module reads the code as text, and does not run it. Therefore it does not disturb a measurement that runs.
 """
 
-import ast
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from accelbench.devices.interpreters import look, own_folders
@@ -19,8 +18,8 @@ from accelbench.errors import UserError, asking
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-# A module whose text matches may import modules that its text does not name.
-HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil|[lL]azy_?(Module|loader)")
+FROM = re.compile(rb"^[ \t]*from[ \t]+(\w+)", re.MULTILINE)  # not relative imports: they are from the same package
+IMPORT = re.compile(rb"^[ \t]*import[ \t]+(.+)", re.MULTILINE)
 # Names of modules whose version is a part of the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -43,77 +42,52 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
 def source_files(flag: str, path: str) -> dict[Path, Path]:
     """Returns the source files, by name, of the user's class or function at the dotted path `path`.
 
-    The files are the module of the class or function, and all modules that it imports, directly or indirectly. Modules
-    of installed packages are left out. But if `path` itself is in an installed package, all files of it are returned.
-
-    A module's text may not show all its imports. In this case, all files of its package are returned. If it is in no
-    package, all modules in its folder are returned. The current folder is searched before Python's path.
+    The files are the first package or module in the path, and all packages and modules that it imports, directly or
+    indirectly, from the user's folders. All files of a package are included. If `path` is in an installed package, only
+    the files of this package are returned. The current folder is searched before Python's path.
 
     Raises UserError if there is no such package or module. The message names the setting `flag`.
     """
-    name = path.partition(".")[0]
-    spec = PathFinder.find_spec(name, ["", *sys.path])
+    root = path.partition(".")[0]
+    spec = PathFinder.find_spec(root, ["", *sys.path])
     if spec is None or not (spec.submodule_search_locations or spec.origin):
-        raise UserError(f"{flag}={path}: there is no package or module {name} in this folder or on Python's path")
+        raise UserError(f"{flag}={path}: there is no package or module {root} in this folder or on Python's path")
+    files = _files_of(spec)
+    home = next((file.parents[len(name.parts) - 1] for name, file in files.items()), Path())
+    if INSTALLED.intersection(home.parts):
+        return files
+    homes = [str(home), *own_folders()]
+    known = {root, *sys.stdlib_module_names}
+    todo = list(files.values())
+    while todo:
+        for name in _names_in(read_bytes(todo.pop())) - known:
+            known.add(name)
+            if (spec := PathFinder.find_spec(name, homes)) is not None:
+                further = _files_of(spec)
+                files |= further
+                todo += further.values()
+    return files
+
+
+def _files_of(spec: ModuleSpec) -> dict[Path, Path]:
+    """Returns the file of a module, or all Python files of a package. Names are relative to the folder around it."""
     folders = [Path(folder) for folder in spec.submodule_search_locations or []]
-    home = folders[0].parent if folders else Path(str(spec.origin)).parent
-    if len(folders) < 2 and not INSTALLED.intersection(home.parts):
-        homes = list(dict.fromkeys([home.absolute(), *map(Path, own_folders())]))
-        if imported := _imported(path, homes):
-            return imported
+    if not folders:
+        file = Path(str(spec.origin))
+        return {Path(file.name): file}
     files: dict[Path, Path] = {}
-    for folder in folders or [home]:
-        files |= {file.relative_to(folder): file for file in folder.glob("**/*.py" if folders else "*.py")}
+    for folder in folders:
+        files |= {file.relative_to(folder.parent): file for file in folder.glob("**/*.py")}
     # Editors leave broken links in the folder, such as `.#nets.py`.
     return {name: file for name, file in files.items() if file.is_file()}
 
 
-def _imported(path: str, homes: Sequence[Path]) -> dict[Path, Path]:
-    """Returns the files of the module at `path`, and of all modules that it imports from the folders in `homes`.
-
-    Returns an empty mapping if a module can't be read or parsed, or if its text may not show all its imports (`HIDES`).
-    """
-    files: dict[Path, Path] = {}
-    todo = [path]
-    while todo:
-        for name, file in _files_of(todo.pop(), homes):
-            if name in files:
-                continue
-            files[name] = file
-            try:
-                text = read_bytes(file)
-                if HIDES.search(text):
-                    return {}
-                todo += _names_in(text, name.parent.parts)
-            except (OSError, SyntaxError, ValueError):
-                return {}
-    return files
-
-
-def _files_of(path: str, homes: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yields (name, file) for every package in a dotted path, and then for the module."""
-    place = Path()
-    for part in path.split("."):
-        place /= part
-        for name in (place / "__init__.py", place.with_suffix(".py")):
-            home = next((home for home in homes if (home / name).is_file()), None)
-            if home is not None:
-                yield name, home / name
-                break
-
-
-@cache
-def _names_in(text: bytes, package: tuple[str, ...]) -> list[str]:
-    """Returns the dotted paths that a module imports, except the standard library. `package` is its package."""
-    names = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) + 1 - node.level] if node.level else ()
-            module = ".".join([*above, *filter(None, [node.module])])
-            names += [f"{module}.{alias.name}".lstrip(".") for alias in node.names]
-    return [name for name in names if name.partition(".")[0] not in sys.stdlib_module_names]
+def _names_in(text: bytes) -> set[str]:
+    """Returns the first names in the dotted paths that a module imports, such as `helpers` of helpers.deep.tools."""
+    names = FROM.findall(text)
+    for line in IMPORT.findall(text):
+        names += re.findall(rb"(?:^|,)[ \t]*(\w+)", line)
+    return {name.decode() for name in names}
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:
@@ -132,15 +106,19 @@ def check_own_code(cells: Iterable[Cell]) -> None:
 
 
 def _check_name(flag: str, path: str) -> None:
-    """Raises UserError if the last name of a dotted path does not occur in the text of its module.
+    """Raises UserError if a dotted path names no module, or if its last name does not occur in the module's text.
 
     The error is not raised if the module may define names that its text does not contain, as with `import *`.
     """
     module, _, name = path.rpartition(".")
-    place = module.replace(".", "/")
-    files = [Path(home, place + end) for home in ["", *sys.path] for end in ("/__init__.py", ".py")]
-    file = next(filter(Path.is_file, files), None)
-    text = file.read_text(errors="replace") if file else name
+    spec = None
+    places = ["", *sys.path]
+    for part in module.split("."):
+        spec = PathFinder.find_spec(part, places)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    if spec is None:
+        raise UserError(f"{flag}={path}: there is no module {module}")
+    text = Path(spec.origin).read_text(errors="replace") if spec.origin else ""
     if not re.search(rf"\b{name}\b|import \*|__getattr__|globals|setattr|exec|vars\(|sys\.modules", text):
         names = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
         raise UserError(f"{flag}={path}: {module} has no {name}.{asking(get_close_matches(name, names, 1))}")
